@@ -1,0 +1,28 @@
+"""Errors of the package's own."""
+
+from __future__ import annotations
+
+
+class InfeasibleRadiusError(ValueError):
+    """The decision set is empty: no distribution lies within the radius given.
+
+    Parameters
+    ----------
+    radius : float
+        The radius given.
+    minimal_radius : float
+        The smallest radius at which the decision set is non-empty.
+    """
+
+    def __init__(self, radius: float, minimal_radius: float) -> None:
+        self.radius = float(radius)
+        self.minimal_radius = float(minimal_radius)
+        super().__init__(
+            "radius must be at least the minimal radius of the data, or no distribution has the given feature marginal "
+            f"and label probabilities; got radius={self.radius!r}, minimal_radius={self.minimal_radius!r}. Pass a "
+            f"radius of {self.minimal_radius!r} or more, widen label_prior, or lower label_cost."
+        )
+
+    def __reduce__(self) -> tuple[type[InfeasibleRadiusError], tuple[float, float]]:
+        # The default would call the class with the message.
+        return type(self), (self.radius, self.minimal_radius)

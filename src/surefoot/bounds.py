@@ -1,0 +1,221 @@
+"""Both bounds of a robust problem, recomputed from a dual point by plain NumPy: nothing here is the solver's.
+
+Upper: the exact dual value. Lower: the labels q of the soft plan, repaired until a transport plan proves them feasible, then
+the smallest loss that any classifier of the model can have under q.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve, lstsq
+from scipy.special import entr, logsumexp
+
+from surefoot._validation import FloatArray
+from surefoot.dual import DualPoint, FixedLosses, LinearModel, Model
+from surefoot.losses import log_loss_matrix, probabilities
+from surefoot.sets import DecisionSet, row_chunks
+
+# The adversary's transport cost may exceed the radius by this share, never more: float64 cannot tell them apart much closer.
+FEASIBILITY = 2.5e-7
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """Labels of a distribution in (or near) the decision set.
+
+    label_proba : (N, K) q_jk = μ(y=k | x_j).
+    transport_cost : cost of an explicit plan to the labeled distribution, so an upper bound of W_c(μ, P̂_l).
+    """
+
+    label_proba: FloatArray
+    transport_cost: float
+
+    def label_probabilities(self, decision_set: DecisionSet) -> FloatArray:
+        """(K,) μ(y=k)."""
+        return decision_set.row_weights @ self.label_proba
+
+
+def dual_value(ds: DecisionSet, model: Model, point: DualPoint) -> float:
+    """αε + Σ w β + Σ_k (λ̄_k p_hi_k − λ_k p_lo_k) + Σ_j m_j max_{k,i}(…) + ½ θᵀRθ: an upper bound for any point, α ≥ 0."""
+    support = np.where(point.lam >= 0, point.lam * ds.intervals[:, 1], point.lam * ds.intervals[:, 0]).sum()
+    total = point.alpha * ds.radius + ds.anchor_weights @ point.beta + support + model.penalty_value(point.theta)
+    for rows in row_chunks(*ds.distances.shape):
+        least = np.minimum.reduceat(point.alpha * ds.distances[rows] + point.beta, ds.class_offsets[:-1], axis=1)
+        gain = model.losses(point.theta, rows) - point.lam
+        values = gain[:, :, None] - point.alpha * ds.present_label_cost - least[:, None, :]
+        total += ds.row_weights[rows] @ values.max(axis=(1, 2))
+    return float(total)
+
+
+def soft_adversary(ds: DecisionSet, model: Model, point: DualPoint, tau: float) -> Adversary:
+    """Labels of the softmax plan at smoothing τ, with the cost of that plan after its anchor marginal is made exact.
+
+    Anchors that received too much are scaled down; the mass set free goes to the anchors that lack it. Labels do not change.
+    """
+    mass = np.zeros(len(ds.anchor_weights))
+    for rows, joint, share in _soft_plan(ds, model, point, tau):
+        mass += ds.row_weights[rows] @ (joint.sum(axis=1)[:, ds.anchor_slots] * share)
+    keep = np.minimum(1.0, ds.anchor_weights / np.maximum(mass, 1e-300))
+    lack = np.maximum(ds.anchor_weights - keep * mass, 0.0)
+    lack /= max(lack.sum(), 1e-300)
+    from_lack = ds.label_cost[:, ds.anchor_labels] @ lack
+    q = np.empty((len(ds.row_weights), ds.n_classes))
+    cost = 0.0
+    for rows, joint, share in _soft_plan(ds, model, point, tau):
+        D, m, starts = ds.distances[rows], ds.row_weights[rows], ds.class_offsets[:-1]
+        q[rows] = joint.sum(axis=2)
+        share = share * keep
+        kept = np.add.reduceat(share, starts, axis=1)
+        kept_distance = np.add.reduceat(share * D, starts, axis=1)
+        per_class = joint.sum(axis=1) * kept_distance + (joint * ds.present_label_cost).sum(axis=1) * kept
+        freed = (joint * (1.0 - kept)[:, None, :]).sum(axis=2)
+        cost += m @ (per_class.sum(axis=1) + freed.sum(axis=1) * (D @ lack) + freed @ from_lack)
+    return Adversary(q, float(cost))
+
+
+def _soft_plan(ds: DecisionSet, model: Model, point: DualPoint, tau: float):
+    """Chunks of (rows, joint (B, K, C) = P(label, class of anchor | row), share (B, n) = P(anchor | row, class))."""
+    starts = ds.class_offsets[:-1]
+    for rows in row_chunks(*ds.distances.shape):
+        V = (point.alpha * ds.distances[rows] + point.beta) / -tau
+        top = np.maximum.reduceat(V, starts, axis=1)
+        share = np.exp(V - top[:, ds.anchor_slots])
+        total = np.add.reduceat(share, starts, axis=1)
+        share /= total[:, ds.anchor_slots]
+        soft = top + np.log(total)
+        gain = (model.losses(point.theta, rows) - point.lam) / tau
+        logits = gain[:, :, None] - point.alpha / tau * ds.present_label_cost + soft[:, None, :]
+        joint = np.exp(logits - logsumexp(logits, axis=(1, 2), keepdims=True))
+        joint /= joint.sum(axis=(1, 2), keepdims=True)
+        yield rows, joint, share
+
+
+def feasible_adversary(ds: DecisionSet, wanted: Adversary, nearest: Adversary) -> Adversary:
+    """Move `wanted` into the decision set: labels into their intervals, then towards the cheapest adversary `nearest`."""
+    inside = _labels_into_intervals(ds, wanted)
+    limit = ds.radius * (1.0 + FEASIBILITY)
+    if inside.transport_cost <= limit:
+        return inside
+    spare = inside.transport_cost - nearest.transport_cost
+    t = min(1.0, (inside.transport_cost - limit) / spare) if spare > 0 else 1.0
+    q = (1.0 - t) * inside.label_proba + t * nearest.label_proba
+    return Adversary(q, (1.0 - t) * inside.transport_cost + t * nearest.transport_cost)
+
+
+def _labels_into_intervals(ds: DecisionSet, adversary: Adversary) -> Adversary:
+    p = adversary.label_probabilities(ds)
+    lo, hi = ds.intervals.T
+    give, take = np.maximum(p - hi, 0.0), np.maximum(lo - p, 0.0)
+    missing = give.sum() - take.sum()
+    if missing > 0:
+        room = np.maximum(hi - p - take, 0.0)
+        take += room * (missing / max(room.sum(), 1e-300))
+    elif missing < 0:
+        room = np.maximum(p - lo - give, 0.0)
+        give += room * (-missing / max(room.sum(), 1e-300))
+    moved = give.sum()
+    if moved <= 0:
+        return adversary
+    share = np.divide(give, p, out=np.zeros_like(p), where=p > 0)
+    change = np.diag(1.0 - share) + np.outer(share, take / take.sum())
+    cost = ds.label_cost[:, ds.present]
+    dearer = np.maximum((cost[None, :, :] - cost[:, None, :]).max(axis=2), 0.0)  # [from, to]
+    added = float(give @ dearer @ take / take.sum())
+    return Adversary(adversary.label_proba @ change, adversary.transport_cost + added)
+
+
+@dataclass(frozen=True)
+class LowerBound:
+    """Smallest loss of the model under the adversary's labels; `unbounded` when no finite θ attains it."""
+
+    value: float
+    unbounded: bool = False
+
+
+def lower_bound(ds: DecisionSet, model: Model, adversary: Adversary, theta: FloatArray) -> LowerBound:
+    """min over θ of E_q ℓ(θ) + ½ θᵀRθ, from below."""
+    if isinstance(model, FixedLosses):
+        return LowerBound(float(ds.row_weights @ (adversary.label_proba * model.matrix).sum(axis=1)))
+    return _LogisticDual(model, ds.row_weights, adversary.label_proba).bound(theta)
+
+
+class _LogisticDual:
+    """Weighted logistic regression with soft labels q: max Σ m H(s) − ½ θᵀRθ over s with Σ m (s − q) xᵀ = −Rθ.
+
+    s = softmax(Xθ) moved by one linearised Newton step satisfies the constraint exactly, so its value is a true lower bound.
+    """
+
+    def __init__(self, model: LinearModel, weights: FloatArray, q: FloatArray):
+        self.model, self.m, self.q = model, weights, q
+        self.penalty = np.kron(model.penalty_coupling(), np.diag(model.penalty))
+
+    def bound(self, theta: FloatArray, max_steps: int = 25) -> LowerBound:
+        shape = theta.shape
+        best = float(self.m @ entr(self.q).sum(axis=1)) if not self.model.penalty.any() else 0.0
+        value = self._primal(theta)
+        unbounded = False
+        for _ in range(max_steps):
+            s, step, moved = self._newton_step(theta)
+            drift = np.abs(moved).max(initial=0.0)
+            bound = self._dual_value(s, moved, theta + step.reshape(shape))
+            best = max(best, bound)
+            unbounded = drift > 0.05
+            if value - best <= 1e-12 * max(1.0, abs(value)) or drift < 1e-9:
+                break
+            size = 1.0
+            while size > 1e-6:
+                trial = self._primal(theta + size * step.reshape(shape))
+                if trial <= value:
+                    break
+                size *= 0.5
+            else:
+                break
+            theta, value = theta + size * step.reshape(shape), trial
+        return LowerBound(best, unbounded)
+
+    def _primal(self, theta: FloatArray) -> float:
+        losses = log_loss_matrix(self.model.scores(theta, slice(None)))
+        return float(self.m @ (self.q * losses).sum(axis=1)) + self.model.penalty_value(theta)
+
+    def _newton_step(self, theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Probabilities s (N, K), the Newton step (flat) and the relative change (N, K) of s that it makes."""
+        X = self.model.X
+        s = probabilities(self.model.scores(theta, slice(None)))
+        free, p = theta.shape
+        g = ((self.m[:, None] * (s - self.q))[:, 1:].T @ X + self.model.penalty_gradient(theta)).ravel()
+        H = self.penalty.copy()
+        for a in range(free):
+            for b in range(a + 1):
+                weight = self.m * (s[:, a + 1] * (float(a == b) - s[:, b + 1]))
+                block = X.T @ (X * weight[:, None])
+                H[a * p : (a + 1) * p, b * p : (b + 1) * p] += block
+                if a != b:
+                    H[b * p : (b + 1) * p, a * p : (a + 1) * p] += block.T
+        step = -_solve_symmetric(H, g)
+        eta = self.model.scores(step.reshape(free, p), slice(None))
+        return s, step, eta - (s * eta).sum(axis=1, keepdims=True)
+
+    def _dual_value(self, s: FloatArray, moved: FloatArray, theta: FloatArray) -> float:
+        if moved.min() < -1.0:
+            return -np.inf
+        s = s * (1.0 + moved)
+        residual = (self.m[:, None] * (s - self.q))[:, 1:].T @ self.model.X + self.model.penalty_gradient(theta)
+        # what rounding leaves of the constraint is paid for at twice the size of θ
+        slack = 2.0 * float(np.abs(residual).ravel() @ (1.0 + np.abs(theta)).ravel())
+        return float(self.m @ entr(s).sum(axis=1)) - self.model.penalty_value(theta) - slack
+
+
+def _solve_symmetric(H: FloatArray, g: FloatArray) -> FloatArray:
+    scale = 1.0 / np.sqrt(np.maximum(H.diagonal(), 1e-300))
+    scaled = H * scale[:, None] * scale
+    try:
+        factor = cho_factor(scaled + 1e-13 * np.eye(len(g)), check_finite=False)
+        x = cho_solve(factor, g * scale, check_finite=False)
+        x += cho_solve(factor, g * scale - scaled @ x, check_finite=False)
+        if np.abs(scaled @ x - g * scale).max(initial=0.0) <= 1e-10 * np.abs(g * scale).max(initial=1e-300):
+            return x * scale
+    except np.linalg.LinAlgError:
+        x = np.zeros_like(g)
+    return lstsq(scaled, g * scale, check_finite=False)[0] * scale

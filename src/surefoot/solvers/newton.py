@@ -1,0 +1,211 @@
+"""Exact solver: damped Newton on the smoothed dual, following the smoothing τ down to a target gap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.linalg import LinAlgError, cho_factor, cho_solve
+
+from surefoot._validation import FloatArray
+from surefoot.dual import BARRIER, DualPoint, Evaluation, SmoothedDual
+
+_SMALLEST_RIDGE = 1e-11
+_FIRST_DAMPING = 1e-4
+
+
+@dataclass(frozen=True)
+class NewtonOptions:
+    """How τ falls and when a round ends.
+
+    `decrease` is the factor on τ between rounds, `centering` the share of the smoothing gap below which the Newton decrement
+    ends a round, `max_steps` bounds the Newton steps of the whole path, `smallest_tau` ends it where float64 does.
+    """
+
+    decrease: float = 0.5
+    centering: float = 0.1
+    max_steps: int = 600
+    round_steps: int = 80
+    smallest_tau: float = 1e-12
+
+
+@dataclass(frozen=True)
+class PathPoint:
+    """A point on the path with its smoothing: what a warm start needs, and what the certificate reads."""
+
+    point: DualPoint
+    tau: float
+    steps: int = 0
+    smoothing_gap: float = np.inf
+    stalled: bool = False
+
+
+class StallError(RuntimeError):
+    """Newton could make no progress at this τ: rounding errors are as large as the decrease it asks for."""
+
+
+def smoothing_gap(dual: SmoothedDual, evaluation: Evaluation, tau: float) -> float:
+    """Distance between F_τ and the loss of its own plan at an exact minimiser: τ times entropy and barrier terms."""
+    return tau * (evaluation.entropy + BARRIER * dual.barrier_count)
+
+
+def follow_path(
+    dual: SmoothedDual,
+    start: PathPoint,
+    target_gap: float,
+    options: NewtonOptions = NewtonOptions(),
+    on_round: Callable[[PathPoint], None] | None = None,
+) -> PathPoint:
+    """Shrink τ, centring at each, until the gap that smoothing causes is at most target_gap."""
+    state, tau, factor = start, start.tau, options.decrease
+    older: PathPoint | None = None
+    while state.steps < options.max_steps and tau >= options.smallest_tau:
+        guess = _predict(dual, state, older, tau)
+        try:
+            point, here, used = centre(dual, guess, tau, options)
+        except StallError:
+            return replace(state, stalled=True)
+        older = state if np.isfinite(state.smoothing_gap) else None
+        state = PathPoint(point, tau, state.steps + used, smoothing_gap(dual, here, tau))
+        if on_round is not None:
+            on_round(state)
+        if state.smoothing_gap <= target_gap:
+            break
+        factor = 0.7 if used > 12 else options.decrease
+        tau *= max(factor, 0.7 * target_gap / state.smoothing_gap)
+    return state
+
+
+def _predict(dual: SmoothedDual, state: PathPoint, older: PathPoint | None, tau: float) -> DualPoint:
+    """Secant predictor along τ, taken only where it lowers F_τ: near τ = 0 the path is linear in τ, far from it not."""
+    if older is None or state.smoothing_gap > 1e-4:
+        return state.point
+    at = dual.layout
+    now, before = at.pack(state.point), at.pack(older.point)
+    moved = now + (now - before) * ((tau - state.tau) / (state.tau - older.tau))
+    if at.alpha_free:
+        moved[at.alpha] = np.maximum(moved[at.alpha], 0.2 * now[at.alpha])
+    guess = at.unpack(moved, state.point)
+    better = (
+        dual.evaluate(guess, tau, second_order=False).value < dual.evaluate(state.point, tau, second_order=False).value
+    )
+    return guess if better else state.point
+
+
+def centre(
+    dual: SmoothedDual, start: DualPoint, tau: float, options: NewtonOptions, *, target: float | None = None
+) -> tuple[DualPoint, Evaluation, int]:
+    """Damped Newton at fixed τ until half the decrement is at most target (default: a share of the smoothing gap)."""
+    point, ridge, eager = start, _SMALLEST_RIDGE, True
+    here = dual.evaluate(point, tau, second_order=True)
+    for step in range(options.round_steps):
+        point, here = _balance_outliers(dual, point, here, tau)
+        move = _Move.along_newton(dual, point, here, ridge)
+        limit = options.centering * smoothing_gap(dual, here, tau) if target is None else target
+        if 0.5 * move.decrement <= limit:
+            if move.ridge <= 100 * _SMALLEST_RIDGE:
+                return point, here, step
+            ridge = _SMALLEST_RIDGE
+            continue
+        point, here, move, trials = _line_search(dual, point, here, move, tau, eager)
+        eager = trials == 0
+        ridge = max(0.1 * move.ridge, _SMALLEST_RIDGE) if eager else move.ridge
+    return point, here, options.round_steps
+
+
+def _balance_outliers(
+    dual: SmoothedDual, point: DualPoint, here: Evaluation, tau: float
+) -> tuple[DualPoint, Evaluation]:
+    """Sinkhorn updates of β where an anchor's mass is off by more than a factor e: there Newton's model is worthless."""
+    weights = dual.set.anchor_weights
+    for _ in range(6):
+        ratio = np.log(np.maximum(1.0 - here.gradient[dual.layout.beta] / weights, 1e-300))
+        if np.abs(ratio).max() < 1.0:
+            break
+        beta = point.beta + tau * np.where(np.abs(ratio) > 0.3, ratio, 0.0)
+        point = replace(point, beta=beta)
+        here = dual.evaluate(point, tau, second_order=False)
+    if here.hessian is None:
+        here = dual.evaluate(point, tau, second_order=True)
+    return point, here
+
+
+@dataclass(frozen=True)
+class _Move:
+    """A descent direction with its decrement, the ridge that was used and the largest step that keeps α positive."""
+
+    direction: FloatArray
+    decrement: float
+    ridge: float
+    largest: float
+
+    @classmethod
+    def along_newton(cls, dual: SmoothedDual, point: DualPoint, here: Evaluation, ridge: float) -> _Move:
+        direction, decrement, ridge = newton_direction(here, ridge)
+        largest = 1.0
+        if dual.layout.alpha_free:
+            change = float(direction[dual.layout.alpha][0])
+            largest = min(1.0, -0.9 * point.alpha / change) if change < 0 else 1.0
+        return cls(direction, decrement, ridge, largest)
+
+
+def newton_direction(evaluation: Evaluation, ridge: float = _SMALLEST_RIDGE) -> tuple[FloatArray, float, float]:
+    """Solve (H + ridge) Δ = −g with a unit diagonal; the ridge grows until the factorisation stands."""
+    H = evaluation.hessian
+    if H is None:
+        raise ValueError("newton_direction needs an evaluation with second_order=True")
+    diagonal = H.diagonal().copy()
+    scale = 1.0 / np.sqrt(np.maximum(diagonal, 1e-14 * max(diagonal.max(), 1e-290)))
+    scaled = H * scale[:, None]
+    scaled *= scale
+    g = evaluation.gradient * scale
+    while ridge < 1e8:
+        np.fill_diagonal(scaled, diagonal * scale**2 + ridge)
+        try:
+            factor = cho_factor(scaled, lower=True, check_finite=False)
+            step = -cho_solve(factor, g, check_finite=False)
+            decrement = float(-(step @ g))
+            if np.isfinite(decrement) and decrement >= 0:
+                return step * scale, decrement, ridge
+        except LinAlgError:
+            pass  # not positive definite to rounding: a larger ridge follows
+        ridge *= 100.0
+    raise StallError("the Hessian could not be factorised")
+
+
+def _line_search(
+    dual: SmoothedDual, point: DualPoint, here: Evaluation, move: _Move, tau: float, eager: bool
+) -> tuple[DualPoint, Evaluation, _Move, int]:
+    """Cubic backtracking; every second failure past the first two also damps the direction (Levenberg–Marquardt).
+
+    The first trial carries its Hessian when the last search succeeded at once, since it will most likely be accepted.
+    """
+    vector, size = dual.layout.pack(point), move.largest
+    noise = 1e-15 * max(1.0, abs(here.value))
+    for trial in range(30):
+        candidate = dual.layout.unpack(vector + size * move.direction, point)
+        there = dual.evaluate(candidate, tau, second_order=eager and trial == 0)
+        if np.isfinite(there.value) and there.value <= here.value - 1e-4 * size * move.decrement + noise:
+            if there.hessian is None:
+                there = dual.evaluate(candidate, tau, second_order=True)
+            return candidate, there, move, trial
+        if trial >= 2 and trial % 2 == 0:
+            move = _Move.along_newton(dual, point, here, max(10 * move.ridge, _FIRST_DAMPING))
+            size = move.largest
+        elif np.isfinite(there.value):
+            size = _cubic_step(here.value, -move.decrement, there.value, float(there.gradient @ move.direction), size)
+        else:
+            size *= 0.3
+    raise StallError("the line search found no decrease")
+
+
+def _cubic_step(f0: float, g0: float, f1: float, g1: float, size: float) -> float:
+    """Minimiser of the cubic with values f0, f1 and slopes g0, g1 at 0 and size, kept inside [0.05, 0.8]·size."""
+    d1 = g0 + g1 - 3.0 * (f1 - f0) / size
+    radicand = d1 * d1 - g0 * g1
+    if radicand < 0:
+        return 0.5 * size
+    d2 = np.sqrt(radicand)
+    step = size - size * (g1 + d2 - d1) / (g1 - g0 + 2.0 * d2)
+    return float(np.clip(step, 0.05 * size, 0.8 * size)) if np.isfinite(step) else 0.5 * size

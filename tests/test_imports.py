@@ -1,0 +1,192 @@
+"""The direction of imports, and a light `import surefoot`."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).resolve().parents[1] / "src"
+
+# Each line may import the lines above it, and itself.
+ORDER = [
+    {"_errors", "_validation", "_threads", "_version"},
+    {"costs"},
+    {"losses"},
+    {"priors"},
+    {"sets"},
+    {"dual", "kernels"},
+    {"solvers"},
+    {"certificate"},
+    {"worst_case"},
+    {"radius"},
+    {"linear_model"},
+    {"active"},
+    {"nn"},
+    {"distributed"},
+    {"datasets"},
+    {"experiments"},
+    {"plots"},
+    {"cli"},
+    {"demo"},
+    {"__init__"},
+]
+RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
+
+NEVER_AT_TOP = {"cvxpy", "clarabel", "highspy", "torch", "dask", "distributed"}
+HEAVY = ["numba", "llvmlite", "ot", "matplotlib", "pandas", "polars", "cvxpy", "torch", "dask"]
+
+
+def module_files(src: Path) -> dict[str, Path]:
+    """Every module of the package, by its dotted name."""
+    files = {}
+    for path in sorted((src / "surefoot").rglob("*.py")):
+        parts = path.relative_to(src).with_suffix("").parts
+        files[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return files
+
+
+def part_of(module: str) -> str:
+    """The entry of ORDER that a module belongs to."""
+    return "__init__" if module == "surefoot" else module.split(".")[1]
+
+
+def internal_imports(module: str, path: Path, modules: set[str]) -> set[str]:
+    """Modules of the package that a module imports, anywhere in its text."""
+    package = module if path.name == "__init__.py" else module.rpartition(".")[0]
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.split(".")[0] == "surefoot"}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                parts = package.split(".")
+                base = ".".join([*parts[: len(parts) - node.level + 1], *base.split(".")]).rstrip(".")
+            if base.split(".")[0] == "surefoot":
+                names = {f"{base}.{alias.name}" for alias in node.names}
+                found |= {name if name in modules else base for name in names}
+    return found
+
+
+def top_level_imports(tree: ast.Module) -> set[str]:
+    """Top packages imported when the module is: outside functions and outside `if TYPE_CHECKING`."""
+
+    def visit(node: ast.AST) -> Iterator[str]:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return
+        if isinstance(node, ast.Import):
+            yield from (alias.name.split(".")[0] for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+            yield node.module.split(".")[0]
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            children: list[ast.AST] = list(node.orelse)
+        else:
+            children = list(ast.iter_child_nodes(node))
+        for child in children:
+            yield from visit(child)
+
+    return set(visit(tree))
+
+
+def direction_faults(src: Path) -> list[str]:
+    files = module_files(src)
+    faults = [f"{module} has no place in ORDER" for module in files if part_of(module) not in RANK]
+    for module, path in files.items():
+        for imported in sorted(internal_imports(module, path, set(files))):
+            mine, theirs = part_of(module), part_of(imported)
+            if mine != theirs and RANK.get(theirs, len(ORDER)) > RANK.get(mine, -1):
+                faults.append(f"{module} imports {imported}")
+    return faults
+
+
+def heavy_faults(src: Path) -> list[str]:
+    faults = []
+    for module, path in module_files(src).items():
+        part, name = part_of(module), module.rpartition(".")[2]
+        forbidden = set(NEVER_AT_TOP)
+        if part != "plots":
+            forbidden.add("matplotlib")
+        if part != "kernels" and not name.startswith("_lazy"):
+            forbidden |= {"numba", "ot"}
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        faults += [f"{module} imports {heavy} at its top" for heavy in sorted(top_level_imports(tree) & forbidden)]
+    return faults
+
+
+def test_the_package_is_found() -> None:
+    assert {"surefoot.costs", "surefoot.losses", "surefoot.priors"} <= set(module_files(SRC))
+
+
+def test_imports_flow_one_way() -> None:
+    assert direction_faults(SRC) == []
+
+
+def test_imports_have_no_cycle() -> None:
+    files = module_files(SRC)
+    graph = {module: internal_imports(module, path, set(files)) - {module} for module, path in files.items()}
+    list(TopologicalSorter(graph).static_order())  # raises CycleError
+
+
+def test_heavy_packages_are_imported_late() -> None:
+    assert heavy_faults(SRC) == []
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "fault"),
+    [
+        ("costs.py", "from surefoot.priors import tighten", "surefoot.costs imports surefoot.priors"),
+        ("costs.py", "from . import sets", "surefoot.costs imports surefoot.sets"),
+        ("costs.py", "from .sets import x", "surefoot.costs imports surefoot.sets"),
+        ("costs.py", "from surefoot import certify", "surefoot.costs imports surefoot"),
+        ("solvers/newton.py", "def f():\n    import surefoot.cli", "surefoot.solvers.newton imports surefoot.cli"),
+        ("solvers/newton.py", "from ..radius import x", "surefoot.solvers.newton imports surefoot.radius"),
+        ("stray.py", "", "surefoot.stray has no place in ORDER"),
+    ],
+)
+def test_a_wrong_direction_is_noticed(tmp_path: Path, file: str, text: str, fault: str) -> None:
+    for name in ["__init__.py", "sets.py", "priors.py", "cli.py", "radius.py", file]:
+        path = tmp_path / "surefoot" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text if name == file else "", encoding="utf-8")
+    assert direction_faults(tmp_path) == [fault]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "n_faults"),
+    [
+        ("costs.py", "import cvxpy as cp", 1),
+        ("costs.py", "try:\n    from torch import nn\nexcept ImportError:\n    pass", 1),
+        ("costs.py", "from numba import njit", 1),
+        ("kernels/rows.py", "from numba import njit\nimport ot", 0),
+        ("costs.py", "def f():\n    import ot", 0),
+        ("costs.py", "if TYPE_CHECKING:\n    import torch", 0),
+        ("cli.py", "import matplotlib.pyplot as plt", 1),
+        ("plots.py", "import matplotlib.pyplot as plt", 0),
+    ],
+)
+def test_a_heavy_import_is_noticed(tmp_path: Path, file: str, text: str, n_faults: int) -> None:
+    path = tmp_path / "surefoot" / file
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    assert len(heavy_faults(tmp_path)) == n_faults
+
+
+def test_import_surefoot_is_light() -> None:
+    program = f"import sys, surefoot; print(surefoot.__version__, *[m for m in {HEAVY} if m in sys.modules])"
+    path = os.pathsep.join([str(SRC), os.environ.get("PYTHONPATH", "")])
+    result = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    assert len(result.stdout.split()) == 1, result.stdout  # the version, and nothing heavy
