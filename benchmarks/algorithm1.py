@@ -20,7 +20,7 @@ from surefoot.sets import DecisionSet
 Array = NDArray[np.float64]
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 DECAY, DECAY_EVERY = 8.0, 10_000
-LEARNING_RATES = (3e-1, 1e-1, 3e-2, 1e-2, 3e-3)
+LEARNING_RATES = (5e-1, 2e-1, 1e-1, 5e-2, 2e-2, 1e-2, 3e-3)
 _BLOCK = 1000
 _CHUNK_ENTRIES = 1 << 20
 
@@ -63,7 +63,7 @@ class _Subgradient:
         self.nearest = np.empty((batch, self.C), dtype=np.intp)
         self.least = np.empty((batch, self.C))
 
-    def add_to(self, out: _Views, at: _Views, drawn: NDArray[np.intp]) -> None:
+    def write(self, out: _Views, at: _Views, drawn: NDArray[np.intp]) -> None:
         """Write the subgradient at a point, for the rows drawn, into out."""
         alpha, B = float(at.alpha[0]), self.batch
         np.take(self.set.distances, drawn, axis=0, out=self.costs, mode="clip")
@@ -110,7 +110,7 @@ def run_algorithm1(
     at, out = _Views(point, shape, n, K), _Views(gradient, shape, n, K)
     subgradient = _Subgradient(decision_set, np.ascontiguousarray(X), batch)
     for step, drawn in enumerate(_batches(decision_set.row_weights, steps, batch, seed)):
-        subgradient.add_to(out, at, drawn)
+        subgradient.write(out, at, drawn)
         rate = learning_rate / DECAY ** (step // DECAY_EVERY)
         first *= BETA1
         np.multiply(gradient, 1.0 - BETA1, out=work)

@@ -147,7 +147,7 @@ def learning_problem(N: int, n: int, d: int = 54, seed: int = 0) -> LearningProb
 
 
 def preprocess(X: Array) -> Array:
-    """Centre features, divide each by its standard deviation (a constant one stays 0), then all by the largest entry."""
+    """Centre features, divide by their standard deviations (constant ones stay 0), then all by the largest entry."""
     centred = X - X.mean(axis=0)
     constant = np.ptp(X, axis=0) == 0
     centred[:, constant] = 0.0

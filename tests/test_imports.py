@@ -16,16 +16,18 @@ SRC = Path(__file__).resolve().parents[1] / "src"
 
 # Each line may import the lines above it, and itself.
 ORDER = [
-    {"_errors", "_validation", "_threads", "_version"},
+    {"_callbacks", "_errors", "_validation", "_version"},
     {"costs"},
     {"losses"},
     {"priors"},
     {"sets"},
     {"dual", "kernels"},
     {"solvers"},
+    {"bounds"},
     {"certificate"},
     {"worst_case"},
     {"radius"},
+    {"unlabeled"},
     {"linear_model"},
     {"active"},
     {"nn"},

@@ -26,3 +26,7 @@ class InfeasibleRadiusError(ValueError):
     def __reduce__(self) -> tuple[type[InfeasibleRadiusError], tuple[float, float]]:
         # The default would call the class with the message.
         return type(self), (self.radius, self.minimal_radius)
+
+
+class UnlabeledRowsWarning(UserWarning):
+    """X_unlabeled looks as if a pipeline or a cross-validation had changed it, or left it unchanged, by accident."""

@@ -17,7 +17,7 @@ from surefoot.dual import DualPoint, FixedLosses, LinearModel, Model
 from surefoot.losses import log_loss_matrix, probabilities
 from surefoot.sets import DecisionSet, row_chunks
 
-# The adversary's transport cost may exceed the radius by this share, never more: float64 cannot tell them apart much closer.
+# At the minimal radius the set has no interior; there the adversary may exceed it by this share, and nowhere else.
 FEASIBILITY = 2.5e-7
 
 
@@ -95,7 +95,7 @@ def _soft_plan(ds: DecisionSet, model: Model, point: DualPoint, tau: float):
 def feasible_adversary(ds: DecisionSet, wanted: Adversary, nearest: Adversary) -> Adversary:
     """Move `wanted` into the decision set: labels into their intervals, then towards the cheapest adversary `nearest`."""
     inside = _labels_into_intervals(ds, wanted)
-    limit = ds.radius * (1.0 + FEASIBILITY)
+    limit = max(ds.radius, nearest.transport_cost * (1.0 + FEASIBILITY))
     if inside.transport_cost <= limit:
         return inside
     spare = inside.transport_cost - nearest.transport_cost

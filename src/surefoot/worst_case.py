@@ -14,7 +14,8 @@ from threadpoolctl import threadpool_limits
 
 from surefoot._errors import InfeasibleRadiusError
 from surefoot._validation import FloatArray
-from surefoot.bounds import Adversary, dual_value, feasible_adversary, lower_bound, soft_adversary
+from surefoot.bounds import FEASIBILITY, Adversary, dual_value, feasible_adversary, lower_bound, soft_adversary
+from surefoot.certificate import Certificate
 from surefoot.dual import DualPoint, FixedLosses, Model, SmoothedDual
 from surefoot.sets import DecisionSet
 from surefoot.solvers.newton import NewtonOptions, PathPoint, StallError, centre, follow_path
@@ -110,6 +111,19 @@ class CertifiedSolution:
     def theta(self) -> FloatArray:
         return self.path.point.theta
 
+    def certificate(self, loss: str) -> Certificate:
+        """The certificate of the classifier at θ. A penalty is subtracted from both bounds: they speak of the loss."""
+        ds, penalty = self.decision_set, self.model.penalty_value(self.theta)
+        return Certificate(
+            self.risk - penalty,
+            self.lower - penalty,
+            ds.radius,
+            self.minimal_radius.value,
+            ds.intervals.copy(),
+            loss,
+            self.status,
+        )
+
 
 def check_radius(ds: DecisionSet, minimal: MinimalRadius) -> None:
     """Refuse an empty decision set before any iteration."""
@@ -144,8 +158,8 @@ def solve_certified(
     minimal = minimal if minimal is not None else solve_minimal_radius(ds)
     check_radius(ds, minimal)
     with solver_threads(n_jobs) as executor:
-        # an adversary needs room to move: at the minimal radius itself only rounding error is left
-        inner = ds.with_radius(max(ds.radius, minimal.value) * (1.0 + 0.4 * 2.5e-7))
+        # the adversary of the smoothed problem needs room to move, and at the minimal radius itself there is none
+        inner = ds.with_radius(max(ds.radius, minimal.value * (1.0 + 0.4 * FEASIBILITY)))
         dual = SmoothedDual(inner, model, executor=executor)
         path = warm_start if warm_start is not None else _cold_start(inner, model)
         best: CertifiedSolution | None = None

@@ -16,7 +16,7 @@ _CUT = 36.0
 _FASTMATH = {"nnan", "ninf", "nsz", "reassoc", "contract", "arcp"}
 
 
-@njit(cache=True, nogil=True, fastmath=_FASTMATH)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
 def soft_rows(
     D, m, alpha, beta, offsets, kappa, U, tau, indptr, idx, val, phi, q, cck, s, g_beta, h_ab, h_lb, small
 ):  # pragma: no cover (compiled)
@@ -143,7 +143,7 @@ def soft_rows(
         indptr[j + 1] = nnz
 
 
-@njit(cache=True, nogil=True, fastmath=_FASTMATH)
+@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FASTMATH)
 def add_sparse_products(indptr, idx, val, m, classes, s, X, h_bb, h_tb):  # pragma: no cover (compiled)
     """Add Σ m a aᵀ to the lower triangle of h_bb (n, n) and Σ m s_kc a_i x to h_tb (K−1, n, d)."""
     B = indptr.shape[0] - 1

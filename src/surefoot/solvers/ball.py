@@ -105,7 +105,7 @@ def _check(
     if not np.isfinite(X).all():
         raise ValueError("X must be finite; impute or drop the rows with NaN or infinity")
     if not np.isin(y, (-1.0, 1.0)).all():
-        raise ValueError("y_sign must hold −1 and +1 only; map the two classes to these signs")
+        raise ValueError("y_sign must hold -1 and +1 only; map the two classes to these signs")
     w = np.ones(len(y)) if weights is None else np.asarray(weights, dtype=np.float64)
     if w.shape != y.shape or not np.isfinite(w).all() or (w < 0).any() or w.sum() <= 0:
         raise ValueError(f"weights must be (n,), finite, non-negative and not all zero; got shape {w.shape}")
@@ -196,7 +196,8 @@ def _scale(problem: BallProblem) -> tuple[BallProblem, NDArray[np.intp], float, 
         X = X[:, columns]
     with np.errstate(over="ignore", under="ignore"):
         spread = np.sqrt(problem.w @ (X / max(top.max(initial=0.0), 1e-300)) ** 2)
-    scale = float(spread.max() * top.max(initial=0.0)) or 1.0
+    size = float(spread.max() * top.max(initial=0.0)) or 1.0
+    scale = float(2.0 ** np.round(np.log2(size)))  # a power of two scales without rounding
     X = np.ascontiguousarray(X / scale)
     scaled = BallProblem(
         X,

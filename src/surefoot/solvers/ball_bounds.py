@@ -49,7 +49,7 @@ def _thresholds(z: Float, w: Float, radii: Float, label_cost: float, floor: floa
     z, w = z[order], w[order]
     above = np.append(np.cumsum(w[:0:-1])[::-1], 0.0)  # above[k] = weight strictly after position k, falling to 0
     k = np.searchsorted(-above, -radii / label_cost)  # first k with above[k] ≤ ε/κ
-    lam = np.maximum(floor, z[k] / label_cost)
+    lam = np.maximum(floor, z[k] / label_cost) + 0.0  # no negative zero
     after = np.searchsorted(z, lam * label_cost, side="right")
     tail_w = np.append(np.cumsum(w[::-1])[::-1], 0.0)
     tail_wz = np.append(np.cumsum((w * z)[::-1])[::-1], 0.0)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, qr
 
 from surefoot.solvers.ball_cones import ConeSystem
 
@@ -45,6 +45,25 @@ def solve_scaled(factor: Factor, rhs: Float) -> Float:
     return scale * cho_solve(factor.chol, scale * rhs, check_finite=False)
 
 
+def balanced(A: Float, w: Float, p: Float, s: Float) -> Float:
+    """The nearest p in the metric w/(p(1 − p)) with Aᵀ(w(p − s)) = 0, to the rounding of each column of A."""
+    curvature = p * (1.0 - p)
+    rows = np.flatnonzero(curvature > 1e-200)
+    if len(rows) == 0:
+        return p
+    G = np.sqrt(w[rows] * curvature[rows])[:, None] * A[rows]
+    size = np.linalg.norm(G, axis=0)
+    Q, R, _ = qr(G / np.where(size > 0.0, size, 1.0), mode="economic", pivoting=True)
+    Q = Q[:, : int((np.abs(np.diag(R)) > max(G.shape) * np.finfo(float).eps).sum())]
+    weight = np.sqrt(w[rows] / curvature[rows])
+    h = weight * (p[rows] - s[rows])
+    for _ in range(2):
+        h = h - Q @ (Q.T @ h)
+    p = p.copy()
+    p[rows] = s[rows] + h / weight
+    return p
+
+
 class RightHandSide(NamedTuple):
     """The Newton system asks AᵀEΔz − κAᵀDΔλ + cone = Aᵀflow − (g_θ, 0) in (θ, b), and force in λ; flow (n,)."""
 
@@ -56,7 +75,9 @@ class RightHandSide(NamedTuple):
 class TallEquations:
     """Newton system in (θ, b, λ) for d ≤ n: one dense Cholesky factor of size d + 2.
 
-        [[AᵀEA + diag(q) + kφφᵀ, −κAᵀD1 + kψφ + r], [·, κ²ΣD + kψ² + c]],    E, D diagonal (n,)
+    The matrix, with E and D diagonal (n,), is
+
+        [[AᵀEA + diag(q) + kφφᵀ, −κAᵀD1 + kψφ + r], [·, κ²ΣD + kψ² + c]]
     """
 
     def __init__(self, A: Float, d: int, kappa: float) -> None:

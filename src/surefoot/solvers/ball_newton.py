@@ -17,14 +17,13 @@ from scipy.special import expit
 
 from surefoot.solvers.ball_bounds import DUAL_NORMS, ball_upper_bound, dual_value, vector_norm
 from surefoot.solvers.ball_cones import CONES, Cone, Hinge
-from surefoot.solvers.ball_linalg import RightHandSide, TallEquations, WideEquations
+from surefoot.solvers.ball_linalg import RightHandSide, TallEquations, WideEquations, balanced
 
 Float = NDArray[np.float64]
 
 TO_BOUNDARY = 0.99
 GAP_SHARE = 0.03
-SAFE=10
-SAME=False
+PATIENCE = 60
 LOG2 = float(np.log(2.0))
 
 
@@ -46,9 +45,7 @@ class BallProblem:
         )[0]
 
     def lower(self, p: Float, s: Float) -> tuple[float, Float, Float]:
-        return dual_value(
-            self.X, self.y, p, s, self.w, self.radius, self.label_cost, self.norm, self.fit_intercept
-        )
+        return dual_value(self.X, self.y, p, s, self.w, self.radius, self.label_cost, self.norm, self.fit_intercept)
 
 
 @dataclass
@@ -174,19 +171,33 @@ def interior_point(
     problem: BallProblem, tol: float, max_iter: int, theta: Float, b: float = 0.0, mu: float = 0.1
 ) -> Incumbent:
     """Minimise the problem (radius > 0) from (θ, b) until the certified gap is at most tol."""
-    n, d = problem.X.shape
+    n = len(problem.y)
     best = Incumbent(theta, b, np.zeros(n), np.zeros(n))
     best.offer_primal(problem, theta, b)
     state = InteriorPoint(problem, mu, theta, b)
+    stalled = 0
     with np.errstate(all="ignore"):
         for best.n_iter in range(1, max_iter + 1):
-            if best.gap <= tol or not _iterate(state, best, tol):
+            before = best.gap
+            if not _iterate(state, best, tol) or best.gap <= tol:
+                break
+            stalled = stalled + 1 if best.gap > 0.9 * before else 0
+            if stalled and stalled & (stalled - 1) == 0:  # at 1, 2, 4, ... iterations without progress
+                _offer_balanced(state, best)
+            if stalled == PATIENCE or best.gap <= tol:
                 break
     return best
 
 
+def _offer_balanced(state: InteriorPoint, best: Incumbent) -> None:
+    """Where ε is below the rounding of Σ w_i (p_i − s_i) y_i x_i, offer the dual point that makes this sum vanish."""
+    p, s = (np.clip(v, 0.0, 1.0) for v in state.dual_candidate())
+    if np.isfinite(p).all() and np.isfinite(s).all():
+        best.offer_dual(state.problem, balanced(state.A, state.problem.w, p, s), s)
+
+
 def _iterate(state: InteriorPoint, best: Incumbent, tol: float) -> bool:
-    """One predictor–corrector iteration; False when rounding leaves no finite direction."""
+    """One predictor-corrector iteration; False when rounding leaves no finite direction."""
     mu, degree = state.mu(), state.degree
     state.factor()
     state.direct(0.0, correct=False)
@@ -198,12 +209,16 @@ def _iterate(state: InteriorPoint, best: Incumbent, tol: float) -> bool:
     if not (np.isfinite(state.dz).all() and np.isfinite(state.dlam) and np.isfinite(primal + dual)):
         return False
     best.offer_dual(state.problem, *state.dual_candidate())
-    start = state.merit(0.0, target)
-    if SAFE:
-      for _ in range(SAFE):
-        if state.merit(primal, target) <= start + 1e-2*max(mu,target): break
-        primal *= 0.5
-        if SAME: dual*=.5
-    state.move(primal, dual)
+    state.move(_guard(state, primal, target, 0.01 * max(mu, target)), dual)
     best.offer_primal(state.problem, state.x[: state.d], state.b)
     return True
+
+
+def _guard(state: InteriorPoint, step: float, target: float, slack: float) -> float:
+    """Halve the primal step, at most ten times, until the barrier function rises by no more than the slack."""
+    ceiling = state.merit(0.0, target) + slack
+    for _ in range(10):
+        if state.merit(step, target) <= ceiling:
+            break
+        step /= 2
+    return step

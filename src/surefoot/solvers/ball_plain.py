@@ -16,7 +16,7 @@ from scipy.linalg import qr
 from scipy.optimize import linprog
 from scipy.special import entr, expit
 
-from surefoot.solvers.ball_linalg import factor_scaled, solve_scaled
+from surefoot.solvers.ball_linalg import balanced, factor_scaled, solve_scaled
 
 Float = NDArray[np.float64]
 
@@ -39,27 +39,8 @@ def plain_logistic(A: Float, w: Float, tol: float, max_iter: int) -> PlainSoluti
     solution = _newton(basis, w, tol, max_iter, suspect=True)
     if solution.separable and not (basis @ solution.x > 0).all():
         solution = _reduce_face(basis, w, tol, max_iter, solution)
-    p = _balance(A, w, np.clip(solution.p, 0.0, 1.0))
+    p = balanced(A, w, np.clip(solution.p, 0.0, 1.0), np.zeros_like(w))
     return PlainSolution((back @ solution.x) / size, p, solution.separable, solution.n_iter)
-
-
-def _balance(A: Float, w: Float, p: Float) -> Float:
-    """Project p onto Aᵀ(w p) = 0 in the metric w/(p(1 − p)), to the rounding of each column of A."""
-    curvature = p * (1.0 - p)
-    rows = np.flatnonzero(curvature > 1e-200)
-    if len(rows) == 0:
-        return p
-    G = np.sqrt(w[rows] * curvature[rows])[:, None] * A[rows]
-    size = np.linalg.norm(G, axis=0)
-    Q, R, _ = qr(G / np.where(size > 0.0, size, 1.0), mode="economic", pivoting=True)
-    Q = Q[:, : int((np.abs(np.diag(R)) > max(G.shape) * np.finfo(float).eps).sum())]
-    weight = np.sqrt(w[rows] / curvature[rows])
-    g = weight * p[rows]
-    for _ in range(2):
-        g = g - Q @ (Q.T @ g)
-    p = p.copy()
-    p[rows] = g / weight
-    return p
 
 
 def _orthonormal(A: Float) -> tuple[Float, Float]:

@@ -66,7 +66,7 @@ def follow_path(
             point, here, used = centre(dual, guess, tau, options)
         except StallError:
             return replace(state, stalled=True)
-        older = state if np.isfinite(state.smoothing_gap) else None
+        older = state if np.isfinite(state.smoothing_gap) and state.tau > tau else None
         state = PathPoint(point, tau, state.steps + used, smoothing_gap(dual, here, tau))
         if on_round is not None:
             on_round(state)
@@ -104,9 +104,9 @@ def centre(
         move = _Move.along_newton(dual, point, here, ridge)
         limit = options.centering * smoothing_gap(dual, here, tau) if target is None else target
         if 0.5 * move.decrement <= limit:
-            if move.ridge <= 100 * _SMALLEST_RIDGE:
+            if ridge == _SMALLEST_RIDGE:
                 return point, here, step
-            ridge = _SMALLEST_RIDGE
+            ridge = _SMALLEST_RIDGE  # a damped direction proves nothing: look again without
             continue
         point, here, move, trials = _line_search(dual, point, here, move, tau, eager)
         eager = trials == 0
