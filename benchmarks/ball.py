@@ -1,4 +1,4 @@
-"""The Wasserstein ball alone: our interior-point method against cvxpy + Clarabel, in one process and on one BLAS thread."""
+"""The Wasserstein ball alone: our interior-point method against cvxpy + Clarabel, one process, one BLAS thread."""
 
 from __future__ import annotations
 

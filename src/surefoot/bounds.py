@@ -6,7 +6,7 @@ the smallest loss that any classifier of the model can have under q.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, lstsq
@@ -148,7 +148,8 @@ class _LogisticDual:
     """
 
     def __init__(self, model: LinearModel, weights: FloatArray, q: FloatArray):
-        self.model, self.m, self.q = model, weights, q
+        kept = weights > 0  # a row without mass takes no part, and its scores may be anything
+        self.model, self.m, self.q = replace(model, X=model.X[kept]), weights[kept], q[kept]
         self.penalty = np.kron(model.penalty_coupling(), np.diag(model.penalty))
 
     def bound(self, theta: FloatArray, max_steps: int = 25) -> LowerBound:

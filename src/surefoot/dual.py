@@ -310,12 +310,16 @@ def _add_theta_blocks(
 
 @dataclass(frozen=True)
 class Evaluation:
-    """F_τ at a point: value, gradient, Hessian (lower triangle valid), and the mean entropy of the adversary's plan."""
+    """F_τ at a point: value, gradient, Hessian (lower triangle valid), and the mean entropy of the adversary's plan.
+
+    `natural` is the size of the terms that cancel in each diagonal entry of the Hessian, so the size of its rounding error.
+    """
 
     value: float
     gradient: FloatArray
     hessian: FloatArray | None
     entropy: float
+    natural: FloatArray
 
     @classmethod
     def assemble(
@@ -333,8 +337,12 @@ class Evaluation:
             gradient[at.alpha] = ds.radius - sums.small[1] - BARRIER * tau / point.alpha
         gradient[at.lam] = slope[free] - sums.label[free]
         gradient[at.beta] = ds.anchor_weights - sums.beta
+        natural = np.full(at.size, 1e-2)
+        natural[at.theta] = 1e-4
+        natural[at.alpha] = 1e-2 * sums.small[1] ** 2
+        natural[at.beta] = ds.anchor_weights
         hessian = cls._hessian(dual, point, tau, sums, curvature) if second_order else None
-        return cls(float(value), gradient, hessian, float(sums.small[3]))
+        return cls(float(value), gradient, hessian, float(sums.small[3]), natural / tau)
 
     @staticmethod
     def _hessian(dual: SmoothedDual, point: DualPoint, tau: float, sums: RowSums, curvature: FloatArray) -> FloatArray:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -180,7 +180,7 @@ def as_robust_as_possible(
         nonlocal last
         radius = min(minimal.value + excess, largest)
         solution = solve(ds.with_radius(radius), model, tol=tolerance, minimal=minimal, warm_start=last)
-        last = replace(solution.path, tau=0.05, steps=0, smoothing_gap=np.inf, stalled=False)
+        last = solution.checkpoint
         value = median_confidence(model, solution.theta, ds.row_weights)
         tried.append((radius, value))
         return value >= confidence, solution

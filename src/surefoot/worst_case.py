@@ -91,12 +91,14 @@ def _exact_label_flow(flow: FloatArray, p: FloatArray, lo: FloatArray, hi: Float
 class CertifiedSolution:
     """A solved robust problem with both bounds, recomputed at the returned point; it keeps its problem.
 
+    path : the last point of the path; checkpoint : an early one, smooth enough to start a nearby problem from.
     status : "optimal" (gap ≤ tol), "separable" (no finite θ attains the minimum; the bounds hold), or "stopped" (gap > tol).
     """
 
     decision_set: DecisionSet
     model: Model
     path: PathPoint
+    checkpoint: PathPoint
     minimal_radius: MinimalRadius
     adversary: Adversary
     risk: float
@@ -157,22 +159,62 @@ def solve_certified(
     """Solve min_θ max_μ E_μ ℓ over the decision set (max_μ alone for fixed losses) to a certified gap ≤ tol."""
     minimal = minimal if minimal is not None else solve_minimal_radius(ds)
     check_radius(ds, minimal)
+    cold = _cold_start(ds, model)
     with solver_threads(n_jobs) as executor:
         # the adversary of the smoothed problem needs room to move, and at the minimal radius itself there is none
         inner = ds.with_radius(max(ds.radius, minimal.value * (1.0 + 0.4 * FEASIBILITY)))
-        dual = SmoothedDual(inner, model, executor=executor)
-        path = warm_start if warm_start is not None else _cold_start(inner, model)
+        run = _Run(SmoothedDual(inner, model, executor=executor), ds, minimal, tol, options, on_round, 0.13 * cold.tau)
+        solution = run.solve(cold if warm_start is None else warm_start)
+        if warm_start is not None and solution.gap > tol:
+            again = run.solve(cold)
+            solution = again if again.gap < solution.gap else solution
+        return solution
+
+
+@dataclass
+class _Run:
+    """One solve: follow the path, certify, and go on with a smaller τ until the certified gap is within tol."""
+
+    dual: SmoothedDual
+    decision_set: DecisionSet
+    minimal: MinimalRadius
+    tol: float
+    options: NewtonOptions
+    on_round: Callable[[PathPoint], None] | None
+    checkpoint_tau: float
+    checkpoint: PathPoint | None = None
+
+    def solve(self, path: PathPoint) -> CertifiedSolution:
         best: CertifiedSolution | None = None
-        target = 0.5 * tol
+        target = 0.5 * self.tol
         while True:
-            path = follow_path(dual, path, target, options, on_round)
-            path = _polish(dual, path, tol, options)
-            solution = _certify(ds, model, path, minimal, tol)
+            path = follow_path(self.dual, path, target, self.options, self._round)
+            path = _polish(self.dual, path, self.tol, self.options)
+            solution = self._certify(path)
             best = solution if best is None or solution.gap < best.gap else best
-            if best.gap <= tol or path.stalled or path.steps >= options.max_steps or path.tau <= options.smallest_tau:
+            ended = path.stalled or path.steps >= self.options.max_steps or path.tau <= self.options.smallest_tau
+            if best.gap <= self.tol or ended:
                 return best
             target = 0.3 * min(target, path.smoothing_gap)
             path = replace(path, tau=0.5 * path.tau)
+
+    def _round(self, state: PathPoint) -> None:
+        if self.checkpoint is None and state.tau <= self.checkpoint_tau:
+            self.checkpoint = state
+        if self.on_round is not None:
+            self.on_round(state)
+
+    def _certify(self, path: PathPoint) -> CertifiedSolution:
+        ds, model = self.decision_set, self.dual.model
+        wanted = soft_adversary(ds, model, path.point, path.tau)
+        adversary = feasible_adversary(ds, wanted, self.minimal.adversary)
+        lower = lower_bound(ds, model, adversary, path.point.theta)
+        risk = dual_value(ds, model, path.point)
+        status = "separable" if lower.unbounded else "optimal" if risk - lower.value <= self.tol else "stopped"
+        checkpoint = replace(self.checkpoint or path, steps=0, smoothing_gap=np.inf, stalled=False)
+        return CertifiedSolution(
+            ds, model, path, checkpoint, self.minimal, adversary, risk, min(lower.value, risk), status
+        )
 
 
 def _cold_start(ds: DecisionSet, model: Model) -> PathPoint:
@@ -192,13 +234,3 @@ def _polish(dual: SmoothedDual, path: PathPoint, tol: float, options: NewtonOpti
         return path
     return replace(path, point=point, steps=path.steps + used)
 
-
-def _certify(ds: DecisionSet, model: Model, path: PathPoint, minimal: MinimalRadius, tol: float) -> CertifiedSolution:
-    wanted = soft_adversary(ds, model, path.point, path.tau)
-    adversary = feasible_adversary(ds, wanted, minimal.adversary)
-    lower = lower_bound(ds, model, adversary, path.point.theta)
-    risk = dual_value(ds, model, path.point)
-    status = "optimal" if risk - lower.value <= tol else "stopped"
-    if lower.unbounded:
-        status = "separable"
-    return CertifiedSolution(ds, model, path, minimal, adversary, risk, min(lower.value, risk), status)

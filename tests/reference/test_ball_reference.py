@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from reference.ball import ball_reference
 
+from reference.ball import ball_reference
 from surefoot.solvers.ball import ball_worst_case, solve_ball
 
 pytestmark = pytest.mark.filterwarnings("ignore:Solution may be inaccurate")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -258,7 +260,7 @@ def test_weights_are_repetitions_and_zero_weight_removes_a_row() -> None:
 def test_cheaper_flips_and_larger_metrics_only_help_one_side() -> None:
     X, y = draw()
     risks = [solve_ball(X, y, radius=0.05, label_cost=k).risk for k in (0.2, 1.0, 5.0, np.inf)]
-    assert all(a >= b - 1e-8 for a, b in zip(risks, risks[1:], strict=False))
+    assert all(a >= b - 1e-8 for a, b in pairwise(risks))
     by_norm = [solve_ball(X, y, radius=0.05, label_cost=np.inf, norm=norm).risk for norm in ("linf", "l2", "l1")]
     assert by_norm[0] <= by_norm[1] + 1e-8 <= by_norm[2] + 2e-8
 

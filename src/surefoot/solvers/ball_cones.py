@@ -273,6 +273,7 @@ class Hinge:
         self.c = mu + np.where(t > 0, small, big)
         self.s, self.s_bar = mu / self.c, mu / self.u
         self.du, self.dc, self.ds = (np.zeros_like(t) for _ in range(3))
+        self.shift = np.zeros((2, len(t)))  # added to the targets of s̄u and sc
 
     def complementarity(self) -> float:
         return float(self.w @ (self.s_bar * self.u + self.s * self.c))
@@ -282,7 +283,7 @@ class Hinge:
         return self.D
 
     def _targets(self, mu: float, correct: bool) -> tuple[Float, Float]:
-        r1, r2 = mu - self.s_bar * self.u, mu - self.s * self.c
+        r1, r2 = mu + self.shift[0] - self.s_bar * self.u, mu + self.shift[1] - self.s * self.c
         if correct:
             r1, r2 = r1 + self.ds * self.du, r2 - self.ds * self.dc
         return r1, r2
@@ -301,6 +302,16 @@ class Hinge:
     def max_steps(self) -> tuple[float, float]:
         primal = min(ratio_step(self.u, self.du), ratio_step(self.c, self.dc))
         return primal, min(ratio_step(self.s, self.ds), ratio_step(self.s_bar, -self.ds))
+
+    def outliers(self, primal: float, dual: float, mu: float) -> Float:
+        """What brings each product s̄u, sc (2, n) after the steps back into [μ/10, 10μ], at most 10μ downwards."""
+        products = np.stack(
+            [
+                (self.s_bar - dual * self.ds) * (self.u + primal * self.du),
+                (self.s + dual * self.ds) * (self.c + primal * self.dc),
+            ]
+        )
+        return np.maximum(np.clip(products, 0.1 * mu, 10.0 * mu) - products, -10.0 * mu)
 
     def value(self, step: float, mu: float) -> float:
         u, c = self.u + step * self.du, self.c + step * self.dc

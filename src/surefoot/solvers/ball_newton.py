@@ -9,6 +9,7 @@ the linear dual constraints exactly, so the stepped multipliers are handed to `d
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,6 +25,7 @@ Float = NDArray[np.float64]
 TO_BOUNDARY = 0.99
 GAP_SHARE = 0.03
 PATIENCE = 60
+CORRECTORS = 3
 LOG2 = float(np.log(2.0))
 
 
@@ -127,11 +129,17 @@ class InteriorPoint:
             self.hinge.direct(self.dz - self.kappa * self.dlam, mu, correct)
 
     def max_steps(self) -> tuple[float, float]:
+        """Primal and dual step to the boundary."""
         primal, dual = self.cone.max_steps()
         if self.hinge is not None:
             other = self.hinge.max_steps()
             primal, dual = min(primal, other[0]), min(dual, other[1])
         return primal, dual
+
+    def safe_steps(self) -> tuple[float, float]:
+        """Primal and dual step of the iteration: short of the boundary, at most one."""
+        primal, dual = self.max_steps()
+        return min(1.0, TO_BOUNDARY * primal), min(1.0, TO_BOUNDARY * dual)
 
     def merit(self, step: float, mu: float) -> float:
         """Barrier function of weight mu at a step along the direction."""
@@ -144,11 +152,17 @@ class InteriorPoint:
         s = self.hinge.s + self.hinge.ds if self.hinge is not None else np.zeros_like(self.z)
         return self.p - self.curvature * self.dz, s
 
+    def adopt(self, other: InteriorPoint) -> None:
+        """Take over the direction of another state at the same point."""
+        self.cone, self.hinge = other.cone, other.hinge
+        self.dx, self.dlam, self.dz = other.dx, other.dlam, other.dz
+
     def move(self, primal: float, dual: float) -> None:
         self.x, self.lam, self.z = self.x + primal * self.dx, self.lam + primal * self.dlam, self.z + primal * self.dz
         self.cone.move(primal, dual)
         if self.hinge is not None:
             self.hinge.move(primal, dual)
+            self.hinge.shift = np.zeros_like(self.hinge.shift)
 
 
 def _central_lambda(problem: BallProblem, z: Float, size: float, mu: float) -> float:
@@ -182,7 +196,8 @@ def interior_point(
             if not _iterate(state, best, tol) or best.gap <= tol:
                 break
             stalled = stalled + 1 if best.gap > 0.9 * before else 0
-            if stalled and stalled & (stalled - 1) == 0:  # at 1, 2, 4, ... iterations without progress
+            settled = state.mu() * state.degree <= 0.2 * best.gap
+            if settled and stalled and stalled & (stalled - 1) == 0:  # at 1, 2, 4, ... iterations without progress
                 _offer_balanced(state, best)
             if stalled == PATIENCE or best.gap <= tol:
                 break
@@ -204,14 +219,42 @@ def _iterate(state: InteriorPoint, best: Incumbent, tol: float) -> bool:
     reach = min(1.0, *state.max_steps())
     # μ must not run ahead of the logistic part, whose progress only the gap sees
     target = max((1.0 - reach) ** 3 * mu, 1e-3 * mu, GAP_SHARE * min(best.gap, LOG2) / degree, 0.2 * tol / degree)
+    affine = copy(state)
+    affine.cone, affine.hinge = copy(state.cone), copy(state.hinge)
     state.direct(target, correct=reach > 0.1)
-    primal, dual = (min(1.0, TO_BOUNDARY * t) for t in state.max_steps())
+    primal, dual = _recentre(state, affine, target, correct=reach > 0.1)
     if not (np.isfinite(state.dz).all() and np.isfinite(state.dlam) and np.isfinite(primal + dual)):
         return False
     best.offer_dual(state.problem, *state.dual_candidate())
     state.move(_guard(state, primal, target, 0.01 * max(mu, target)), dual)
     best.offer_primal(state.problem, state.x[: state.d], state.b)
     return True
+
+
+def _recentre(state: InteriorPoint, affine: InteriorPoint, target: float, correct: bool) -> tuple[float, float]:
+    """Lengthen the steps by up to three centrality correctors on the hinge (Gondzio, 1996); returns the steps.
+
+    Each costs one more solve with the factor at hand. `affine` holds the state after the predictor, from which every
+    corrected direction is computed anew.
+    """
+    steps = state.safe_steps()
+    for _ in range(CORRECTORS):
+        if state.hinge is None or affine.hinge is None or min(steps) > 0.9:
+            break
+        shift = state.hinge.shift + state.hinge.outliers(*(min(1.0, t + 0.3) for t in steps), target)
+        trial = copy(affine)
+        trial.cone, trial.hinge = copy(affine.cone), copy(affine.hinge)
+        trial.hinge.shift = shift
+        trial.direct(target, correct)
+        longer = trial.safe_steps()
+        if not sum(longer) > sum(steps):
+            break
+        enough = sum(longer) < 1.02 * sum(steps)
+        state.adopt(trial)
+        steps = longer
+        if enough:
+            break
+    return steps
 
 
 def _guard(state: InteriorPoint, step: float, target: float, slack: float) -> float:

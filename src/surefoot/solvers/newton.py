@@ -151,17 +151,18 @@ class _Move:
 
 
 def newton_direction(evaluation: Evaluation, ridge: float = _SMALLEST_RIDGE) -> tuple[FloatArray, float, float]:
-    """Solve (H + ridge) Δ = −g with a unit diagonal; the ridge grows until the factorisation stands."""
+    """Solve (H + ridge·(diag H + natural)) Δ = −g; the ridge grows until the factorisation stands."""
     H = evaluation.hessian
     if H is None:
         raise ValueError("newton_direction needs an evaluation with second_order=True")
-    diagonal = H.diagonal().copy()
-    scale = 1.0 / np.sqrt(np.maximum(diagonal, 1e-14 * max(diagonal.max(), 1e-290)))
-    scaled = H * scale[:, None]
-    scaled *= scale
-    g = evaluation.gradient * scale
+    diagonal = np.maximum(H.diagonal(), 0.0)
     while ridge < 1e8:
-        np.fill_diagonal(scaled, diagonal * scale**2 + ridge)
+        damped = diagonal + ridge * (diagonal + evaluation.natural) + 1e-300
+        scale = 1.0 / np.sqrt(damped)
+        scaled = H * scale[:, None]
+        scaled *= scale
+        np.fill_diagonal(scaled, 1.0)
+        g = evaluation.gradient * scale
         try:
             factor = cho_factor(scaled, lower=True, check_finite=False)
             step = -cho_solve(factor, g, check_finite=False)
