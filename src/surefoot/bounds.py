@@ -38,11 +38,17 @@ class Adversary:
 
 
 def dual_value(ds: DecisionSet, model: Model, point: DualPoint) -> float:
-    """αε + Σ w β + Σ_k (λ̄_k p_hi_k − λ_k p_lo_k) + Σ_j m_j max_{k,i}(…) + ½ θᵀRθ: an upper bound for any point, α ≥ 0."""
+    """αε + Σ w β + Σ_k (λ̄_k p_hi_k − λ_k p_lo_k) + Σ_j m_j max_{k,i}(…) + ½ θᵀRθ: an upper bound for any point, α ≥ 0.
+
+    β may be shifted by a constant: it is taken with mean zero, and what float64 can lose among large terms is added.
+    """
     support = np.where(point.lam >= 0, point.lam * ds.intervals[:, 1], point.lam * ds.intervals[:, 0]).sum()
-    total = point.alpha * ds.radius + ds.anchor_weights @ point.beta + support + model.penalty_value(point.theta)
+    beta = point.beta - ds.anchor_weights @ point.beta
+    terms = point.alpha * ds.radius + ds.anchor_weights @ np.abs(beta) + np.abs(point.lam).sum()
+    total = point.alpha * ds.radius + ds.anchor_weights @ beta + support + model.penalty_value(point.theta)
+    total += 4.0 * np.finfo(float).eps * terms
     for rows in row_chunks(*ds.distances.shape):
-        least = np.minimum.reduceat(point.alpha * ds.distances[rows] + point.beta, ds.class_offsets[:-1], axis=1)
+        least = np.minimum.reduceat(point.alpha * ds.distances[rows] + beta, ds.class_offsets[:-1], axis=1)
         gain = model.losses(point.theta, rows) - point.lam
         values = gain[:, :, None] - point.alpha * ds.present_label_cost - least[:, None, :]
         total += ds.row_weights[rows] @ values.max(axis=(1, 2))
@@ -115,8 +121,7 @@ def _labels_into_intervals(ds: DecisionSet, adversary: Adversary) -> Adversary:
     elif missing < 0:
         room = np.maximum(p - lo - give, 0.0)
         give += room * (-missing / max(room.sum(), 1e-300))
-    moved = give.sum()
-    if moved <= 0:
+    if min(give.sum(), take.sum()) <= 1e-15:  # rounding of the sum of label_proba, nothing to move
         return adversary
     share = np.divide(give, p, out=np.zeros_like(p), where=p > 0)
     change = np.diag(1.0 - share) + np.outer(share, take / take.sum())
@@ -156,14 +161,15 @@ class _LogisticDual:
         shape = theta.shape
         best = float(self.m @ entr(self.q).sum(axis=1)) if not self.model.penalty.any() else 0.0
         value = self._primal(theta)
-        unbounded = False
+        unbounded = self._recedes(theta)
         for _ in range(max_steps):
             s, step, moved = self._newton_step(theta)
             drift = np.abs(moved).max(initial=0.0)
             bound = self._dual_value(s, moved, theta + step.reshape(shape))
             best = max(best, bound)
-            unbounded = drift > 0.05
+            unbounded = unbounded or drift > 0.05
             if value - best <= 1e-12 * max(1.0, abs(value)) or drift < 1e-9:
+                unbounded = unbounded and drift > 1e-6 or self._recedes(theta)
                 break
             size = 1.0
             while size > 1e-6:
@@ -175,6 +181,13 @@ class _LogisticDual:
                 break
             theta, value = theta + size * step.reshape(shape), trial
         return LowerBound(best, unbounded)
+
+    def _recedes(self, theta: FloatArray) -> bool:
+        """Whether the loss under q falls all the way along θ, to scores so large that it has nothing left to lose."""
+        scores = self.model.scores(theta, slice(None))
+        size = np.abs(scores).max(initial=0.0)
+        slope = self.m @ (scores.max(axis=1) - (self.q * scores).sum(axis=1))
+        return size > 15.0 and slope <= 1e-9 * size and not self.model.penalty.any()
 
     def _primal(self, theta: FloatArray) -> float:
         losses = log_loss_matrix(self.model.scores(theta, slice(None)))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -200,12 +201,23 @@ class RowSums:
 
 
 class SmoothedDual:
-    """F_τ of one decision set and one model, evaluated over groups of rows (by threads, where an executor is given)."""
+    """F_τ of one decision set and one model, evaluated over groups of rows (by threads, where an executor is given).
+
+    `minimal_radius` and `room` widen the set while τ is large, see `radius`.
+    """
 
     def __init__(
-        self, decision_set: DecisionSet, model: Model, *, alpha_free: bool = True, executor: Executor | None = None
+        self,
+        decision_set: DecisionSet,
+        model: Model,
+        *,
+        minimal_radius: float = 0.0,
+        room: float = 0.0,
+        alpha_free: bool = True,
+        executor: Executor | None = None,
     ):
         self.set = decision_set
+        self._minimal_radius, self._room = minimal_radius, room
         self.model = model
         self.layout = Layout(
             model.shape, alpha_free, free_label_multipliers(decision_set.intervals), len(decision_set.anchor_weights)
@@ -214,7 +226,7 @@ class SmoothedDual:
         N, n = decision_set.distances.shape
         groups = int(np.clip(N // (2 * n), 1, 8))
         edges = np.linspace(0, N, groups + 1).astype(int)
-        self._groups = [(int(a), int(b)) for a, b in zip(edges[:-1], edges[1:], strict=True)]
+        self._groups = [(int(a), int(b)) for a, b in pairwise(edges)]
         self._chunk = int(np.clip(_CHUNK_ENTRIES // n, 32, 4096))
 
     @property
@@ -222,6 +234,14 @@ class SmoothedDual:
         """Number of log barriers in F_τ: on α, and on both multipliers of every interval that is not a point."""
         open_intervals = self.set.intervals[self.layout.lam_free]
         return int(self.layout.alpha_free) + 2 * int(np.sum(open_intervals[:, 0] < open_intervals[:, 1]))
+
+    def radius(self, tau: float) -> float:
+        """Radius used at smoothing τ: at least the minimal one plus room·τ.
+
+        A softmax plan costs more than the cheapest plan. Held to a radius close to the minimal one at a large τ, it could
+        only comply by an α without bound, from which the path would have to come back.
+        """
+        return max(self.set.radius, self._minimal_radius + self._room * tau)
 
     def row_sums(self, point: DualPoint, tau: float, *, second_order: bool) -> RowSums:
         """Σ over all rows; the order of addition does not depend on the number of threads."""
@@ -241,18 +261,17 @@ class SmoothedDual:
         C = len(self.set.class_offsets) - 1
         sums = RowSums.zeros(K, n, self.model.shape, second_order)
         B = min(self._chunk, group[1] - group[0])
-        indptr, idx, val = np.empty(B + 1, np.int64), np.empty(B * n, np.int32), np.empty(B * n)
         phi, q, cck, s = np.empty(B), np.empty((B, K)), np.empty((B, K)), np.empty((B, K, C))
-        dense = np.empty((B, n)) if second_order else np.empty((0, 0))
+        A = np.empty((B, n))
+        offsets, label_cost = self.set.class_offsets, self.set.present_label_cost
         for start in range(group[0], group[1], B):
             rows = slice(start, min(start + B, group[1]))
             b = rows.stop - start
             m = self.set.row_weights[rows]
             losses = self.model.losses(point.theta, rows)
-            soft_rows(
-                self.set.distances[rows], m, point.alpha, point.beta, self.set.class_offsets, self.set.present_label_cost,
-                losses - point.lam, tau, indptr[: b + 1], idx, val, phi[:b], q[:b], cck[:b], s[:b],
-                sums.beta, sums.alpha_beta, sums.label_beta, sums.small,
+            stored = soft_rows(
+                self.set.distances[rows], m, point.alpha, point.beta, offsets, label_cost, losses - point.lam, tau,
+                A[:b], phi[:b], q[:b], cck[:b], s[:b], sums.beta, sums.alpha_beta, sums.label_beta, sums.small,
             )  # fmt: skip
             mq = m[:, None] * q[:b]
             sums.label += mq.sum(axis=0)
@@ -264,25 +283,23 @@ class SmoothedDual:
                 if second_order:
                     _add_theta_blocks(sums, X, m, q[:b], np.exp(-losses), cck[:b], tau)
             if second_order:
-                self._add_products(sums, indptr[: b + 1], idx, val, m, s[:b], rows, dense[:b])
+                self._add_products(sums, A[:b], stored, m, s[:b], rows)
+        sums.label_beta[0] = -sums.label_beta[1:].sum(axis=0)
         return sums
 
-    def _add_products(
-        self, sums: RowSums, indptr, idx, val, m: FloatArray, s: FloatArray, rows: slice, dense: FloatArray
-    ) -> None:
-        from surefoot.kernels.soft_rows import add_sparse_products, densify
+    def _add_products(self, sums: RowSums, A: FloatArray, stored: int, m: FloatArray, s: FloatArray, rows: slice) -> None:
+        """Σ m a aᵀ and Σ m s a xᵀ: by BLAS where most weights count, entry by entry where few do."""
+        from surefoot.kernels.soft_rows import add_sparse_products
 
-        B, n = dense.shape
-        X = self.model.X[rows] if isinstance(self.model, LinearModel) else np.empty((B, 0))
-        if indptr[-1] < DENSE_SHARE * B * n:
-            add_sparse_products(indptr, idx, val, m, self.set.anchor_slots, s, X, sums.beta_beta, sums.theta_beta)
+        X = self.model.X[rows] if isinstance(self.model, LinearModel) else np.empty((len(A), 0))
+        if stored < DENSE_SHARE * A.size:
+            add_sparse_products(A, m, self.set.anchor_slots, s, X, sums.beta_beta, sums.theta_beta)
             return
-        densify(indptr, idx, val, dense)
         for k in range(sums.theta_beta.shape[0]):
-            for c, (lo, hi) in enumerate(zip(self.set.class_offsets[:-1], self.set.class_offsets[1:], strict=True)):
-                sums.theta_beta[k, lo:hi] += dense[:, lo:hi].T @ (X * (m * s[:, k + 1, c])[:, None])
-        dense *= np.sqrt(m)[:, None]
-        sums.beta_beta += dense.T @ dense
+            for c, (lo, hi) in enumerate(pairwise(self.set.class_offsets)):
+                sums.theta_beta[k, lo:hi] += A[:, lo:hi].T @ (X * (m * s[:, k + 1, c])[:, None])
+        A *= np.sqrt(m)[:, None]
+        sums.beta_beta += A.T @ A
 
     def evaluate(self, point: DualPoint, tau: float, *, second_order: bool) -> Evaluation:
         """Value, gradient (p,) and, if asked, Hessian (p, p) of F_τ in the layout's coordinates."""
@@ -328,13 +345,13 @@ class Evaluation:
         at, ds = dual.layout, dual.set
         sigma, slope, curvature = smoothed_support(ds.intervals, point.lam, BARRIER * tau)
         free = at.lam_free
-        value = point.alpha * ds.radius + ds.anchor_weights @ point.beta + sigma[free].sum() + sums.small[0]
+        value = point.alpha * dual.radius(tau) + ds.anchor_weights @ point.beta + sigma[free].sum() + sums.small[0]
         value += dual.model.penalty_value(point.theta) - (BARRIER * tau * np.log(point.alpha) if at.alpha_free else 0.0)
         gradient = np.empty(at.size)
         if isinstance(dual.model, LinearModel):
             gradient[at.theta] = (sums.theta + dual.model.penalty_gradient(point.theta)).ravel()
         if at.alpha_free:
-            gradient[at.alpha] = ds.radius - sums.small[1] - BARRIER * tau / point.alpha
+            gradient[at.alpha] = dual.radius(tau) - sums.small[1] - BARRIER * tau / point.alpha
         gradient[at.lam] = slope[free] - sums.label[free]
         gradient[at.beta] = ds.anchor_weights - sums.beta
         natural = np.full(at.size, 1e-2)

@@ -18,15 +18,16 @@ from surefoot._callbacks import CallbackSupportMixin, FitProgress, with_callback
 from surefoot._validation import FloatArray, check_positive_scalar
 from surefoot.certificate import Certificate, WorstCase
 from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan, resolve_metric
-from surefoot.dual import LinearModel
 from surefoot.losses import LOG_LOSS, log_loss_matrix, probabilities
 from surefoot.priors import LabelPrior
+from surefoot.design_matrix import StandardizedRows
 from surefoot.radius import as_robust_as_possible, encode_labels
 from surefoot.sets import build_decision_set
 from surefoot.solvers.ball import BallSolution, ball_worst_case, solve_ball
 from surefoot.solvers.newton import NewtonOptions
 from surefoot.unlabeled import Unlabeled, warn_if_cut_by_folds, warn_if_scaled_apart
-from surefoot.worst_case import CertifiedSolution, check_radius, solve_certified, solve_minimal_radius
+from surefoot.minimal import check_radius, solve_minimal_radius
+from surefoot.worst_case import CertifiedSolution, solve_certified
 
 
 class _LinearClassifier(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
@@ -52,43 +53,6 @@ class _LinearClassifier(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
     def predict_log_proba(self, X: ArrayLike) -> FloatArray:
         """Logarithms of the class probabilities (N, K)."""
         return -log_loss_matrix(self.decision_function(X))
-
-
-@dataclass(frozen=True)
-class _Standardized:
-    """Rows with mean 0 and deviation 1 per feature under the row weights; constant features become 0."""
-
-    model: LinearModel
-    mean: FloatArray
-    scale: FloatArray
-    fit_intercept: bool
-
-    @classmethod
-    def of(cls, rows: FloatArray, weights: FloatArray, n_classes: int, l2: float, fit_intercept: bool) -> _Standardized:
-        size = np.abs(rows).max(axis=0, initial=0.0)
-        unit = rows / np.where(size > 0, size, 1.0)
-        mean = weights @ unit if fit_intercept else np.zeros(rows.shape[1])
-        unit -= mean
-        deviation = np.sqrt(weights @ unit**2)
-        constant = deviation <= 1e-12
-        unit[:, constant] = 0.0
-        deviation[constant] = 1.0
-        unit /= deviation
-        scale = np.where(constant, np.inf, deviation * np.where(size > 0, size, 1.0))
-        ones = np.ones((len(rows), int(fit_intercept)))
-        penalty = np.concatenate([l2 / scale**2, np.zeros(int(fit_intercept))])
-        return cls(LinearModel(np.hstack([unit, ones]), penalty, n_classes), mean * size, scale, fit_intercept)
-
-    def coefficients(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """coef_ and intercept_ on the features as given; for K ≥ 3 classes they sum to zero over classes."""
-        d = len(self.scale)
-        coef = theta[:, :d] / self.scale
-        intercept = theta[:, d] if self.fit_intercept else np.zeros(len(theta))
-        intercept = intercept - coef @ self.mean
-        if len(theta) > 1:
-            coef, intercept = np.vstack([np.zeros(d), coef]), np.append(0.0, intercept)
-            coef, intercept = coef - coef.mean(axis=0), intercept - intercept.mean()
-        return coef, intercept
 
 
 class RobustLogisticRegression(_LinearClassifier):
@@ -197,7 +161,7 @@ class RobustLogisticRegression(_LinearClassifier):
         minimal = solve_minimal_radius(ds)
         check_radius(ds, minimal)
         everything = rows if U is None else np.vstack([rows, U])
-        standardized = _Standardized.of(everything, ds.row_weights, len(self.classes_), l2, self.fit_intercept)
+        standardized = StandardizedRows.of(everything, ds.row_weights, len(self.classes_), l2, self.fit_intercept)
         progress = FitProgress(self)
 
         def solve(*args: Any, **keywords: Any) -> CertifiedSolution:
@@ -216,7 +180,7 @@ class RobustLogisticRegression(_LinearClassifier):
         progress.done()
         return self
 
-    def _keep(self, solution: CertifiedSolution, standardized: _Standardized, tol: float) -> None:
+    def _keep(self, solution: CertifiedSolution, standardized: StandardizedRows, tol: float) -> None:
         self.coef_, self.intercept_ = standardized.coefficients(solution.theta)
         self.radius_ = solution.decision_set.radius
         self.n_iter_ = max(1, solution.path.steps)

@@ -15,7 +15,8 @@ from surefoot.costs import FeatureMetric, label_cost_matrix, resolve_metric
 from surefoot.dual import LinearModel
 from surefoot.losses import probabilities
 from surefoot.priors import LabelPrior
-from surefoot.worst_case import CertifiedSolution, MinimalRadius, solve_certified, solve_minimal_radius
+from surefoot.minimal import MinimalRadius, solve_minimal_radius
+from surefoot.worst_case import CertifiedSolution, solve_certified
 from surefoot.sets import DecisionSet, build_decision_set
 from surefoot.solvers.newton import PathPoint
 from surefoot.solvers.transport import solve_transport

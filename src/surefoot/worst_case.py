@@ -5,86 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from joblib import effective_n_jobs
-from scipy.optimize import linprog
 from threadpoolctl import threadpool_limits
 
-from surefoot._errors import InfeasibleRadiusError
 from surefoot._validation import FloatArray
-from surefoot.bounds import FEASIBILITY, Adversary, dual_value, feasible_adversary, lower_bound, soft_adversary
+from surefoot.bounds import (
+    FEASIBILITY,
+    Adversary,
+    LowerBound,
+    dual_value,
+    feasible_adversary,
+    lower_bound,
+    soft_adversary,
+)
 from surefoot.certificate import Certificate
-from surefoot.dual import DualPoint, FixedLosses, Model, SmoothedDual
+from surefoot.dual import DualPoint, Evaluation, FixedLosses, Model, SmoothedDual
+from surefoot.minimal import MinimalRadius, check_radius, solve_minimal_radius
 from surefoot.sets import DecisionSet
+from surefoot.solvers.coarse import coarsen
 from surefoot.solvers.newton import NewtonOptions, PathPoint, StallError, centre, follow_path
-from surefoot.solvers.transport import TransportSolution, solve_transport
 
-# Radii are compared with the minimal one to this relative accuracy: that of the transport solver itself.
-_RADIUS_ACCURACY = 1e-9
-
-
-@dataclass(frozen=True)
-class MinimalRadius:
-    """ε_min = W_d(P_X, P̂_X) + cheapest relabeling of p̂ into the intervals, and the adversary that attains it."""
-
-    value: float
-    feature_part: float
-    label_part: float
-    adversary: Adversary
-    transport: TransportSolution
-
-
-def solve_minimal_radius(ds: DecisionSet, transport: TransportSolution | None = None) -> MinimalRadius:
-    """The closed form (DESIGN, fact 2): features and labels are moved independently of each other."""
-    if transport is None:
-        transport = solve_transport(ds.distances, ds.row_weights, ds.anchor_weights)
-    relabel, label_part = _cheapest_relabeling(ds)
-    by_class = np.zeros((len(ds.row_weights), ds.n_classes))
-    entries = transport.plan.tocoo()
-    np.add.at(by_class, (entries.row, ds.anchor_labels[entries.col]), entries.data)
-    total = by_class.sum(axis=1, keepdims=True)
-    frequencies = ds.label_frequencies
-    by_class = np.where(total > 0, by_class / np.where(total > 0, total, 1.0), frequencies)
-    value = transport.cost + label_part
-    return MinimalRadius(value, transport.cost, label_part, Adversary(by_class @ relabel.T, value), transport)
-
-
-def _cheapest_relabeling(ds: DecisionSet) -> tuple[FloatArray, float]:
-    """(K, K) matrix [k, c] = share of label c turned into k, and its cost; an LP in K² variables."""
-    p, K = ds.label_frequencies, ds.n_classes
-    lo, hi = ds.intervals.T
-    if np.all(p >= lo) and np.all(p <= hi):
-        return np.eye(K), 0.0
-    to_label = np.kron(np.eye(K), np.ones(K))  # variables flow[k, c], k-major
-    from_label = np.kron(np.ones(K), np.eye(K))
-    solved = linprog(
-        ds.label_cost.ravel(),
-        A_ub=np.vstack([to_label, -to_label]),
-        b_ub=np.concatenate([hi, -lo]) + 1e-15,
-        A_eq=from_label,
-        b_eq=p,
-        method="highs-ds",
-    )
-    if solved.status != 0:
-        raise RuntimeError(f"the relabeling problem failed: {solved.message}")
-    flow = np.maximum(solved.x.reshape(K, K), 0.0)
-    flow = _exact_label_flow(flow, p, lo, hi)
-    share = np.where(p > 0, flow / np.where(p > 0, p, 1.0), np.eye(K))
-    return share, float((flow * ds.label_cost).sum())
-
-
-def _exact_label_flow(flow: FloatArray, p: FloatArray, lo: FloatArray, hi: FloatArray) -> FloatArray:
-    """Remove the LP's tolerance from a flow [k, c]: its column sums become p, its row sums clipped targets."""
-    target = np.clip(flow.sum(axis=1), lo, hi)
-    target += (p.sum() - target.sum()) * (np.where(p.sum() > target.sum(), hi - target, target - lo) + 1e-300) / (
-        np.where(p.sum() > target.sum(), hi - target, target - lo) + 1e-300
-    ).sum()
-    for _ in range(3):
-        flow = flow * (target / np.where(flow.sum(axis=1) > 0, flow.sum(axis=1), 1.0))[:, None]
-        flow = flow * (p / np.where(flow.sum(axis=0) > 0, flow.sum(axis=0), 1.0))
-    return flow
+# Near the minimal radius the set is widened by this share of the ground cost per unit of relative smoothing.
+_ROOM = 2e-2
+# An excess over the minimal radius below this share of the ground cost: the problem at the minimal radius comes first.
+_NEAR = 2e-4
 
 
 @dataclass(frozen=True)
@@ -127,12 +74,6 @@ class CertifiedSolution:
         )
 
 
-def check_radius(ds: DecisionSet, minimal: MinimalRadius) -> None:
-    """Refuse an empty decision set before any iteration."""
-    if ds.radius < minimal.value * (1.0 - _RADIUS_ACCURACY):
-        raise InfeasibleRadiusError(ds.radius, minimal.value)
-
-
 @contextmanager
 def solver_threads(n_jobs: int | None) -> Iterator[ThreadPoolExecutor | None]:
     """One BLAS thread, and an executor for groups of rows when n_jobs asks for more than one thread."""
@@ -159,78 +100,170 @@ def solve_certified(
     """Solve min_θ max_μ E_μ ℓ over the decision set (max_μ alone for fixed losses) to a certified gap ≤ tol."""
     minimal = minimal if minimal is not None else solve_minimal_radius(ds)
     check_radius(ds, minimal)
-    cold = _cold_start(ds, model)
     with solver_threads(n_jobs) as executor:
-        # the adversary of the smoothed problem needs room to move, and at the minimal radius itself there is none
-        inner = ds.with_radius(max(ds.radius, minimal.value * (1.0 + 0.4 * FEASIBILITY)))
-        run = _Run(SmoothedDual(inner, model, executor=executor), ds, minimal, tol, options, on_round, 0.13 * cold.tau)
-        solution = run.solve(cold if warm_start is None else warm_start)
-        if warm_start is not None and solution.gap > tol:
-            again = run.solve(cold)
-            solution = again if again.gap < solution.gap else solution
-        return solution
+        scale = _loss_scale(model)
+        search = _Search(ds, model, minimal, tol, scale, options, executor, on_round)
+        if ds.radius - minimal.value < _NEAR * search.ground:
+            search.learn_from_minimal_radius()
+        if search.gap > tol:
+            dual, cold = search.dual(), _cold_start(ds, model, scale)
+            quick = warm_start if warm_start is not None else search.coarse_start(dual)
+            search.follow(dual, cold if quick is None else quick)
+            if quick is not None and search.gap > tol:
+                search.follow(dual, cold)
+        return search.solution(checkpoint_tau=0.13 * scale)
 
 
 @dataclass
-class _Run:
-    """One solve: follow the path, certify, and go on with a smaller τ until the certified gap is within tol."""
+class _Search:
+    """The bounds found so far for one problem: follow a path, certify, go on with a smaller τ until the gap is within tol.
 
-    dual: SmoothedDual
+    Upper and lower bound may come from different points: every certified bound holds for the problem itself.
+    """
+
     decision_set: DecisionSet
+    model: Model
     minimal: MinimalRadius
     tol: float
+    scale: float
     options: NewtonOptions
+    executor: ThreadPoolExecutor | None
     on_round: Callable[[PathPoint], None] | None
-    checkpoint_tau: float
-    checkpoint: PathPoint | None = None
+    upper: tuple[float, PathPoint] | None = None
+    lower: tuple[LowerBound, Adversary] | None = None
+    visited: list[PathPoint] = field(default_factory=list)
 
-    def solve(self, path: PathPoint) -> CertifiedSolution:
-        best: CertifiedSolution | None = None
-        target = 0.5 * self.tol
+    @property
+    def gap(self) -> float:
+        return self.upper[0] - self.lower[0].value if self.upper and self.lower else np.inf
+
+    @property
+    def ground(self) -> float:
+        """Size of ground costs: radii are measured in it."""
+        return self.minimal.value or _mean_distance(self.decision_set)
+
+    def dual(self) -> SmoothedDual:
+        """The smoothed problem, given room to move while τ is large and, at the minimal radius, some rounding error."""
+        radius = max(self.decision_set.radius, self.minimal.value * (1.0 + 0.4 * FEASIBILITY))
+        return SmoothedDual(
+            self.decision_set.with_radius(radius),
+            self.model,
+            minimal_radius=self.minimal.value,
+            room=_ROOM * self.ground / self.scale,
+            executor=self.executor,
+        )
+
+    def learn_from_minimal_radius(self) -> None:
+        """Solve the problem at the minimal radius: its adversary is the one to retreat to, and at that radius the answer.
+
+        There α is fixed, so high that no loss pays for leaving the cheapest plans: with losses of size `scale`, a plan
+        dearer by δ would have to gain αδ. How high is enough depends on ties among plans, so several are tried.
+        """
+        at_minimum = replace(self, decision_set=self.decision_set.with_radius(self.minimal.value), visited=[])
+        for share in (1e4, 3e5, 1e7):
+            at_minimum.follow(*at_minimum.with_fixed_alpha(share * self.scale / self.ground))
+            if at_minimum.gap <= self.tol:
+                break
+        if at_minimum.upper is not None:
+            self._certify(at_minimum.upper[1])
+        self.lower = at_minimum.lower
+
+    def with_fixed_alpha(self, alpha: float) -> tuple[SmoothedDual, PathPoint]:
+        """The smoothed problem at this α, and its start from the potentials of the minimal radius."""
+        ds, minimal = self.decision_set, self.minimal
+        dual = SmoothedDual(ds, self.model, alpha_free=False, executor=self.executor)
+        free = dual.layout.lam_free
+        shift = minimal.label_potentials[0] if len(free) == ds.n_classes - 1 else 0.0  # class 0 is the reference
+        lam = np.zeros(ds.n_classes)
+        lam[free] = minimal.label_potentials[free] - shift
+        point = DualPoint(np.zeros(self.model.shape), alpha, alpha * lam, alpha * (minimal.anchor_potentials + shift))
+        return dual, PathPoint(point, self.scale)
+
+    def follow(self, dual: SmoothedDual, path: PathPoint) -> None:
+        """Follow the path of one smoothed problem until the certified gap is within tol or it can go no further."""
+        target = self.tol
         while True:
-            path = follow_path(self.dual, path, target, self.options, self._round)
-            path = _polish(self.dual, path, self.tol, self.options)
-            solution = self._certify(path)
-            best = solution if best is None or solution.gap < best.gap else best
+            path = follow_path(dual, path, target, self.options, self._visit)
+            path = _polish(dual, path, self.tol, self.scale, self.options)
+            self._certify(path)
             ended = path.stalled or path.steps >= self.options.max_steps or path.tau <= self.options.smallest_tau
-            if best.gap <= self.tol or ended:
-                return best
+            if self.gap <= self.tol or ended:
+                return
             target = 0.3 * min(target, path.smoothing_gap)
             path = replace(path, tau=0.5 * path.tau)
 
-    def _round(self, state: PathPoint) -> None:
-        if self.checkpoint is None and state.tau <= self.checkpoint_tau:
-            self.checkpoint = state
+    def coarse_start(self, dual: SmoothedDual) -> PathPoint | None:
+        """Follow the early part of the path over few rows; None where that does not pay."""
+        rng = np.random.default_rng(0)
+        coarse = coarsen(dual.set, self.model, self.minimal.transport, self.scale, rng)
+        if coarse is None:
+            return None
+        small = SmoothedDual(coarse.decision_set, coarse.model, executor=self.executor)
+        path = follow_path(small, coarse.start, 0.0, self.options, self._visit, final_tau=0.02 * self.scale)
+        self.visited.clear()
+        return None if path.stalled or np.isinf(path.smoothing_gap) else replace(path, smoothing_gap=np.inf)
+
+    def _visit(self, state: PathPoint) -> None:
+        self.visited.append(state)
         if self.on_round is not None:
             self.on_round(state)
 
-    def _certify(self, path: PathPoint) -> CertifiedSolution:
-        ds, model = self.decision_set, self.dual.model
-        wanted = soft_adversary(ds, model, path.point, path.tau)
-        adversary = feasible_adversary(ds, wanted, self.minimal.adversary)
-        lower = lower_bound(ds, model, adversary, path.point.theta)
+    def _certify(self, path: PathPoint) -> None:
+        ds, model = self.decision_set, self.model
         risk = dual_value(ds, model, path.point)
-        status = "separable" if lower.unbounded else "optimal" if risk - lower.value <= self.tol else "stopped"
-        checkpoint = replace(self.checkpoint or path, steps=0, smoothing_gap=np.inf, stalled=False)
+        if self.upper is None or risk < self.upper[0]:
+            self.upper = (risk, path)
+        # the best adversary so far is a better place to retreat to than the cheapest one, when it is as cheap
+        retreat = self.minimal.adversary
+        if self.lower is not None and self.lower[1].transport_cost <= self.minimal.value * (1.0 + FEASIBILITY):
+            retreat = self.lower[1]
+        adversary = feasible_adversary(ds, soft_adversary(ds, model, path.point, path.tau), retreat)
+        lower = lower_bound(ds, model, adversary, path.point.theta)
+        if self.lower is None or lower.value > self.lower[0].value:
+            self.lower = (lower, adversary)
+
+    def solution(self, checkpoint_tau: float) -> CertifiedSolution:
+        if self.upper is None or self.lower is None:
+            raise RuntimeError("no point was certified: follow a path first")
+        (risk, path), (lower, adversary) = self.upper, self.lower
+        status = "separable" if lower.unbounded else "optimal" if self.gap <= self.tol else "stopped"
+        smooth = next((state for state in self.visited if state.tau <= checkpoint_tau), path)
+        checkpoint = replace(smooth, steps=0, smoothing_gap=np.inf, stalled=False)
+        value = min(lower.value, risk)  # they may cross by rounding only
         return CertifiedSolution(
-            ds, model, path, checkpoint, self.minimal, adversary, risk, min(lower.value, risk), status
+            self.decision_set, self.model, path, checkpoint, self.minimal, adversary, risk, value, status
         )
 
 
-def _cold_start(ds: DecisionSet, model: Model) -> PathPoint:
+def _loss_scale(model: Model) -> float:
+    """Size of the losses: τ and α are measured in it."""
+    return max(float(np.ptp(model.matrix)), 1e-12) if isinstance(model, FixedLosses) else 1.0
+
+
+def _mean_distance(ds: DecisionSet) -> float:
+    """Mean feature distance between rows and anchors, or the label cost where all rows coincide."""
+    return float(ds.row_weights @ ds.distances @ ds.anchor_weights) or float(ds.label_cost.max())
+
+
+def _cold_start(ds: DecisionSet, model: Model, scale: float) -> PathPoint:
     K, n = ds.n_classes, len(ds.anchor_weights)
-    scale = 1.0
-    if isinstance(model, FixedLosses):
-        scale = max(float(np.ptp(model.matrix)), 1e-12)
-    mean = float(ds.row_weights @ ds.distances @ ds.anchor_weights) + float(ds.label_cost.mean())
-    return PathPoint(DualPoint(np.zeros(model.shape), scale / mean, np.zeros(K), np.zeros(n)), tau=scale)
+    return PathPoint(DualPoint(np.zeros(model.shape), scale / _mean_distance(ds), np.zeros(K), np.zeros(n)), tau=scale)
 
 
-def _polish(dual: SmoothedDual, path: PathPoint, tol: float, options: NewtonOptions) -> PathPoint:
-    """Centre to rounding, so that the plan's marginals are right to far below tol."""
+def _polish(dual: SmoothedDual, path: PathPoint, tol: float, scale: float, options: NewtonOptions) -> PathPoint:
+    """Centre until what is left to repair in the plan's marginals costs the lower bound far less than tol."""
+    at, typical = dual.layout, _mean_distance(dual.set)
+
+    def centred(point: DualPoint, here: Evaluation, decrement: float) -> bool:
+        price = point.alpha if at.alpha_free else scale / typical
+        anchors = np.abs(here.gradient[at.beta]).sum() * price * typical
+        labels = np.abs(here.gradient[at.lam]).sum() * (price * label_cost + 4.0 * scale)
+        model = 10.0 * np.square(here.gradient[at.theta]).sum() / scale
+        return max(0.5 * decrement, anchors, labels, model) <= 0.02 * tol
+
+    label_cost = float(dual.set.label_cost.max())
     try:
-        point, _, used = centre(dual, path.point, path.tau, replace(options, round_steps=30), target=1e-9 * tol * path.tau)
+        point, _, used = centre(dual, path.point, path.tau, replace(options, round_steps=30), centred=centred)
     except StallError:
         return path
     return replace(path, point=point, steps=path.steps + used)
-

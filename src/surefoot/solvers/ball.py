@@ -10,12 +10,14 @@ from numpy.typing import ArrayLike, NDArray
 from threadpoolctl import ThreadpoolController
 
 from surefoot.solvers.ball_bounds import DUAL_NORMS, ball_lower_bound, ball_upper_bound, ball_worst_case
-from surefoot.solvers.ball_newton import BallProblem, interior_point
+from surefoot.solvers.ball_newton import BallProblem, Incumbent, interior_point
 from surefoot.solvers.ball_plain import plain_logistic
 
 __all__ = ["BallSolution", "ball_lower_bound", "ball_upper_bound", "ball_worst_case", "solve_ball"]
 
 Float = NDArray[np.float64]
+
+WARM_ITERATIONS = 40
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,10 @@ def solve_ball(
     BallSolution
     """
     X, y, w = _check(X, y_sign, weights, radius, label_cost, norm)
+    if warm_start is not None and warm_start.coef.shape != X.shape[1:]:
+        raise ValueError(f"warm_start must have one coefficient per feature; got {warm_start.coef.shape} for {X.shape}")
+    if not tol > 0:
+        raise ValueError(f"tol must be positive; got {tol}")
     keep = w > 0
     problem = BallProblem(X[keep], y[keep], w[keep] / w[keep].sum(), radius, label_cost, norm, fit_intercept)
     with _blas().limit(limits=1, user_api="blas"):
@@ -100,8 +106,8 @@ def _check(
     X: ArrayLike, y_sign: ArrayLike, weights: ArrayLike | None, radius: float, label_cost: float, norm: str
 ) -> tuple[Float, Float, Float]:
     X, y = np.asarray(X, dtype=np.float64), np.asarray(y_sign, dtype=np.float64)
-    if X.ndim != 2 or y.shape != X.shape[:1] or len(y) == 0:
-        raise ValueError(f"X must be (n, d) and y_sign (n,) with n ≥ 1; got {X.shape} and {y.shape}")
+    if X.ndim != 2 or y.shape != X.shape[:1] or X.size == 0:
+        raise ValueError(f"X must be (n, d) and y_sign (n,) with n, d ≥ 1; got {X.shape} and {y.shape}")
     if not np.isfinite(X).all():
         raise ValueError("X must be finite; impute or drop the rows with NaN or infinity")
     if not np.isin(y, (-1.0, 1.0)).all():
@@ -170,15 +176,34 @@ def _solve(problem: BallProblem, tol: float, max_iter: int, warm_start: BallSolu
         theta, b = plain.x[: len(columns)], float(plain.x[len(columns) :].sum())
         p, s, n_iter, attained = plain.p, np.zeros(n), plain.n_iter, not plain.separable
     else:
-        start, b0, mu = np.zeros(len(columns)), 0.0, 0.1
+        start = None
         if warm_start is not None:
-            start, mu = scale * warm_start.coef[columns], 1e-3
             b0 = warm_start.intercept + float(warm_start.coef @ centre) if problem.fit_intercept else 0.0
-        best = interior_point(scaled, 0.5 * tol, max_iter, start, b0, mu)
+            start = scale * warm_start.coef[columns], b0
+        best = _interior(scaled, 0.5 * tol, max_iter, start)
         theta, b, p, s, n_iter, attained = best.theta, best.b, best.p, best.s, best.n_iter, True
     coef = np.zeros(d)
     coef[columns] = theta / scale
     return _Point(coef, b - float(coef @ centre), p, s, n_iter, attained)
+
+
+def _interior(problem: BallProblem, tol: float, max_iter: int, start: tuple[Float, float] | None) -> Incumbent:
+    """The interior-point method from the start given, then from θ = 0; where rounding stops it, again from its best.
+
+    The bounds of all attempts are kept, and their iterations add up to at most max_iter.
+    """
+    zero = (np.zeros(problem.X.shape[1]), 0.0)
+    attempts = [(0.01, True), (1.0, False)]
+    if start is None:
+        best = interior_point(problem, tol, max_iter, *zero)
+    else:
+        best = interior_point(problem, tol, min(max_iter, WARM_ITERATIONS), *start, mu=0.01)
+        attempts = [(0.1, False), *attempts]
+    for mu, again in attempts:
+        if best.gap > tol and best.n_iter < max_iter:
+            origin = (best.theta, best.b) if again else zero
+            best.merge(interior_point(problem, tol, max_iter - best.n_iter, *origin, mu=mu))
+    return best
 
 
 def _scale(problem: BallProblem) -> tuple[BallProblem, NDArray[np.intp], float, Float]:

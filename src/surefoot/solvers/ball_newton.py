@@ -24,7 +24,7 @@ Float = NDArray[np.float64]
 
 TO_BOUNDARY = 0.99
 GAP_SHARE = 0.03
-PATIENCE = 60
+PATIENCE = 30
 CORRECTORS = 3
 LOG2 = float(np.log(2.0))
 
@@ -65,6 +65,14 @@ class Incumbent:
     @property
     def gap(self) -> float:
         return self.upper - self.lower
+
+    def merge(self, other: Incumbent) -> None:
+        """Keep the better of each bound; iterations add up."""
+        if other.upper < self.upper:
+            self.upper, self.theta, self.b = other.upper, other.theta, other.b
+        if other.lower > self.lower:
+            self.lower, self.p, self.s = other.lower, other.p, other.s
+        self.n_iter += other.n_iter
 
     def offer_primal(self, problem: BallProblem, theta: Float, b: float) -> None:
         value = problem.upper(theta, b)
@@ -193,7 +201,11 @@ def interior_point(
     with np.errstate(all="ignore"):
         for best.n_iter in range(1, max_iter + 1):
             before = best.gap
-            if not _iterate(state, best, tol) or best.gap <= tol:
+            try:
+                moved = _iterate(state, best, tol)
+            except (ArithmeticError, np.linalg.LinAlgError):  # rounding broke the Newton system: keep the incumbent
+                moved = False
+            if not moved or best.gap <= tol:
                 break
             stalled = stalled + 1 if best.gap > 0.9 * before else 0
             settled = state.mu() * state.degree <= 0.2 * best.gap
@@ -241,7 +253,8 @@ def _recentre(state: InteriorPoint, affine: InteriorPoint, target: float, correc
     for _ in range(CORRECTORS):
         if state.hinge is None or affine.hinge is None or min(steps) > 0.9:
             break
-        shift = state.hinge.shift + state.hinge.outliers(*(min(1.0, t + 0.3) for t in steps), target)
+        primal, dual = min(1.0, steps[0] + 0.3), min(1.0, steps[1] + 0.3)
+        shift = state.hinge.shift + state.hinge.outliers(primal, dual, target)
         trial = copy(affine)
         trial.cone, trial.hinge = copy(affine.cone), copy(affine.hinge)
         trial.hinge.shift = shift

@@ -45,9 +45,10 @@ class StallError(RuntimeError):
     """Newton could make no progress at this τ: rounding errors are as large as the decrease it asks for."""
 
 
-def smoothing_gap(dual: SmoothedDual, evaluation: Evaluation, tau: float) -> float:
-    """Distance between F_τ and the loss of its own plan at an exact minimiser: τ times entropy and barrier terms."""
-    return tau * (evaluation.entropy + BARRIER * dual.barrier_count)
+def smoothing_gap(dual: SmoothedDual, point: DualPoint, evaluation: Evaluation, tau: float) -> float:
+    """What τ costs at a minimiser: entropy and barrier terms between F_τ and its own plan, and the widened radius."""
+    widened = dual.radius(tau) - dual.set.radius
+    return tau * (evaluation.entropy + BARRIER * dual.barrier_count) + 2.0 * point.alpha * widened
 
 
 def follow_path(
@@ -56,8 +57,9 @@ def follow_path(
     target_gap: float,
     options: NewtonOptions = NewtonOptions(),
     on_round: Callable[[PathPoint], None] | None = None,
+    final_tau: float = 0.0,
 ) -> PathPoint:
-    """Shrink τ, centring at each, until the gap that smoothing causes is at most target_gap."""
+    """Shrink τ, centring at each, until the gap that smoothing causes is at most target_gap, or τ at most final_tau."""
     state, tau, factor = start, start.tau, options.decrease
     older: PathPoint | None = None
     while state.steps < options.max_steps and tau >= options.smallest_tau:
@@ -67,10 +69,10 @@ def follow_path(
         except StallError:
             return replace(state, stalled=True)
         older = state if np.isfinite(state.smoothing_gap) and state.tau > tau else None
-        state = PathPoint(point, tau, state.steps + used, smoothing_gap(dual, here, tau))
+        state = PathPoint(point, tau, state.steps + used, smoothing_gap(dual, point, here, tau))
         if on_round is not None:
             on_round(state)
-        if state.smoothing_gap <= target_gap:
+        if state.smoothing_gap <= target_gap or tau <= final_tau:
             break
         factor = 0.7 if used > 12 else options.decrease
         tau *= max(factor, 0.7 * target_gap / state.smoothing_gap)
@@ -94,16 +96,27 @@ def _predict(dual: SmoothedDual, state: PathPoint, older: PathPoint | None, tau:
 
 
 def centre(
-    dual: SmoothedDual, start: DualPoint, tau: float, options: NewtonOptions, *, target: float | None = None
+    dual: SmoothedDual,
+    start: DualPoint,
+    tau: float,
+    options: NewtonOptions,
+    *,
+    centred: Callable[[DualPoint, Evaluation, float], bool] | None = None,
 ) -> tuple[DualPoint, Evaluation, int]:
-    """Damped Newton at fixed τ until half the decrement is at most target (default: a share of the smoothing gap)."""
+    """Damped Newton at fixed τ until the point is centred, by default: half the decrement is a share of the smoothing gap.
+
+    `centred` judges a point, its evaluation and its decrement.
+    """
     point, ridge, eager = start, _SMALLEST_RIDGE, True
     here = dual.evaluate(point, tau, second_order=True)
     for step in range(options.round_steps):
         point, here = _balance_outliers(dual, point, here, tau)
         move = _Move.along_newton(dual, point, here, ridge)
-        limit = options.centering * smoothing_gap(dual, here, tau) if target is None else target
-        if 0.5 * move.decrement <= limit:
+        if centred is None:
+            near = 0.5 * move.decrement <= options.centering * smoothing_gap(dual, point, here, tau)
+        else:
+            near = centred(point, here, move.decrement)
+        if near:
             if ridge == _SMALLEST_RIDGE:
                 return point, here, step
             ridge = _SMALLEST_RIDGE  # a damped direction proves nothing: look again without
@@ -164,7 +177,8 @@ def newton_direction(evaluation: Evaluation, ridge: float = _SMALLEST_RIDGE) -> 
         np.fill_diagonal(scaled, 1.0)
         g = evaluation.gradient * scale
         try:
-            factor = cho_factor(scaled, lower=True, check_finite=False)
+            # the lower triangle in C order is the upper one in Fortran order: LAPACK then works without a copy
+            factor = cho_factor(scaled.T, lower=False, overwrite_a=True, check_finite=False)
             step = -cho_solve(factor, g, check_finite=False)
             decrement = float(-(step @ g))
             if np.isfinite(decrement) and decrement >= 0:

@@ -1,0 +1,535 @@
+from __future__ import annotations
+
+import pickle
+import re
+import time
+import warnings
+from functools import cache
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import ot
+import pandas as pd
+import polars as pl
+import pytest
+from scipy.spatial.distance import cdist
+from scipy.special import entr
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+import surefoot as sf
+import surefoot.linear_model as module
+
+
+def sample(seed: int = 0, n: int = 12, M: int = 41, d: int = 2, K: int = 2) -> tuple[np.ndarray, ...]:
+    """Overlapping classes: labeled rows that show all K classes, and unlabeled rows."""
+    rng = np.random.default_rng(seed)
+    y = np.append(np.arange(n) % K, rng.integers(K, size=M))
+    X = rng.normal(size=(n + M, d)) + 1.5 * np.eye(K, d)[y]
+    return X[:n], y[:n], X[n:]
+
+
+def just_above(X: np.ndarray, y: np.ndarray, U: np.ndarray | None, excess: float = 0.05, **keywords: Any) -> float:
+    return sf.minimal_radius(X, y, X_unlabeled=U, label_prior="clopper-pearson", **keywords) + excess
+
+
+def fitted(seed: int = 0, K: int = 2, excess: float = 0.05, **keywords: Any) -> tuple[Any, ...]:
+    X, y, U = sample(seed, K=K)
+    clf = sf.RobustLogisticRegression(radius=just_above(X, y, U, excess), **keywords).fit(X, y, X_unlabeled=U)
+    return clf, X, y, U
+
+
+def adversary_loss(clf: Any, rows: np.ndarray) -> float:
+    """E_q ℓ of the fitted classifier under its own worst case."""
+    worst = clf.worst_case_
+    return float(-worst.row_weights @ (worst.label_proba * clf.predict_log_proba(rows)).sum(axis=1))
+
+
+def transport_by_pot(
+    worst: sf.WorstCase, distances: np.ndarray, codes: np.ndarray, label_cost: np.ndarray, weights: np.ndarray
+) -> float:
+    """W_c of the worst case to the labeled rows: plain transport between (N·K) and n points."""
+    (N, K), n = worst.label_proba.shape, len(codes)
+    cost = (distances[:, None, :] + label_cost[None, :, codes]).reshape(N * K, n)
+    mass = (worst.row_weights[:, None] * worst.label_proba).ravel()
+    return float(ot.emd2(mass / mass.sum(), weights / weights.sum(), cost, numItermax=1_000_000))
+
+
+@parametrize_with_checks([sf.RobustLogisticRegression(), sf.WassersteinLogisticRegression()])
+def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
+    check(estimator)
+
+
+class TestFrames:
+    @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+    def test_give_the_same_fit_and_keep_the_names(self, frame: Any) -> None:
+        clf, X, y, U = fitted()
+        X_frame, U_frame = frame(dict(zip("ab", X.T, strict=True))), frame(dict(zip("ab", U.T, strict=True)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            framed = clone(clf).fit(X_frame, y, X_unlabeled=U_frame)
+            probabilities = framed.predict_proba(U_frame)
+        assert framed.feature_names_in_.tolist() == ["a", "b"]
+        np.testing.assert_allclose(framed.coef_, clf.coef_, rtol=1e-9)
+        np.testing.assert_allclose(probabilities, clf.predict_proba(U), rtol=1e-9)
+
+    @pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame], ids=["pandas", "polars"])
+    @pytest.mark.parametrize("names", ["ac", "ba"], ids=["another name", "another order"])
+    def test_refuse_unlabeled_rows_with_other_columns(self, frame: Any, names: str) -> None:
+        X, y, U = sample()
+        X_frame, U_frame = frame(dict(zip("ab", X.T, strict=True))), frame(dict(zip(names, U.T, strict=True)))
+        with pytest.raises(ValueError, match="feature names should match"):
+            sf.RobustLogisticRegression(radius=2.0).fit(X_frame, y, X_unlabeled=U_frame)
+        with pytest.raises(ValueError, match="feature names should match"):
+            sf.RobustLogisticRegression(radius=2.0).fit(X_frame, y, X_unlabeled=sf.Unlabeled(U_frame))
+
+
+class TestPlumbing:
+    @pytest.mark.parametrize("K", [2, 3])
+    def test_pickling_round_trip(self, K: int) -> None:
+        clf, _, _, U = fitted(K=K)
+        copy = pickle.loads(pickle.dumps(clf))
+        np.testing.assert_array_equal(copy.predict_proba(U), clf.predict_proba(U))
+        np.testing.assert_array_equal(copy.worst_case_.label_proba, clf.worst_case_.label_proba)
+        assert repr(copy.certificate_) == repr(clf.certificate_)
+        assert (copy.certificate_.risk, copy.certificate_.lower) == (clf.certificate_.risk, clf.certificate_.lower)
+
+    def test_pickling_round_trip_of_the_ball(self) -> None:
+        X, y, U = sample()
+        clf = sf.WassersteinLogisticRegression().fit(X, y)
+        copy = pickle.loads(pickle.dumps(clf))
+        np.testing.assert_array_equal(copy.predict_proba(U), clf.predict_proba(U))
+        np.testing.assert_array_equal(copy.worst_case_risk([0.0, 0.3]), clf.worst_case_risk([0.0, 0.3]))
+        assert repr(copy.certificate_) == repr(clf.certificate_)
+
+    def test_clone_keeps_every_parameter_and_no_fit(self) -> None:
+        given = {
+            "radius": 0.3,
+            "label_prior": sf.priors.ClopperPearson(0.9),
+            "label_cost": 2.0,
+            "metric": sf.costs.Manhattan(),
+            "tol": 1e-3,
+            "classes": [0, 1],
+            "l2": 0.1,
+            "fit_intercept": False,
+            "confidence": 0.6,
+            "max_iter": 100,
+            "n_jobs": 1,
+        }
+        clf = sf.RobustLogisticRegression(**given)
+        assert clf.get_params() == given
+        X, y, _ = sample()
+        copy = clone(clf.set_params(radius=3.0).fit(X, y))
+        assert copy.get_params() == {**given, "radius": 3.0}
+        assert not hasattr(copy, "coef_")
+
+    def test_result_does_not_depend_on_threads(self) -> None:
+        X, y, U = sample(n=10, M=400, d=3, K=3)  # several groups of rows
+        one, two = (
+            sf.RobustLogisticRegression(radius=just_above(X, y, U), n_jobs=n_jobs).fit(X, y, X_unlabeled=U)
+            for n_jobs in (1, 2)
+        )
+        np.testing.assert_array_equal(one.coef_, two.coef_)
+        np.testing.assert_array_equal(one.worst_case_.label_proba, two.worst_case_.label_proba)
+        assert (one.certificate_.risk, one.certificate_.lower) == (two.certificate_.risk, two.certificate_.lower)
+
+    @pytest.mark.parametrize("radius", [1.5, "auto"])
+    def test_callbacks_hear_of_the_fit_and_of_each_round(self, radius: float | str) -> None:
+        pytest.importorskip("sklearn.callback", reason="this scikit-learn has no callbacks")
+        events: list[tuple[str, str]] = []
+
+        class Recorder:
+            def setup(self, estimator: Any, context: Any) -> None:
+                events.append(("setup", context.task_name))
+
+            def teardown(self, estimator: Any, context: Any) -> None:
+                events.append(("teardown", context.task_name))
+
+            def on_fit_task_begin(self, estimator: Any, context: Any, **keywords: Any) -> None:
+                events.append(("begin", context.task_name))
+
+            def on_fit_task_end(self, estimator: Any, context: Any, **keywords: Any) -> None:
+                events.append(("end", context.task_name))
+
+        X, y, U = sample()
+        sf.RobustLogisticRegression(radius=radius).set_callbacks(Recorder()).fit(X, y, X_unlabeled=U)
+        assert [kind for kind, _ in events[:2]] == ["setup", "begin"]
+        assert [kind for kind, _ in events[-2:]] == ["end", "teardown"]
+        rounds = [kind for kind, name in events if name == "round"]
+        assert len(rounds) >= 4
+        assert rounds == ["begin", "end"] * (len(rounds) // 2)
+
+        events.clear()
+        sf.WassersteinLogisticRegression().set_callbacks(Recorder()).fit(X, y)
+        assert [kind for kind, _ in events] == ["setup", "begin", "end", "teardown"]
+
+    def test_progress_bar(self, capsys: pytest.CaptureFixture[str]) -> None:
+        callback = pytest.importorskip("sklearn.callback", reason="this scikit-learn has no callbacks")
+        pytest.importorskip("rich")
+        X, y, U = sample()
+        for clf, rows in [(sf.RobustLogisticRegression(radius=1.5), {"X_unlabeled": U}), (_ball(), {})]:
+            clf.set_callbacks(callback.ProgressBar()).fit(X, y, **rows)
+            assert type(clf).__name__ in capsys.readouterr().out
+
+
+def _ball() -> sf.WassersteinLogisticRegression:
+    return sf.WassersteinLogisticRegression()
+
+
+class TestPrediction:
+    @pytest.mark.parametrize("K", [2, 3])
+    def test_methods_agree(self, K: int) -> None:
+        clf, _, _, U = fitted(K=K)
+        p = clf.predict_proba(U)
+        assert p.shape == (len(U), K)
+        np.testing.assert_allclose(p.sum(axis=1), 1.0, rtol=1e-14)
+        np.testing.assert_array_equal(clf.classes_[p.argmax(axis=1)], clf.predict(U))
+        np.testing.assert_allclose(np.exp(clf.predict_log_proba(U)), p, rtol=1e-12)
+        assert clf.decision_function(U).shape == ((len(U),) if K == 2 else (len(U), K))
+        assert clf.coef_.shape == ((1, 2) if K == 2 else (K, 2))
+        assert len(np.unique(clf.predict(U))) == K
+
+    def test_log_proba_survives_where_proba_underflows(self) -> None:
+        clf, *_ = fitted()
+        far = -1e4 * clf.coef_ / np.linalg.norm(clf.coef_) ** 2
+        assert clf.predict_proba(far)[0, 1] == 0.0
+        np.testing.assert_allclose(clf.predict_log_proba(far)[0, 1], clf.decision_function(far)[0], rtol=1e-12)
+
+    @pytest.mark.parametrize("K", [2, 3])
+    def test_string_labels(self, K: int) -> None:
+        clf, X, y, U = fitted(K=K)
+        names = np.array(["ant", "bee", "cat"])[:K]
+        named = clone(clf).fit(X, names[y], X_unlabeled=U)
+        assert named.classes_.tolist() == names.tolist()
+        np.testing.assert_array_equal(named.predict(U), names[clf.predict(U)])
+        np.testing.assert_array_equal(named.predict_proba(U), clf.predict_proba(U))
+
+    def test_fit_intercept_false(self) -> None:
+        clf, *_ = fitted(fit_intercept=False)
+        with_intercept, *_ = fitted()
+        assert clf.intercept_.tolist() == [0.0]
+        np.testing.assert_allclose(clf.predict_proba(np.zeros((1, 2))), [[0.5, 0.5]], rtol=1e-15)
+        assert clf.certificate_.lower > with_intercept.certificate_.risk  # fewer classifiers to choose from
+        assert abs(with_intercept.intercept_[0]) > 0.1
+
+    @pytest.mark.parametrize("K", [2, 3])
+    def test_l2_shrinks_the_coefficients_and_costs_loss(self, K: int) -> None:
+        fits = [fitted(K=K, l2=l2)[0] for l2 in (0.0, 0.01, 0.1, 1.0)]
+        sizes = [np.linalg.norm(clf.coef_) for clf in fits]
+        assert all(a > 1.02 * b for a, b in pairwise(sizes))
+        assert all(a.certificate_.lower < b.certificate_.risk for a, b in pairwise(fits))
+
+
+class TestRows:
+    def test_without_unlabeled_rows_the_marginal_is_that_of_x(self) -> None:
+        X, y, _ = sample(n=40)
+        clf = sf.RobustLogisticRegression(radius=0.1, tol=1e-6).fit(X, y)
+        np.testing.assert_allclose(clf.worst_case_.row_weights, np.full(40, 1 / 40), rtol=1e-15)
+        assert clf.certificate_.minimal_radius == 0.0
+        empty = clone(clf).fit(X, y, X_unlabeled=X[:0])
+        np.testing.assert_array_equal(empty.coef_, clf.coef_)
+        # the same rows once more leave P_X as it was
+        twice = clone(clf).fit(X, y, X_unlabeled=sf.Unlabeled(X))
+        assert abs(twice.certificate_.risk - clf.certificate_.risk) <= 2e-6
+        np.testing.assert_allclose(twice.coef_, clf.coef_, atol=1e-2)
+
+    def test_radius_zero_is_plain_logistic_regression(self) -> None:
+        X, y, _ = sample(n=60, K=3)
+        clf = sf.RobustLogisticRegression(radius=0.0, tol=1e-8).fit(X, y)
+        plain = LogisticRegression(C=np.inf, tol=1e-10, max_iter=10_000).fit(X, y)
+        loss = -np.mean(plain.predict_log_proba(X)[np.arange(60), y])
+        assert clf.certificate_.status == "optimal"
+        assert clf.certificate_.lower - 1e-8 <= loss <= clf.certificate_.risk + 1e-8
+        np.testing.assert_allclose(clf.predict_proba(X), plain.predict_proba(X), atol=1e-3)
+
+    @pytest.mark.parametrize("K", [2, 3])
+    def test_sample_weight_is_repetition(self, K: int) -> None:
+        X, y, U = sample(K=K)
+        weights = np.array([0, 1, 2, 1, 3, 1, 1, 2, 1, 1, 0, 1])
+        X_long, y_long = np.repeat(X, weights, axis=0), np.repeat(y, weights)
+        clf = sf.RobustLogisticRegression(radius=just_above(X_long, y_long, U), tol=1e-7)
+        weighted = clone(clf).fit(X, y, sample_weight=weights, X_unlabeled=U)
+        repeated = clone(clf).fit(X_long, y_long, X_unlabeled=U)
+        for name in ("minimal_radius", "label_intervals"):
+            a, b = getattr(weighted.certificate_, name), getattr(repeated.certificate_, name)
+            np.testing.assert_allclose(a, b, rtol=1e-9)
+        assert abs(weighted.certificate_.risk - repeated.certificate_.risk) <= 2e-7
+        np.testing.assert_allclose(weighted.coef_, repeated.coef_, atol=1e-3)
+        total = weights.sum() + len(U)
+        np.testing.assert_allclose(weighted.worst_case_.row_weights, np.append(weights, np.ones(len(U))) / total)
+        unweighted = clone(clf).set_params(radius=3.0).fit(X, y, X_unlabeled=U)
+        assert abs(unweighted.certificate_.label_intervals - weighted.certificate_.label_intervals).max() > 0.01
+
+    def test_a_class_that_no_label_shows(self) -> None:
+        X, y, U = sample(K=2)
+        clf = sf.RobustLogisticRegression(radius=just_above(X, y, U, classes=[0, 1, 2]), classes=[2, 0, 1])
+        clf.fit(X, y, X_unlabeled=U)
+        rows, worst = np.vstack([X, U]), clf.worst_case_
+        assert clf.classes_.tolist() == [0, 1, 2]
+        assert clf.predict_proba(U).shape == (len(U), 3)
+        assert clf.certificate_.status == "optimal"
+        assert worst.label_probabilities[2] > 0.01  # the adversary does use it
+        distance = transport_by_pot(worst, cdist(rows, X), y, 1.0 - np.eye(3), np.ones(len(X)))
+        assert distance <= clf.radius_ * (1 + 1e-6)
+        assert clf.certificate_.lower - 1e-9 <= adversary_loss(clf, rows) <= clf.certificate_.risk + 1e-9
+
+    def test_one_label_alone_with_the_classes_named(self) -> None:
+        clf = sf.RobustLogisticRegression(radius=1.0, classes=["no", "yes"]).fit([[0.0]], ["no"], X_unlabeled=[[1.0]])
+        assert clf.predict([[0.0]]).tolist() == ["no"]
+        assert clf.certificate_.gap <= 1e-4
+
+    @pytest.mark.parametrize("estimator", [sf.RobustLogisticRegression(radius=3.0), sf.WassersteinLogisticRegression()])
+    def test_one_class_alone_is_refused(self, estimator: Any) -> None:
+        X, _, _ = sample()
+        with pytest.raises(ValueError, match=r"at least 2 classes.*got 1 class, \['a'\].*classes=\["):
+            estimator.fit(X, np.full(len(X), "a"))
+
+
+class TestRadius:
+    def test_infeasible_radius_is_refused_before_any_iteration(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        X, y, U = sample(n=20, M=400)
+        minimal = sf.minimal_radius(X, y, X_unlabeled=U, label_prior=[0.9, 0.1])
+
+        def fail(*args: Any, **keywords: Any) -> None:
+            raise AssertionError("the solver was called")
+
+        monkeypatch.setattr(module, "solve_certified", fail)
+        clf = sf.RobustLogisticRegression(radius=0.99 * minimal, label_prior=[0.9, 0.1])
+        start = time.perf_counter()
+        with pytest.raises(sf.InfeasibleRadiusError, match=re.escape(repr(0.99 * minimal))) as caught:
+            clf.fit(X, y, X_unlabeled=U)
+        assert time.perf_counter() - start < 2.0
+        assert caught.value.radius == 0.99 * minimal
+        assert caught.value.minimal_radius == pytest.approx(minimal, rel=1e-12)
+        with pytest.raises(AssertionError, match="the solver was called"):
+            clf.set_params(radius=minimal).fit(X, y, X_unlabeled=U)
+
+    def test_calibrated_lands_later(self) -> None:
+        X, y, _ = sample()
+        with pytest.raises(NotImplementedError, match="calibrated"):
+            sf.RobustLogisticRegression(radius="calibrated").fit(X, y)
+
+    @pytest.mark.parametrize(("seed", "K"), [(0, 2), (3, 2), (1, 3)])
+    def test_auto_is_as_robust_as_possible(self, seed: int, K: int) -> None:
+        X, y, U = sample(seed, K=K)
+        rows = np.vstack([X, U])  # an odd number, so that the median is one of them
+        assert len(rows) % 2 == 1
+        clf = sf.RobustLogisticRegression(radius="auto").fit(X, y, X_unlabeled=U)
+        minimal = clf.certificate_.minimal_radius
+        assert clf.radius_ > minimal
+        assert np.median(clf.predict_proba(rows).max(axis=1)) >= 0.7 - 0.01
+        larger = clone(clf).set_params(radius=minimal + 1.1 * (clf.radius_ - minimal)).fit(X, y, X_unlabeled=U)
+        assert np.median(larger.predict_proba(rows).max(axis=1)) < 0.7
+
+    def test_auto_follows_the_confidence_asked_for(self) -> None:
+        X, y, U = sample()
+        radii = [
+            sf.RobustLogisticRegression(confidence=level).fit(X, y, X_unlabeled=U).radius_ for level in (0.6, 0.7, 0.8)
+        ]
+        assert radii[0] > radii[1] > radii[2]
+
+    def test_auto_says_so_when_no_radius_is_confident_enough(self) -> None:
+        X, y, U = sample()
+        clf = sf.RobustLogisticRegression(confidence=0.9999)
+        with pytest.warns(UserWarning, match=r"even at the minimal radius .* below confidence=0\.9999"):
+            clf.fit(X, y, X_unlabeled=U)
+        assert clf.radius_ == clf.certificate_.minimal_radius
+
+    @pytest.mark.parametrize("K", [2, 3])
+    def test_with_a_huge_radius_the_best_answer_is_the_prior(self, K: int) -> None:
+        X, y, U = sample(K=K)
+        prior = np.array([0.2, 0.5, 0.3])[:K] / sum([0.2, 0.5, 0.3][:K])
+        for label_prior, answer in [(prior, prior), (None, np.full(K, 1 / K))]:
+            clf = sf.RobustLogisticRegression(radius=1e3, label_prior=label_prior, tol=1e-6)
+            clf.fit(X, y, X_unlabeled=U)
+            assert clf.certificate_.lower - 1e-9 <= entr(answer).sum() <= clf.certificate_.risk + 1e-9
+            np.testing.assert_allclose(clf.predict_proba(U), np.tile(answer, (len(U), 1)), atol=1e-2)
+
+
+class TestCertificate:
+    def test_numbers_are_consistent_and_shown(self) -> None:
+        certificate = fitted()[0].certificate_
+        assert certificate.gap == certificate.risk - certificate.lower
+        assert 0 <= certificate.gap <= 1e-4
+        assert certificate.likelihood == pytest.approx(np.exp(-certificate.risk), rel=1e-15)
+        assert certificate.radius == pytest.approx(certificate.minimal_radius + 0.05, rel=1e-12)
+        assert certificate.loss == "log_loss"
+        low, high = certificate.label_intervals[0]
+        for text in (repr(certificate), certificate._repr_html_()):
+            for number in (certificate.risk, certificate.lower, certificate.likelihood, certificate.radius):
+                assert f"{number:.6g}" in text
+            assert f"{certificate.gap:.2e}" in text
+            assert f"minimal: {certificate.minimal_radius:.6g}" in text
+            assert f"[{low:.4g}, {high:.4g}]" in text
+            assert "optimal" in text
+
+    def test_html_is_escaped(self) -> None:
+        certificate = sf.Certificate(0.5, 0.25, 1.0, 0.5, np.array([[0.0, 1.0]]), "<script>&", "stopped")
+        text = certificate._repr_html_()
+        assert "&lt;script&gt;&amp;" in text
+        assert "<script>" not in text
+        assert "<script>&" in repr(certificate)
+        assert "likelihood" not in text  # of the log loss only
+
+    @pytest.mark.parametrize("K", [2, 3])
+    def test_stopping_early_warns_with_the_gap_and_keeps_the_bounds(self, K: int) -> None:
+        best, X, y, U = fitted(K=K, tol=1e-7)
+        clf = clone(best).set_params(max_iter=3)
+        with pytest.warns(ConvergenceWarning, match="certified gap") as record:
+            clf.fit(X, y, X_unlabeled=U)
+        certificate = clf.certificate_
+        assert certificate.status == "stopped"
+        assert certificate.gap > 1e-3
+        assert f"gap is {certificate.gap:.2e}, above tol=1.00e-07" in str(record[0].message)
+        assert certificate.lower <= best.certificate_.risk
+        assert certificate.risk >= best.certificate_.lower
+
+    def test_warnings_point_at_the_line_that_called_fit(self) -> None:
+        X, y, U = sample()
+        with pytest.warns(ConvergenceWarning) as record:
+            sf.RobustLogisticRegression(radius=1.5, max_iter=2).fit(X, y, X_unlabeled=U)
+        assert record[0].filename == __file__
+        with pytest.warns(sf.UnlabeledRowsWarning) as record:
+            sf.RobustLogisticRegression(radius=1.5).fit(X, y, X_unlabeled=U[: len(X)])
+        assert record[0].filename == __file__
+
+
+PRIORS: dict[str, Any] = {
+    "none": lambda K: None,
+    "clopper-pearson": lambda K: "clopper-pearson",
+    "exact": lambda K: np.arange(1.0, K + 1) / np.arange(1, K + 1).sum(),
+    "intervals": lambda K: np.column_stack([np.full(K, 0.05), np.linspace(0.45, 0.9, K)]),
+}
+
+
+@cache
+def solved(K: int, prior: str, excess: float) -> tuple[Any, ...]:
+    """A fit at the minimal radius + excess; whether it converged is a question of its own."""
+    X, y, U = sample(seed=K, M=30, K=K)
+    label_prior = PRIORS[prior](K)
+    radius = sf.minimal_radius(X, y, X_unlabeled=U, label_prior=label_prior) + excess
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return sf.RobustLogisticRegression(radius=radius, label_prior=label_prior).fit(X, y, X_unlabeled=U), X, y, U
+
+
+@pytest.mark.parametrize("excess", [0.0, 1e-6, 1e-5, 1e-3, 0.05, 1.0])
+@pytest.mark.parametrize("prior", PRIORS)
+@pytest.mark.parametrize("K", [2, 3])
+class TestNearTheMinimalRadius:
+    def test_worst_case_is_feasible_and_forces_the_lower_bound(self, K: int, prior: str, excess: float) -> None:
+        clf, X, y, U = solved(K, prior, excess)
+        TestWorstCase.check(clf, X, y, U, cdist(np.vstack([X, U]), X), 1.0 - np.eye(K))
+
+    def test_the_gap_is_reached(self, K: int, prior: str, excess: float) -> None:
+        certificate = solved(K, prior, excess)[0].certificate_
+        assert certificate.gap <= 1e-4
+        assert certificate.status == "optimal"
+
+
+class TestWorstCase:
+    @pytest.mark.parametrize("metric", ["manhattan", "chebyshev"])
+    def test_with_other_costs_weights_and_a_penalty(self, metric: str) -> None:
+        X, y, U = sample(seed=7, K=3)
+        label_cost = np.array([[0.0, 0.5, 2.0], [1.0, 0.0, 0.3], [0.2, 0.7, 0.0]])
+        weights = np.linspace(0.2, 3.0, len(X))
+        keywords = {"label_prior": [0.5, 0.2, 0.3], "label_cost": label_cost, "metric": metric}
+        radius = sf.minimal_radius(X, y, X_unlabeled=U, sample_weight=weights, **keywords) + 0.1
+        clf = sf.RobustLogisticRegression(radius=radius, l2=0.01, **keywords)
+        clf.fit(X, y, sample_weight=weights, X_unlabeled=U)
+        distances = cdist(np.vstack([X, U]), X, {"manhattan": "cityblock"}.get(metric, metric))
+        self.check(clf, X, y, U, distances, label_cost, weights)
+
+    @staticmethod
+    def check(
+        clf: Any,
+        X: np.ndarray,
+        y: np.ndarray,
+        U: np.ndarray,
+        distances: np.ndarray,
+        label_cost: np.ndarray,
+        weights: np.ndarray | None = None,
+    ) -> None:
+        weights = np.ones(len(X)) if weights is None else weights
+        rows, worst, certificate = np.vstack([X, U]), clf.worst_case_, clf.certificate_
+        assert worst.label_proba.min() >= 0
+        np.testing.assert_allclose(worst.label_proba.sum(axis=1), 1.0, rtol=1e-12)
+        marginal = np.append(weights, np.ones(len(U)))
+        np.testing.assert_allclose(worst.row_weights, marginal / marginal.sum(), rtol=1e-12)
+        low, high = certificate.label_intervals.T
+        assert (worst.label_probabilities >= low - 1e-10).all()
+        assert (worst.label_probabilities <= high + 1e-10).all()
+        distance = transport_by_pot(worst, distances, y, label_cost, weights)
+        assert distance <= clf.radius_ * (1 + 1e-6)
+        assert distance <= worst.transport_cost + 1e-9
+        assert distance >= certificate.minimal_radius - 1e-9
+        loss = adversary_loss(clf, rows)
+        assert loss >= certificate.lower - 1e-9
+        assert (
+            loss <= certificate.risk + 1e-4
+        )  # at the minimal radius it may exceed the radius by 1e-6 of it, at a price α
+
+
+class TestBall:
+    METRICS = ("euclidean", "manhattan", "chebyshev")
+
+    @pytest.mark.parametrize("radius", [0.0, 0.02, 0.2, 0.7])
+    @pytest.mark.parametrize("metric", METRICS)
+    def test_worst_case_of_the_fit_is_its_certificate(self, metric: str, radius: float) -> None:
+        X, y, _ = sample(n=40)
+        clf = sf.WassersteinLogisticRegression(radius=radius, metric=metric).fit(X, y)
+        certificate = clf.certificate_
+        assert abs(clf.worst_case_risk(clf.radius_) - certificate.risk) <= 1e-9
+        assert certificate.gap <= 1e-8
+        risks = clf.worst_case_risk(np.linspace(0.0, 2.0, 21))
+        assert risks[0] == pytest.approx(-np.mean(clf.predict_log_proba(X)[np.arange(40), y]), abs=1e-12)
+        steps = np.diff(risks)
+        assert (steps >= -1e-12).all()  # grows with the radius
+        assert (np.diff(steps) <= 1e-12).all()  # and is concave in it
+
+    @pytest.mark.parametrize(("metric", "order"), [("euclidean", 2), ("manhattan", np.inf), ("chebyshev", 1)])
+    def test_without_label_flips_the_radius_weighs_the_dual_norm(self, metric: str, order: float) -> None:
+        X, y, _ = sample(n=40)
+        clf = sf.WassersteinLogisticRegression(radius=0.1, metric=metric, label_cost=np.inf).fit(X, y)
+        plain = -np.mean(clf.predict_log_proba(X)[np.arange(40), y])
+        assert clf.certificate_.risk == pytest.approx(plain + 0.1 * np.linalg.norm(clf.coef_[0], order), abs=1e-9)
+
+    def test_mahalanobis_is_euclidean_after_a_linear_map(self) -> None:
+        X, y, U = sample(n=40)
+        root = np.array([[2.0, 0.0], [0.7, 0.5]])
+        plain = sf.WassersteinLogisticRegression(label_cost=5.0).fit(X @ root, y)
+        ours = clone(plain).set_params(metric=sf.costs.Mahalanobis(root @ root.T)).fit(X, y)
+        assert abs(ours.certificate_.risk - plain.certificate_.risk) <= 2e-8
+        np.testing.assert_allclose(ours.predict_proba(U), plain.predict_proba(U @ root), atol=1e-3)
+        assert abs(ours.worst_case_risk(0.1) - ours.certificate_.risk) <= 1e-9
+        euclidean = clone(plain).fit(X, y)
+        assert abs(euclidean.certificate_.risk - ours.certificate_.risk) > 1e-3
+
+    def test_sample_weight_is_repetition(self) -> None:
+        X, y, _ = sample()
+        weights = np.arange(12) % 4
+        weighted = sf.WassersteinLogisticRegression().fit(X, y, sample_weight=weights)
+        repeated = sf.WassersteinLogisticRegression().fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+        assert abs(weighted.certificate_.risk - repeated.certificate_.risk) <= 2e-8
+        assert abs(weighted.worst_case_risk(0.3) - repeated.worst_case_risk(0.3)) <= 1e-4
+
+    def test_more_than_two_classes_are_refused(self) -> None:
+        X, y, _ = sample(K=3)
+        with pytest.raises(ValueError, match=r"Only binary.*got 3 classes.*RobustLogisticRegression"):
+            sf.WassersteinLogisticRegression().fit(X, y)
+
+    def test_metrics_without_a_dual_norm_are_refused(self) -> None:
+        X, y, _ = sample()
+        with pytest.raises(ValueError, match=r"known dual norm.*Use RobustLogisticRegression"):
+            sf.WassersteinLogisticRegression(metric=lambda a, b: abs(a - b).max()).fit(X, y)
+
+    def test_stopping_early_warns_with_the_gap(self) -> None:
+        X, y, _ = sample(n=40)
+        clf = sf.WassersteinLogisticRegression(max_iter=1)
+        with pytest.warns(ConvergenceWarning, match="certified gap") as record:
+            clf.fit(X, y)
+        assert f"{clf.certificate_.gap:.2e}" in str(record[0].message)
+        assert clf.certificate_.status == "stopped"
