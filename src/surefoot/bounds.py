@@ -46,7 +46,7 @@ def dual_value(ds: DecisionSet, model: Model, point: DualPoint) -> float:
     beta = point.beta - ds.anchor_weights @ point.beta
     terms = point.alpha * ds.radius + ds.anchor_weights @ np.abs(beta) + np.abs(point.lam).sum()
     total = point.alpha * ds.radius + ds.anchor_weights @ beta + support + model.penalty_value(point.theta)
-    total += 4.0 * np.finfo(float).eps * terms
+    total += 32.0 * np.finfo(float).eps * terms
     for rows in row_chunks(*ds.distances.shape):
         least = np.minimum.reduceat(point.alpha * ds.distances[rows] + beta, ds.class_offsets[:-1], axis=1)
         gain = model.losses(point.theta, rows) - point.lam

@@ -203,7 +203,8 @@ class RowSums:
 class SmoothedDual:
     """F_τ of one decision set and one model, evaluated over groups of rows (by threads, where an executor is given).
 
-    `minimal_radius` and `room` widen the set while τ is large, see `radius`.
+    `minimal_radius` and `room` widen the set while τ is large, see `radius`; `potentials` (b, l) of the minimal radius give
+    Newton's method the direction in which α can grow without a change of plan, see `ray`.
     """
 
     def __init__(
@@ -212,6 +213,7 @@ class SmoothedDual:
         model: Model,
         *,
         minimal_radius: float = 0.0,
+        potentials: tuple[FloatArray, FloatArray] | None = None,
         room: float = 0.0,
         alpha_free: bool = True,
         executor: Executor | None = None,
@@ -222,6 +224,7 @@ class SmoothedDual:
         self.layout = Layout(
             model.shape, alpha_free, free_label_multipliers(decision_set.intervals), len(decision_set.anchor_weights)
         )
+        self.ray = self._ray(potentials)
         self._executor = executor
         N, n = decision_set.distances.shape
         groups = int(np.clip(N // (2 * n), 1, 8))
@@ -234,6 +237,18 @@ class SmoothedDual:
         """Number of log barriers in F_τ: on α, and on both multipliers of every interval that is not a point."""
         open_intervals = self.set.intervals[self.layout.lam_free]
         return int(self.layout.alpha_free) + 2 * int(np.sum(open_intervals[:, 0] < open_intervals[:, 1]))
+
+    def _ray(self, potentials: tuple[FloatArray, FloatArray] | None) -> FloatArray:
+        """Direction (α, λ, β) = (1, l, b) in which only the weight of costs reduced by the potentials (b, l) changes."""
+        ray = np.zeros(self.layout.size)
+        if potentials is not None and self.layout.alpha_free:
+            anchors, labels = potentials
+            free = self.layout.lam_free
+            shift = labels[0] if len(free) == len(labels) - 1 else 0.0  # class 0 is the reference
+            ray[self.layout.lam] = labels[free] - shift
+            ray[self.layout.beta] = anchors + shift
+        ray[self.layout.alpha] = 1.0
+        return ray
 
     def radius(self, tau: float) -> float:
         """Radius used at smoothing τ: at least the minimal one plus room·τ.
@@ -356,7 +371,7 @@ class Evaluation:
         gradient[at.beta] = ds.anchor_weights - sums.beta
         natural = np.full(at.size, 1e-2)
         natural[at.theta] = 1e-4
-        natural[at.alpha] = 1e-2 * sums.small[1] ** 2
+        natural[at.alpha] = 1e-2 * (sums.small[1] - dual._minimal_radius) ** 2 + 1e-12 * sums.small[1] ** 2
         natural[at.beta] = ds.anchor_weights
         hessian = cls._hessian(dual, point, tau, sums, curvature) if second_order else None
         return cls(float(value), gradient, hessian, float(sums.small[3]), natural / tau)

@@ -149,6 +149,7 @@ class _Search:
             self.decision_set.with_radius(radius),
             self.model,
             minimal_radius=self.minimal.value,
+            potentials=(self.minimal.anchor_potentials, self.minimal.label_potentials),
             room=_ROOM * self.ground / self.scale,
             executor=self.executor,
         )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg.blas import dsymv
 
 from surefoot._validation import FloatArray
 from surefoot.dual import BARRIER, DualPoint, Evaluation, SmoothedDual
@@ -155,7 +156,7 @@ class _Move:
 
     @classmethod
     def along_newton(cls, dual: SmoothedDual, point: DualPoint, here: Evaluation, ridge: float) -> _Move:
-        direction, decrement, ridge = newton_direction(here, ridge)
+        direction, decrement, ridge = newton_direction(here, ridge, dual.ray, dual.layout.alpha)
         largest = 1.0
         if dual.layout.alpha_free:
             change = float(direction[dual.layout.alpha][0])
@@ -163,11 +164,17 @@ class _Move:
         return cls(direction, decrement, ridge, largest)
 
 
-def newton_direction(evaluation: Evaluation, ridge: float = _SMALLEST_RIDGE) -> tuple[FloatArray, float, float]:
-    """Solve (H + ridge·(diag H + natural)) Δ = −g; the ridge grows until the factorisation stands."""
-    H = evaluation.hessian
-    if H is None:
+def newton_direction(
+    evaluation: Evaluation, ridge: float, ray: FloatArray, alpha: slice
+) -> tuple[FloatArray, float, float]:
+    """Solve (H + ridge·(diag H + natural)) Δ = −g; the ridge grows until the factorisation stands.
+
+    Coordinates: α is replaced by the multiple of `ray`, along which α, β and λ grow together. Near the minimal radius
+    optimal points lie far out on that ray, and a ridge on β must not hold them back.
+    """
+    if evaluation.hessian is None:
         raise ValueError("newton_direction needs an evaluation with second_order=True")
+    H, gradient = _along_ray(evaluation.hessian, evaluation.gradient, ray, alpha)
     diagonal = np.maximum(H.diagonal(), 0.0)
     while ridge < 1e8:
         damped = diagonal + ridge * (diagonal + evaluation.natural) + 1e-300
@@ -175,18 +182,36 @@ def newton_direction(evaluation: Evaluation, ridge: float = _SMALLEST_RIDGE) -> 
         scaled = H * scale[:, None]
         scaled *= scale
         np.fill_diagonal(scaled, 1.0)
-        g = evaluation.gradient * scale
+        g = gradient * scale
         try:
             # the lower triangle in C order is the upper one in Fortran order: LAPACK then works without a copy
             factor = cho_factor(scaled.T, lower=False, overwrite_a=True, check_finite=False)
             step = -cho_solve(factor, g, check_finite=False)
             decrement = float(-(step @ g))
             if np.isfinite(decrement) and decrement >= 0:
-                return step * scale, decrement, ridge
+                step *= scale
+                along = step[alpha].sum()  # α itself moves by this much; zero where α is fixed
+                step[alpha] = 0.0
+                return step + along * ray, decrement, ridge
         except LinAlgError:
-            pass  # not positive definite to rounding: a larger ridge follows
+            decrement = np.inf  # not positive definite to rounding: a larger ridge follows
         ridge *= 100.0
     raise StallError("the Hessian could not be factorised")
+
+
+def _along_ray(
+    H: FloatArray, gradient: FloatArray, ray: FloatArray, alpha: slice
+) -> tuple[FloatArray, FloatArray]:
+    """H (lower triangle) and gradient in coordinates where α is replaced by the multiple of the ray."""
+    if alpha.stop == alpha.start or np.count_nonzero(ray) <= 1:
+        return H, gradient
+    a = alpha.start
+    product = dsymv(1.0, H.T, ray, lower=0)  # H.T: Fortran order, upper triangle
+    H, gradient = H.copy(), gradient.copy()
+    H[a, :a], H[a + 1 :, a] = product[:a], product[a + 1 :]
+    H[a, a] = ray @ product
+    gradient[a] = ray @ gradient
+    return H, gradient
 
 
 def _line_search(
