@@ -16,7 +16,7 @@ X = rng.normal(size=(12, 2)) + Y[:, None]
 U = rng.normal(size=(20, 2))
 Y_REF = np.arange(20) % 2
 
-ROBUST = {"radius", "label_prior", "label_cost", "metric", "tol", "classes", "l2", "max_iter", "confidence"}
+ROBUST = {"radius", "label_prior", "label_cost", "metric", "tol", "classes", "l2", "max_iter", "confidence", "n_jobs"}
 
 
 def robust(**given: Any) -> Any:
@@ -141,6 +141,8 @@ NOT_NUMBERS = ("a", None, True, [1.0, 2.0])
             ("max_iter", -1, r"max_iter must be .*; got -1\b"),
             ("max_iter", 2.5, r"max_iter must be .*; got 2\.5\b"),
             ("max_iter", "a", r"max_iter must be .*; got 'a'"),
+            ("max_iter", 0, r"max_iter must be an integer >= 1; got 0 \(int\)\. Pass a positive whole number"),
+            ("max_iter", True, r"max_iter must be an integer >= 1; got True \(bool\)"),
         ),
         *per_call(
             (robust,),
@@ -149,6 +151,9 @@ NOT_NUMBERS = ("a", None, True, [1.0, 2.0])
             ("confidence", 1.5, r"confidence must be .*; got 1\.5"),
             ("confidence", np.nan, r"confidence must be .*; got nan"),
             ("confidence", "a", r"confidence must be .*; got 'a'"),
+            ("n_jobs", 0, r"n_jobs must be None or an integer other than 0; got 0\b.* Pass a number of threads"),
+            ("n_jobs", 1.5, r"n_jobs must be None or an integer other than 0; got 1\.5\b"),
+            ("n_jobs", "all", r"n_jobs must be None or an integer other than 0; got 'all'"),
         ),
         *per_call(
             ALL,
@@ -211,10 +216,14 @@ def test_numbers(call: Call, name: str, bad: Any, match: str) -> None:
             ),
             ("classes", ["a", "b"], r"classes must contain every label of y; got classes=\['a', 'b'\]"),
             ("classes", [0.0, 1.0, np.nan], r"classes must .*nan"),
+            ("classes", np.array([0, 1, np.nan], dtype=object), r"classes must not contain NaN; got .*nan\]\. Leave"),
+            ("classes", [[0, 1]], r"classes must be a list of labels; got \[\[0, 1\]\].* Pass classes="),
+            ("classes", 2, r"classes must be a list of labels; got 2 \(int\)\. Pass classes="),
             ("y", np.zeros(12, dtype=int), r"at least 2 classes.*; got 1 class, \[0\]\. Label a row of another class"),
         ),
         *per_call(
             (distance,),
+            ("y_ref", Y_REF.astype(str), r"Mix of label input types"),
             ("metric", sf.costs.Precomputed(np.ones((12, 20))), r"\(N, n\) = \(20, 12\).*; got \(12, 20\)\. Pass"),
         ),
         *per_call(
@@ -237,11 +246,20 @@ def test_one_class_given_twice_is_one_class() -> None:
 
 @pytest.mark.parametrize("call", WITH_UNLABELED)
 def test_every_form_of_unlabeled_rows_is_accepted_alike(call: Call) -> None:
-    values = [call(X_unlabeled=form) for form in (U, U.tolist(), sf.Unlabeled(U))]
+    values = [call(X_unlabeled=form) for form in (U, U.tolist(), sf.Unlabeled(U), (U,), (U.tolist(),))]
     risks = [value if isinstance(value, float) else value.certificate_.risk for value in values]
-    assert risks[0] == risks[1] == risks[2]
+    assert len(set(risks)) == 1
     none, empty = call(X_unlabeled=None), call(X_unlabeled=U[:0])
     if call is minimal:
         assert none == empty == 0.0
     else:
         np.testing.assert_array_equal(none.coef_, empty.coef_)
+
+
+@pytest.mark.parametrize("call", WITH_UNLABELED)
+def test_a_tuple_of_rows_is_an_array_not_a_wrapper(call: Call) -> None:
+    for rows in (U[:1], U[:3]):
+        bare, nested = (call(X_unlabeled=form) for form in (rows, tuple(rows.tolist())))
+        assert (bare if call is minimal else bare.certificate_.risk) == (
+            nested if call is minimal else nested.certificate_.risk
+        )

@@ -4,58 +4,22 @@ import pickle
 import re
 import time
 import warnings
-from functools import cache
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
-import ot
 import pandas as pd
 import polars as pl
 import pytest
 from scipy.spatial.distance import cdist
 from scipy.special import entr
 from sklearn.base import clone
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import surefoot as sf
 import surefoot.linear_model as module
-
-
-def sample(seed: int = 0, n: int = 12, M: int = 41, d: int = 2, K: int = 2) -> tuple[np.ndarray, ...]:
-    """Overlapping classes: labeled rows that show all K classes, and unlabeled rows."""
-    rng = np.random.default_rng(seed)
-    y = np.append(np.arange(n) % K, rng.integers(K, size=M))
-    X = rng.normal(size=(n + M, d)) + 1.5 * np.eye(K, d)[y]
-    return X[:n], y[:n], X[n:]
-
-
-def just_above(X: np.ndarray, y: np.ndarray, U: np.ndarray | None, excess: float = 0.05, **keywords: Any) -> float:
-    return sf.minimal_radius(X, y, X_unlabeled=U, label_prior="clopper-pearson", **keywords) + excess
-
-
-def fitted(seed: int = 0, K: int = 2, excess: float = 0.05, **keywords: Any) -> tuple[Any, ...]:
-    X, y, U = sample(seed, K=K)
-    clf = sf.RobustLogisticRegression(radius=just_above(X, y, U, excess), **keywords).fit(X, y, X_unlabeled=U)
-    return clf, X, y, U
-
-
-def adversary_loss(clf: Any, rows: np.ndarray) -> float:
-    """E_q ℓ of the fitted classifier under its own worst case."""
-    worst = clf.worst_case_
-    return float(-worst.row_weights @ (worst.label_proba * clf.predict_log_proba(rows)).sum(axis=1))
-
-
-def transport_by_pot(
-    worst: sf.WorstCase, distances: np.ndarray, codes: np.ndarray, label_cost: np.ndarray, weights: np.ndarray
-) -> float:
-    """W_c of the worst case to the labeled rows: plain transport between (N·K) and n points."""
-    (N, K), n = worst.label_proba.shape, len(codes)
-    cost = (distances[:, None, :] + label_cost[None, :, codes]).reshape(N * K, n)
-    mass = (worst.row_weights[:, None] * worst.label_proba).ravel()
-    return float(ot.emd2(mass / mass.sum(), weights / weights.sum(), cost, numItermax=1_000_000))
+from fits import adversary_loss, fitted, just_above, sample, transport_by_pot
 
 
 @parametrize_with_checks([sf.RobustLogisticRegression(), sf.WassersteinLogisticRegression()])
@@ -96,14 +60,6 @@ class TestPlumbing:
         np.testing.assert_array_equal(copy.worst_case_.label_proba, clf.worst_case_.label_proba)
         assert repr(copy.certificate_) == repr(clf.certificate_)
         assert (copy.certificate_.risk, copy.certificate_.lower) == (clf.certificate_.risk, clf.certificate_.lower)
-
-    def test_pickling_round_trip_of_the_ball(self) -> None:
-        X, y, U = sample()
-        clf = sf.WassersteinLogisticRegression().fit(X, y)
-        copy = pickle.loads(pickle.dumps(clf))
-        np.testing.assert_array_equal(copy.predict_proba(U), clf.predict_proba(U))
-        np.testing.assert_array_equal(copy.worst_case_risk([0.0, 0.3]), clf.worst_case_risk([0.0, 0.3]))
-        assert repr(copy.certificate_) == repr(clf.certificate_)
 
     def test_clone_keeps_every_parameter_and_no_fit(self) -> None:
         given = {
@@ -347,189 +303,3 @@ class TestRadius:
             clf.fit(X, y, X_unlabeled=U)
             assert clf.certificate_.lower - 1e-9 <= entr(answer).sum() <= clf.certificate_.risk + 1e-9
             np.testing.assert_allclose(clf.predict_proba(U), np.tile(answer, (len(U), 1)), atol=1e-2)
-
-
-class TestCertificate:
-    def test_numbers_are_consistent_and_shown(self) -> None:
-        certificate = fitted()[0].certificate_
-        assert certificate.gap == certificate.risk - certificate.lower
-        assert 0 <= certificate.gap <= 1e-4
-        assert certificate.likelihood == pytest.approx(np.exp(-certificate.risk), rel=1e-15)
-        assert certificate.radius == pytest.approx(certificate.minimal_radius + 0.05, rel=1e-12)
-        assert certificate.loss == "log_loss"
-        low, high = certificate.label_intervals[0]
-        for text in (repr(certificate), certificate._repr_html_()):
-            for number in (certificate.risk, certificate.lower, certificate.likelihood, certificate.radius):
-                assert f"{number:.6g}" in text
-            assert f"{certificate.gap:.2e}" in text
-            assert f"minimal: {certificate.minimal_radius:.6g}" in text
-            assert f"[{low:.4g}, {high:.4g}]" in text
-            assert "optimal" in text
-
-    def test_html_is_escaped(self) -> None:
-        certificate = sf.Certificate(0.5, 0.25, 1.0, 0.5, np.array([[0.0, 1.0]]), "<script>&", "stopped")
-        text = certificate._repr_html_()
-        assert "&lt;script&gt;&amp;" in text
-        assert "<script>" not in text
-        assert "<script>&" in repr(certificate)
-        assert "likelihood" not in text  # of the log loss only
-
-    @pytest.mark.parametrize("K", [2, 3])
-    def test_stopping_early_warns_with_the_gap_and_keeps_the_bounds(self, K: int) -> None:
-        best, X, y, U = fitted(K=K, tol=1e-7)
-        clf = clone(best).set_params(max_iter=3)
-        with pytest.warns(ConvergenceWarning, match="certified gap") as record:
-            clf.fit(X, y, X_unlabeled=U)
-        certificate = clf.certificate_
-        assert certificate.status == "stopped"
-        assert certificate.gap > 1e-3
-        assert f"gap is {certificate.gap:.2e}, above tol=1.00e-07" in str(record[0].message)
-        assert certificate.lower <= best.certificate_.risk
-        assert certificate.risk >= best.certificate_.lower
-
-    def test_warnings_point_at_the_line_that_called_fit(self) -> None:
-        X, y, U = sample()
-        with pytest.warns(ConvergenceWarning) as record:
-            sf.RobustLogisticRegression(radius=1.5, max_iter=2).fit(X, y, X_unlabeled=U)
-        assert record[0].filename == __file__
-        with pytest.warns(sf.UnlabeledRowsWarning) as record:
-            sf.RobustLogisticRegression(radius=1.5).fit(X, y, X_unlabeled=U[: len(X)])
-        assert record[0].filename == __file__
-
-
-PRIORS: dict[str, Any] = {
-    "none": lambda K: None,
-    "clopper-pearson": lambda K: "clopper-pearson",
-    "exact": lambda K: np.arange(1.0, K + 1) / np.arange(1, K + 1).sum(),
-    "intervals": lambda K: np.column_stack([np.full(K, 0.05), np.linspace(0.45, 0.9, K)]),
-}
-
-
-@cache
-def solved(K: int, prior: str, excess: float) -> tuple[Any, ...]:
-    """A fit at the minimal radius + excess; whether it converged is a question of its own."""
-    X, y, U = sample(seed=K, M=30, K=K)
-    label_prior = PRIORS[prior](K)
-    radius = sf.minimal_radius(X, y, X_unlabeled=U, label_prior=label_prior) + excess
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return sf.RobustLogisticRegression(radius=radius, label_prior=label_prior).fit(X, y, X_unlabeled=U), X, y, U
-
-
-@pytest.mark.parametrize("excess", [0.0, 1e-6, 1e-5, 1e-3, 0.05, 1.0])
-@pytest.mark.parametrize("prior", PRIORS)
-@pytest.mark.parametrize("K", [2, 3])
-class TestNearTheMinimalRadius:
-    def test_worst_case_is_feasible_and_forces_the_lower_bound(self, K: int, prior: str, excess: float) -> None:
-        clf, X, y, U = solved(K, prior, excess)
-        TestWorstCase.check(clf, X, y, U, cdist(np.vstack([X, U]), X), 1.0 - np.eye(K))
-
-    def test_the_gap_is_reached(self, K: int, prior: str, excess: float) -> None:
-        certificate = solved(K, prior, excess)[0].certificate_
-        assert certificate.gap <= 1e-4
-        assert certificate.status == "optimal"
-
-
-class TestWorstCase:
-    @pytest.mark.parametrize("metric", ["manhattan", "chebyshev"])
-    def test_with_other_costs_weights_and_a_penalty(self, metric: str) -> None:
-        X, y, U = sample(seed=7, K=3)
-        label_cost = np.array([[0.0, 0.5, 2.0], [1.0, 0.0, 0.3], [0.2, 0.7, 0.0]])
-        weights = np.linspace(0.2, 3.0, len(X))
-        keywords = {"label_prior": [0.5, 0.2, 0.3], "label_cost": label_cost, "metric": metric}
-        radius = sf.minimal_radius(X, y, X_unlabeled=U, sample_weight=weights, **keywords) + 0.1
-        clf = sf.RobustLogisticRegression(radius=radius, l2=0.01, **keywords)
-        clf.fit(X, y, sample_weight=weights, X_unlabeled=U)
-        distances = cdist(np.vstack([X, U]), X, {"manhattan": "cityblock"}.get(metric, metric))
-        self.check(clf, X, y, U, distances, label_cost, weights)
-
-    @staticmethod
-    def check(
-        clf: Any,
-        X: np.ndarray,
-        y: np.ndarray,
-        U: np.ndarray,
-        distances: np.ndarray,
-        label_cost: np.ndarray,
-        weights: np.ndarray | None = None,
-    ) -> None:
-        weights = np.ones(len(X)) if weights is None else weights
-        rows, worst, certificate = np.vstack([X, U]), clf.worst_case_, clf.certificate_
-        assert worst.label_proba.min() >= 0
-        np.testing.assert_allclose(worst.label_proba.sum(axis=1), 1.0, rtol=1e-12)
-        marginal = np.append(weights, np.ones(len(U)))
-        np.testing.assert_allclose(worst.row_weights, marginal / marginal.sum(), rtol=1e-12)
-        low, high = certificate.label_intervals.T
-        assert (worst.label_probabilities >= low - 1e-10).all()
-        assert (worst.label_probabilities <= high + 1e-10).all()
-        distance = transport_by_pot(worst, distances, y, label_cost, weights)
-        assert distance <= clf.radius_ * (1 + 1e-6)
-        assert distance <= worst.transport_cost + 1e-9
-        assert distance >= certificate.minimal_radius - 1e-9
-        loss = adversary_loss(clf, rows)
-        assert loss >= certificate.lower - 1e-9
-        assert (
-            loss <= certificate.risk + 1e-4
-        )  # at the minimal radius it may exceed the radius by 1e-6 of it, at a price α
-
-
-class TestBall:
-    METRICS = ("euclidean", "manhattan", "chebyshev")
-
-    @pytest.mark.parametrize("radius", [0.0, 0.02, 0.2, 0.7])
-    @pytest.mark.parametrize("metric", METRICS)
-    def test_worst_case_of_the_fit_is_its_certificate(self, metric: str, radius: float) -> None:
-        X, y, _ = sample(n=40)
-        clf = sf.WassersteinLogisticRegression(radius=radius, metric=metric).fit(X, y)
-        certificate = clf.certificate_
-        assert abs(clf.worst_case_risk(clf.radius_) - certificate.risk) <= 1e-9
-        assert certificate.gap <= 1e-8
-        risks = clf.worst_case_risk(np.linspace(0.0, 2.0, 21))
-        assert risks[0] == pytest.approx(-np.mean(clf.predict_log_proba(X)[np.arange(40), y]), abs=1e-12)
-        steps = np.diff(risks)
-        assert (steps >= -1e-12).all()  # grows with the radius
-        assert (np.diff(steps) <= 1e-12).all()  # and is concave in it
-
-    @pytest.mark.parametrize(("metric", "order"), [("euclidean", 2), ("manhattan", np.inf), ("chebyshev", 1)])
-    def test_without_label_flips_the_radius_weighs_the_dual_norm(self, metric: str, order: float) -> None:
-        X, y, _ = sample(n=40)
-        clf = sf.WassersteinLogisticRegression(radius=0.1, metric=metric, label_cost=np.inf).fit(X, y)
-        plain = -np.mean(clf.predict_log_proba(X)[np.arange(40), y])
-        assert clf.certificate_.risk == pytest.approx(plain + 0.1 * np.linalg.norm(clf.coef_[0], order), abs=1e-9)
-
-    def test_mahalanobis_is_euclidean_after_a_linear_map(self) -> None:
-        X, y, U = sample(n=40)
-        root = np.array([[2.0, 0.0], [0.7, 0.5]])
-        plain = sf.WassersteinLogisticRegression(label_cost=5.0).fit(X @ root, y)
-        ours = clone(plain).set_params(metric=sf.costs.Mahalanobis(root @ root.T)).fit(X, y)
-        assert abs(ours.certificate_.risk - plain.certificate_.risk) <= 2e-8
-        np.testing.assert_allclose(ours.predict_proba(U), plain.predict_proba(U @ root), atol=1e-3)
-        assert abs(ours.worst_case_risk(0.1) - ours.certificate_.risk) <= 1e-9
-        euclidean = clone(plain).fit(X, y)
-        assert abs(euclidean.certificate_.risk - ours.certificate_.risk) > 1e-3
-
-    def test_sample_weight_is_repetition(self) -> None:
-        X, y, _ = sample()
-        weights = np.arange(12) % 4
-        weighted = sf.WassersteinLogisticRegression().fit(X, y, sample_weight=weights)
-        repeated = sf.WassersteinLogisticRegression().fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
-        assert abs(weighted.certificate_.risk - repeated.certificate_.risk) <= 2e-8
-        assert abs(weighted.worst_case_risk(0.3) - repeated.worst_case_risk(0.3)) <= 1e-4
-
-    def test_more_than_two_classes_are_refused(self) -> None:
-        X, y, _ = sample(K=3)
-        with pytest.raises(ValueError, match=r"Only binary.*got 3 classes.*RobustLogisticRegression"):
-            sf.WassersteinLogisticRegression().fit(X, y)
-
-    def test_metrics_without_a_dual_norm_are_refused(self) -> None:
-        X, y, _ = sample()
-        with pytest.raises(ValueError, match=r"known dual norm.*Use RobustLogisticRegression"):
-            sf.WassersteinLogisticRegression(metric=lambda a, b: abs(a - b).max()).fit(X, y)
-
-    def test_stopping_early_warns_with_the_gap(self) -> None:
-        X, y, _ = sample(n=40)
-        clf = sf.WassersteinLogisticRegression(max_iter=1)
-        with pytest.warns(ConvergenceWarning, match="certified gap") as record:
-            clf.fit(X, y)
-        assert f"{clf.certificate_.gap:.2e}" in str(record[0].message)
-        assert clf.certificate_.status == "stopped"

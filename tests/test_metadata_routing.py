@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import copy
+import pickle
 import warnings
 from collections.abc import Iterator
 from typing import Any
@@ -85,6 +87,25 @@ class TestPipeline:
         with pytest.warns(sf.UnlabeledRowsWarning, match="farther"):
             clf.set_params(radius=1e4).fit(X, y, X_unlabeled=U + 1000.0)
 
+    @pytest.mark.parametrize("factor", [0.3, 1.0, 3.0])
+    def test_the_warning_needs_spreads_that_differ_by_far(self, factor: float) -> None:
+        rng = np.random.default_rng(1)
+        y = np.arange(10) % 2
+        X, U = rng.normal(size=(10, 6)), factor * rng.normal(size=(200, 6))
+        X[:, 0] = 3.0  # a constant feature has no spread to compare, nor has a rare one
+        X[:, 1], U[:, 1] = 0.0, 0.0
+        X[0, 1] = 1.0
+        U[:, 2] *= 100.0  # one feature of six may differ
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", sf.UnlabeledRowsWarning)
+            sf.RobustLogisticRegression(radius=1e4).fit(X, y, X_unlabeled=U)
+
+    def test_the_warning_points_at_the_line_that_called_the_pipeline(self, rows: tuple[np.ndarray, ...]) -> None:
+        X, y, U = rows
+        with pytest.warns(sf.UnlabeledRowsWarning) as record:
+            pipeline(None).set_params(clf__radius=1e5).fit(X, y, X_unlabeled=U)
+        assert [warning.filename for warning in record] == [__file__]
+
     def test_sample_weight_is_routed_beside(self, rows: tuple[np.ndarray, ...], received: list[Any]) -> None:
         X, y, U = rows
         clf = Recording(radius=1.5).set_fit_request(X_unlabeled=True, sample_weight=True)
@@ -109,7 +130,8 @@ class TestCrossValidation:
         with pytest.warns(sf.UnlabeledRowsWarning, match=r"as many rows as X \(16\).*surefoot\.Unlabeled") as record:
             cross_validate(clf, X, y, cv=3, params={"X_unlabeled": U[:24]}, error_score="raise")
         assert [len(passed) for _, passed, _ in received] == [16, 16, 16]  # the trap itself
-        assert sum(issubclass(w.category, sf.UnlabeledRowsWarning) for w in record) == 3
+        ours = [warning for warning in record if issubclass(warning.category, sf.UnlabeledRowsWarning)]
+        assert [warning.filename for warning in ours] == [__file__] * 3
 
     def test_unlabeled_is_passed_whole(self, clf: Recording, rows: tuple[np.ndarray, ...], received: list[Any]) -> None:
         X, y, U = rows
@@ -165,3 +187,24 @@ class TestCrossValidation:
             )
             np.testing.assert_array_equal(fitted["clf"].coef_, by_hand.coef_)
         assert len(received) == 6
+
+
+class TestUnlabeled:
+    @pytest.mark.parametrize("duplicate", [copy.copy, copy.deepcopy, lambda rows: pickle.loads(pickle.dumps(rows))])
+    def test_survives_copies_and_pickles(self, duplicate: Any) -> None:
+        rows = np.arange(6.0).reshape(3, 2)
+        again = duplicate(sf.Unlabeled(rows))
+        assert type(again) is sf.Unlabeled
+        assert len(again) == 1
+        np.testing.assert_array_equal(again.rows, rows)
+
+    def test_reaches_the_folds_in_other_processes(self, rows: tuple[np.ndarray, ...]) -> None:
+        X, y, U = rows
+        pipe = pipeline(["X_unlabeled"]).set_params(clf__radius=2.0)
+        results = [
+            cross_validate(
+                pipe, X, y, cv=2, n_jobs=n_jobs, params={"X_unlabeled": sf.Unlabeled(U[:24])}, error_score="raise"
+            )
+            for n_jobs in (1, 2)
+        ]
+        np.testing.assert_allclose(results[0]["test_score"], results[1]["test_score"])

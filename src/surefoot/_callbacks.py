@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 try:
-    from sklearn.callback import CallbackSupportMixin, with_callbacks
+    from sklearn.callback import CallbackSupportMixin
+    from sklearn.callback import with_callbacks as _with_callbacks
 except ImportError:  # scikit-learn < 1.9 has no callbacks: estimators then have no set_callbacks
-    CallbackSupportMixin = object  # type: ignore[assignment, misc]
+    CallbackSupportMixin, _with_callbacks = object, None
 
-    def with_callbacks(method: Any) -> Any:
-        return method
+__all__ = ["CallbackSupportMixin", "FitProgress", "with_callbacks"]
+
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+
+def with_callbacks(method: Method) -> Method:
+    """scikit-learn's decorator of `fit`, with its type kept; the method itself where there is none."""
+    return method if _with_callbacks is None else _with_callbacks(method)
 
 
 class FitProgress:

@@ -1,6 +1,13 @@
-"""Errors of the package's own."""
+"""Errors and warnings of the package's own."""
 
 from __future__ import annotations
+
+import sys
+import warnings
+
+# Frames of these packages stand between the user's line and ours: estimators are called through wrappers,
+# pipelines, searches, and the loops that run them.
+_BETWEEN = {"surefoot", "sklearn", "joblib"}
 
 
 class InfeasibleRadiusError(ValueError):
@@ -30,3 +37,11 @@ class InfeasibleRadiusError(ValueError):
 
 class UnlabeledRowsWarning(UserWarning):
     """X_unlabeled looks as if a pipeline or a cross-validation had changed it, or left it unchanged, by accident."""
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn at the nearest line outside this package, scikit-learn and joblib; at the outermost one if there is none."""
+    level, frame = 1, sys._getframe()  # at level 1 a warning points here
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)

@@ -6,7 +6,8 @@ import numbers
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
 FloatArray = NDArray[np.float64]
 
@@ -35,16 +36,116 @@ def check_finite_array(value: Any, name: str, *, ndim: int | None = None) -> Flo
     return array
 
 
-def check_positive_scalar(value: Any, name: str, *, allow_zero: bool = False) -> float:
-    """Return `value` as a finite float, > 0 or (with `allow_zero`) >= 0."""
-    rule = f"{name} must be a finite number {'>=' if allow_zero else '>'} 0"
-    number = np.asarray(value)
-    if number.ndim != 0 or not isinstance(number.item(), numbers.Real) or isinstance(number.item(), bool):
-        raise ValueError(f"{rule}; got {_describe(value)}. Pass one number.")
-    scalar = float(number)
-    if not np.isfinite(scalar) or scalar < 0 or (scalar == 0 and not allow_zero):
+def check_positive_scalar(value: Any, name: str, *, allow_zero: bool = False, allow_infinity: bool = False) -> float:
+    """Return `value` as a float, > 0 or (with `allow_zero`) >= 0, and finite unless `allow_infinity`."""
+    kind = "number" if allow_infinity else "finite number"
+    rule = f"{name} must be a {kind} {'>=' if allow_zero else '>'} 0"
+    scalar = _real_number(value, rule)
+    in_range = scalar >= 0 if allow_zero else scalar > 0
+    if not in_range or (scalar == np.inf and not allow_infinity):
         raise ValueError(f"{rule}; got {scalar!r}. Pass a {'non-negative' if allow_zero else 'positive'} number.")
     return scalar
+
+
+def check_unit_scalar(value: Any, name: str) -> float:
+    """Return `value` as a float in [0, 1]."""
+    rule = f"{name} must be a number from 0 to 1"
+    scalar = _real_number(value, rule)
+    if not 0 <= scalar <= 1:
+        raise ValueError(f"{rule}; got {scalar!r}. Pass a number in this range.")
+    return scalar
+
+
+def check_positive_integer(value: Any, name: str) -> int:
+    """Return `value` as an int >= 1."""
+    if not _is_integer(value) or value < 1:
+        raise ValueError(f"{name} must be an integer >= 1; got {_describe(value)}. Pass a positive whole number.")
+    return int(value)
+
+
+def check_n_jobs(value: Any) -> int | None:
+    """Return `value` as an int other than 0, or None."""
+    if value is None:
+        return None
+    if not _is_integer(value) or value == 0:
+        raise ValueError(
+            f"n_jobs must be None or an integer other than 0; got {_describe(value)}. "
+            "Pass a number of threads, or -1 for one per core."
+        )
+    return int(value)
+
+
+def check_labeled_rows(X: Any, y: Any, names: tuple[str, str] = ("X", "y")) -> tuple[FloatArray, NDArray[Any]]:
+    """Finite rows (n, d) and their labels (n,)."""
+    rows = check_array(X, dtype=np.float64, input_name=names[0])
+    labels = column_or_1d(check_array(y, ensure_2d=False, dtype=None, input_name=names[1]), warn=True)
+    check_consistent_length(rows, labels)
+    return rows, labels
+
+
+def check_more_rows(other: Any, name: str, n_features: int) -> FloatArray:
+    """Finite rows (M, d), M = 0 allowed, with as many features as X has."""
+    rows = check_array(other, dtype=np.float64, input_name=name, ensure_min_samples=0)
+    check_n_features(rows, name, n_features)
+    return rows
+
+
+def check_n_features(rows: FloatArray, name: str, n_features: int) -> None:
+    """Refuse rows with another number of features than X."""
+    if rows.shape[1] != n_features:
+        raise ValueError(
+            f"{name} must have as many features as X, {n_features}; got {rows.shape[1]}. "
+            "Pass the same columns, in the same order, in both."
+        )
+
+
+def check_weights(value: Any, name: str, n_rows: int) -> FloatArray:
+    """Finite, non-negative weights (n_rows,), not all zero; None is 1 for each row, a number the same for each."""
+    if value is None:
+        return np.ones(n_rows)
+    if isinstance(value, numbers.Number):
+        value = np.full(n_rows, value)
+    weights: FloatArray = check_array(value, ensure_2d=False, dtype=np.float64, input_name=name, ensure_min_samples=0)
+    if weights.ndim != 1:
+        raise ValueError(f"{name} must be 1D; got shape {weights.shape}. Pass one weight per row, {n_rows} in all.")
+    if len(weights) != n_rows:
+        raise ValueError(f"{name} must have one weight per row; got shape {weights.shape}. Pass shape ({n_rows},).")
+    if (weights < 0).any():
+        row = int(weights.argmin())
+        raise ValueError(
+            f"{name} must hold no negative values; got {float(weights[row])!r} at index {row}. "
+            f"Set {name} to 0 for rows to leave out."
+        )
+    if not weights.any():
+        raise ValueError(f"{name} must have a positive entry; got only zeros. Pass a weight for some row.")
+    return weights
+
+
+def encode_labels(y: ArrayLike, classes: ArrayLike | None) -> tuple[NDArray[Any], NDArray[np.intp]]:
+    """Sorted classes (K,) and the codes (n,) of y among them; `classes` may name more than y shows."""
+    seen = np.unique(np.asarray(y))
+    known = seen if classes is None else _check_classes(classes)
+    missing = np.setdiff1d(seen, known)
+    if len(missing):
+        raise ValueError(
+            f"classes must contain every label of y; got classes={known.tolist()} without {missing.tolist()}. "
+            "Add them, or pass classes=None."
+        )
+    if len(known) < 2:
+        raise ValueError(
+            f"y must show at least 2 classes, or classes= must name them; got 1 class, {known.tolist()}. "
+            "Label a row of another class, or pass all classes as classes=[...]."
+        )
+    return known, np.searchsorted(known, np.asarray(y))
+
+
+def _check_classes(classes: ArrayLike) -> NDArray[Any]:
+    given = np.asarray(classes)
+    if given.ndim != 1:
+        raise ValueError(f"classes must be a list of labels; got {_describe(classes)}. Pass classes=[...].")
+    if (given != given).any():  # noqa: PLR0124 - NaN, of floats and of objects alike
+        raise ValueError(f"classes must not contain NaN; got classes={given.tolist()}. Leave it out.")
+    return np.unique(given)
 
 
 def check_probability_vector(value: Any, name: str) -> FloatArray:
@@ -68,6 +169,17 @@ def read_only_copy(array: FloatArray) -> FloatArray:
     return copy
 
 
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def _real_number(value: Any, rule: str) -> float:
+    number = np.asarray(value)
+    if number.ndim != 0 or not isinstance(number.item(), numbers.Real) or isinstance(number.item(), bool):
+        raise ValueError(f"{rule}; got {_describe(value)}. Pass one number.")
+    return float(number)
+
+
 def _describe(value: Any) -> str:
-    text = repr(value)
+    text = " ".join(repr(value).split())
     return f"{text if len(text) <= 80 else text[:77] + '...'} ({type(value).__name__})"

@@ -25,8 +25,10 @@ class Certificate:
     risk : float
         Upper bound: no distribution in the set gives this classifier a larger expected loss.
     lower : float
-        Lower bound: some distribution in the set, the one exposed as `worst_case_`, gives every classifier of the same kind
-        (for a fixed classifier: that one) at least this loss.
+        Lower bound: some distribution in the set, exposed as `worst_case_` by RobustLogisticRegression, gives every
+        classifier of the same kind (for a fixed classifier: that one) at least this loss. With a penalty, l2 > 0, it
+        holds for this classifier alone: the gap is then that of the penalised problem, and `lower` is `risk` less the
+        gap. A classifier with larger coefficients may have a smaller worst loss.
     radius, minimal_radius : float
         Radius of the set, and the smallest radius at which it is not empty.
     label_intervals : array of shape (K, 2)
@@ -47,7 +49,7 @@ class Certificate:
 
     @property
     def gap(self) -> float:
-        """Certified distance to the optimum of the min–max problem: risk − lower."""
+        """Certified distance to the optimum of the min–max problem, its penalty included: risk − lower."""
         return self.risk - self.lower
 
     @property

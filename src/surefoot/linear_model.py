@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from surefoot._callbacks import CallbackSupportMixin, FitProgress, with_callbacks
-from surefoot._validation import FloatArray, check_positive_scalar
+from surefoot._errors import warn_caller
+from surefoot._validation import (
+    FloatArray,
+    check_finite_array,
+    check_n_jobs,
+    check_positive_integer,
+    check_positive_scalar,
+    check_unit_scalar,
+    check_weights,
+    encode_labels,
+)
 from surefoot.certificate import Certificate, WorstCase
 from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan, resolve_metric
-from surefoot.losses import LOG_LOSS, log_loss_matrix, probabilities
-from surefoot.priors import LabelPrior
 from surefoot.design_matrix import StandardizedRows
-from surefoot.radius import as_robust_as_possible, encode_labels
-from surefoot.sets import build_decision_set
+from surefoot.dual import LinearModel
+from surefoot.losses import LOG_LOSS, log_loss_matrix, probabilities
+from surefoot.minimal import MinimalRadius, check_radius, solve_minimal_radius
+from surefoot.priors import LabelPrior
+from surefoot.radius import as_robust_as_possible
+from surefoot.sets import DecisionSet, build_decision_set
 from surefoot.solvers.ball import BallSolution, ball_worst_case, solve_ball
 from surefoot.solvers.newton import NewtonOptions
-from surefoot.unlabeled import Unlabeled, warn_if_cut_by_folds, warn_if_scaled_apart
-from surefoot.minimal import check_radius, solve_minimal_radius
+from surefoot.unlabeled import Unlabeled, check_unlabeled
 from surefoot.worst_case import CertifiedSolution, solve_certified
 
 
@@ -36,11 +46,11 @@ class _LinearClassifier(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Scores: (N,) of the second class for two classes, (N, K) else."""
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
-        scores = X @ self.coef_.T + self.intercept_
+        rows: FloatArray = validate_data(self, X, reset=False, dtype=np.float64)
+        scores = rows @ self.coef_.T + self.intercept_
         return scores.ravel() if len(self.classes_) == 2 else scores
 
-    def predict(self, X: ArrayLike) -> np.ndarray:
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
         """The most probable class of each row."""
         scores = self.decision_function(X)
         best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
@@ -61,8 +71,8 @@ class RobustLogisticRegression(_LinearClassifier):
     min_θ  max_μ  E_μ[ℓ_θ(x, y)]
 
     where μ ranges over all distributions whose feature marginal is that of all rows given, labeled and unlabeled, whose
-    label probabilities lie in given intervals, and whose transport distance to the labeled rows is at most the radius, with
-    ground cost d(x, x') + κ·1[y ≠ y'] (paper, eq. worst-case-dual).
+    label probabilities lie in given intervals, and whose transport distance to the labeled rows is at most the radius,
+    with ground cost d(x, x') + κ·1[y ≠ y'] (paper, eq. worst-case-dual).
 
     Parameters
     ----------
@@ -137,23 +147,28 @@ class RobustLogisticRegression(_LinearClassifier):
 
     @with_callbacks
     def fit(
-        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *, X_unlabeled: ArrayLike | None = None
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        X_unlabeled: ArrayLike | Unlabeled | None = None,
     ) -> RobustLogisticRegression:
-        """Fit to labeled rows X (n, d), y (n,) and unlabeled rows X_unlabeled (M, d).
+        """Fit to labeled rows X (n, d), y (n,) and unlabeled rows X_unlabeled (M, d), bare or in an `Unlabeled`.
 
         A weight of sample_weight (n,) counts that labeled row so many times, among the labeled rows and in the feature
         marginal, where each unlabeled row counts once.
         """
-        radius = _check_radius_parameter(self.radius)
-        tol, l2 = check_positive_scalar(self.tol, "tol"), check_positive_scalar(self.l2, "l2", allow_zero=True)
-        rows, codes, weights, U = _check_rows(self, X, y, sample_weight, X_unlabeled, self.classes)
+        asked = _Settings.of(self)
+        rows, codes, weights = _check_labeled(self, X, y, sample_weight, self.classes)
+        U = None if X_unlabeled is None else check_unlabeled(self, rows, X_unlabeled)
         ds = build_decision_set(
             rows,
             codes,
             len(self.classes_),
             X_unlabeled=U,
             sample_weight=weights,
-            radius=np.inf if radius is None else radius,
+            radius=np.inf if asked.radius is None else asked.radius,
             label_prior=self.label_prior,
             label_cost=self.label_cost,
             metric=self.metric,
@@ -161,22 +176,10 @@ class RobustLogisticRegression(_LinearClassifier):
         minimal = solve_minimal_radius(ds)
         check_radius(ds, minimal)
         everything = rows if U is None else np.vstack([rows, U])
-        standardized = StandardizedRows.of(everything, ds.row_weights, len(self.classes_), l2, self.fit_intercept)
+        standardized = StandardizedRows.of(everything, ds.row_weights, len(self.classes_), asked.l2, self.fit_intercept)
         progress = FitProgress(self)
-
-        def solve(*args: Any, **keywords: Any) -> CertifiedSolution:
-            options = NewtonOptions(max_steps=self.max_iter)
-            return solve_certified(*args, options=options, n_jobs=self.n_jobs, on_round=progress.round, **keywords)
-
-        if radius is None:
-            search = as_robust_as_possible(
-                ds, standardized.model, minimal, confidence=self.confidence, tol=tol, solve=solve
-            )
-            solution = search.solution
-            _warn_if_not_confident(search.confident, self.confidence, minimal.value)
-        else:
-            solution = solve(ds, standardized.model, tol=tol, minimal=minimal)
-        self._keep(solution, standardized, tol)
+        solution = _solve(ds, standardized.model, minimal, asked, progress)
+        self._keep(solution, standardized, asked.tol)
         progress.done()
         return self
 
@@ -189,6 +192,50 @@ class RobustLogisticRegression(_LinearClassifier):
             solution.adversary.label_proba, solution.decision_set.row_weights, solution.adversary.transport_cost
         )
         _warn_about(solution.status, solution.gap, tol)
+
+
+@dataclass(frozen=True)
+class _Settings:
+    """Checked parameters of one fit; radius None stands for "auto"."""
+
+    radius: float | None
+    tol: float
+    l2: float
+    confidence: float
+    max_iter: int
+    n_jobs: int | None
+
+    @classmethod
+    def of(cls, estimator: RobustLogisticRegression) -> _Settings:
+        return cls(
+            _check_radius_parameter(estimator.radius),
+            check_positive_scalar(estimator.tol, "tol"),
+            check_positive_scalar(estimator.l2, "l2", allow_zero=True),
+            check_unit_scalar(estimator.confidence, "confidence"),
+            check_positive_integer(estimator.max_iter, "max_iter"),
+            check_n_jobs(estimator.n_jobs),
+        )
+
+
+def _solve(
+    ds: DecisionSet, model: LinearModel, minimal: MinimalRadius, asked: _Settings, progress: FitProgress
+) -> CertifiedSolution:
+    """Solve at the radius of the decision set, or at the one that the as-robust-as-possible rule finds."""
+    options = NewtonOptions(max_steps=asked.max_iter)
+
+    def solve(*args: Any, **keywords: Any) -> CertifiedSolution:
+        return solve_certified(*args, options=options, n_jobs=asked.n_jobs, on_round=progress.round, **keywords)
+
+    if asked.radius is not None:
+        return solve(ds, model, tol=asked.tol, minimal=minimal)
+    search = as_robust_as_possible(ds, model, minimal, confidence=asked.confidence, tol=asked.tol, solve=solve)
+    if not search.confident:
+        warn_caller(
+            f"even at the minimal radius {minimal.value:.6g} the median confidence is below "
+            f"confidence={asked.confidence}: the minimal radius is used. Label more rows, or lower confidence.",
+            UserWarning,
+        )
+    return search.solution
 
 
 class WassersteinLogisticRegression(_LinearClassifier):
@@ -239,25 +286,27 @@ class WassersteinLogisticRegression(_LinearClassifier):
         """Fit to labeled rows X (n, d), y (n,) of two classes."""
         progress = FitProgress(self)
         radius = check_positive_scalar(self.radius, "radius", allow_zero=True)
-        tol = check_positive_scalar(self.tol, "tol")
-        rows, codes, weights, _ = _check_rows(self, X, y, sample_weight, None, None)
+        tol, max_iter = check_positive_scalar(self.tol, "tol"), check_positive_integer(self.max_iter, "max_iter")
+        label_cost = check_positive_scalar(self.label_cost, "label_cost", allow_infinity=True)
+        rows, codes, weights = _check_labeled(self, X, y, sample_weight, None)
         if len(self.classes_) > 2:
             raise ValueError(
                 "Only binary classification is supported. The type of the target is multiclass; got "
                 f"{len(self.classes_)} classes. Pass two, or use RobustLogisticRegression."
             )
         norm, back = _dual_norm(self.metric)
-        self._rows, self._signs, self._weights = back.forward(rows), 2.0 * codes - 1.0, weights
+        signs = np.where(codes == 1, 1.0, -1.0)
+        self._ball = _FittedBall(back.forward(rows), signs, weights, label_cost, norm)
         solution = solve_ball(
-            self._rows,
-            self._signs,
+            self._ball.rows,
+            self._ball.signs,
             weights=weights,
             radius=radius,
-            label_cost=self.label_cost,
+            label_cost=label_cost,
             norm=norm,
             fit_intercept=self.fit_intercept,
             tol=tol,
-            max_iter=self.max_iter,
+            max_iter=max_iter,
         )
         self._keep(solution, back, radius, tol)
         progress.done()
@@ -274,24 +323,43 @@ class WassersteinLogisticRegression(_LinearClassifier):
         _warn_about(status, solution.gap, tol)
 
     def worst_case_risk(self, radii: ArrayLike) -> FloatArray:
-        """Exact worst expected loss of the fitted classifier over balls of other radii (m,) around its labeled rows."""
+        """Exact worst expected loss of the fitted classifier over balls of other radii (m,) around its labeled rows.
+
+        Label cost and metric are those of the fit.
+        """
         check_is_fitted(self)
-        norm, _ = _dual_norm(self.metric)
-        return ball_worst_case(
-            self._rows,
-            self._signs,
-            self.solution_.coef,
-            self.solution_.intercept,
-            weights=self._weights,
-            radii=radii,
-            label_cost=self.label_cost,
-            norm=norm,
-        )
+        asked = check_finite_array(radii, "radii")
+        if (asked < 0).any():
+            raise ValueError(f"radii must be at least 0; got {float(asked.min())!r}. Pass non-negative numbers.")
+        return self._ball.worst_case(self.solution_, asked)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         tags.classifier_tags.multi_class = False
         return tags
+
+
+@dataclass(frozen=True, eq=False)
+class _FittedBall:
+    """What was fitted: mapped rows (n, d), labels ±1 (n,), weights (n,), label cost and the norm on θ."""
+
+    rows: FloatArray
+    signs: FloatArray
+    weights: FloatArray
+    label_cost: float
+    norm: str
+
+    def worst_case(self, solution: BallSolution, radii: FloatArray) -> FloatArray:
+        return ball_worst_case(
+            self.rows,
+            self.signs,
+            solution.coef,
+            solution.intercept,
+            weights=self.weights,
+            radii=radii,
+            label_cost=self.label_cost,
+            norm=self.norm,
+        )
 
 
 @dataclass(frozen=True)
@@ -301,7 +369,8 @@ class _FeatureMap:
     metric: Mahalanobis | None = None
 
     def forward(self, X: FloatArray) -> FloatArray:
-        return X if self.metric is None else self.metric.transform(X)
+        # a copy: the rows are kept, and X is the user's
+        return X.copy() if self.metric is None else self.metric.transform(X)
 
     def coefficients(self, coef: FloatArray) -> FloatArray:
         return coef if self.metric is None else self.metric.transform(np.eye(len(coef))) @ coef
@@ -332,55 +401,27 @@ def _check_radius_parameter(radius: Any) -> float | None:
     return check_positive_scalar(radius, "radius", allow_zero=True)
 
 
-def _check_rows(
-    estimator: Any,
-    X: ArrayLike,
-    y: ArrayLike,
-    sample_weight: ArrayLike | None,
-    X_unlabeled: ArrayLike | Unlabeled | None,
-    classes: ArrayLike | None,
-) -> tuple[FloatArray, np.ndarray, FloatArray, FloatArray | None]:
-    """Validated labeled rows, class codes, weights and unlabeled rows; sets classes_ and the feature names."""
-    X, y = validate_data(estimator, X, y, dtype=np.float64)
-    check_classification_targets(y)
-    estimator.classes_, codes = encode_labels(y, classes)
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-    if not weights.any():
-        raise ValueError("sample_weight must have a positive entry; got only zeros. Pass a weight for some labeled row.")
-    if X_unlabeled is None:
-        return X, codes, weights, None
-    wrapped = isinstance(X_unlabeled, Unlabeled)
-    U = validate_data(
-        estimator, X_unlabeled.rows if wrapped else X_unlabeled, reset=False, dtype=np.float64, ensure_min_samples=0
-    )
-    if not wrapped:
-        warn_if_cut_by_folds(len(X), len(U))
-    warn_if_scaled_apart(X, U)
-    return X, codes, weights, U
+def _check_labeled(
+    estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, classes: ArrayLike | None
+) -> tuple[FloatArray, NDArray[np.intp], FloatArray]:
+    """Labeled rows, class codes and weights; sets classes_ and the feature names."""
+    rows, labels = validate_data(estimator, X, y, dtype=np.float64)
+    check_classification_targets(labels)
+    estimator.classes_, codes = encode_labels(labels, classes)
+    return rows, codes, check_weights(sample_weight, "sample_weight", len(rows))
 
 
 def _warn_about(status: str, gap: float, tol: float) -> None:
     if gap > tol:
-        warnings.warn(
-            f"the certified gap is {gap:.2e}, above tol={tol:.2e}; both bounds of certificate_ hold all the same. Raise "
-            "max_iter or tol, or the radius where it is close to the minimal one.",
+        warn_caller(
+            f"the certified gap is {gap:.2e}, above tol={tol:.2e}; both bounds of certificate_ hold all the same. "
+            "Raise max_iter or tol, or the radius where it is close to the minimal one.",
             ConvergenceWarning,
-            stacklevel=4,
         )
     if status == "separable":
-        warnings.warn(
-            "the worst case is linearly separable: no finite coefficients attain the minimum, so they grow as tol shrinks. "
-            "The certificate holds for the coefficients returned. Set l2 > 0 or raise the radius for a finite optimum.",
+        warn_caller(
+            "the worst case is linearly separable: no finite coefficients attain the minimum, so they grow as tol "
+            "shrinks. The certificate holds for the coefficients returned. Set l2 > 0 or raise the radius for a finite "
+            "optimum.",
             ConvergenceWarning,
-            stacklevel=4,
-        )
-
-
-def _warn_if_not_confident(confident: bool, threshold: float, radius: float) -> None:
-    if not confident:
-        warnings.warn(
-            f"even at the minimal radius {radius:.6g} the median confidence is below confidence={threshold}: the minimal "
-            "radius is used. Label more rows, or lower confidence.",
-            UserWarning,
-            stacklevel=4,
         )

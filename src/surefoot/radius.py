@@ -7,26 +7,33 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.utils import check_array, check_X_y
-from sklearn.utils.validation import _check_sample_weight
+from sklearn.utils.multiclass import unique_labels
 
-from surefoot._validation import FloatArray
+from surefoot._validation import (
+    FloatArray,
+    check_labeled_rows,
+    check_more_rows,
+    check_n_features,
+    check_weights,
+    encode_labels,
+)
 from surefoot.costs import FeatureMetric, label_cost_matrix, resolve_metric
 from surefoot.dual import LinearModel
 from surefoot.losses import probabilities
-from surefoot.priors import LabelPrior
 from surefoot.minimal import MinimalRadius, solve_minimal_radius
-from surefoot.worst_case import CertifiedSolution, solve_certified
+from surefoot.priors import LabelPrior
 from surefoot.sets import DecisionSet, build_decision_set
 from surefoot.solvers.newton import PathPoint
 from surefoot.solvers.transport import solve_transport
+from surefoot.unlabeled import Unlabeled, unwrap
+from surefoot.worst_case import CertifiedSolution, solve_certified
 
 
 def minimal_radius(
     X: ArrayLike,
     y: ArrayLike,
     *,
-    X_unlabeled: ArrayLike | None = None,
+    X_unlabeled: ArrayLike | Unlabeled | None = None,
     sample_weight: ArrayLike | None = None,
     label_prior: LabelPrior | ArrayLike | str | None = None,
     label_cost: ArrayLike = 1.0,
@@ -42,7 +49,7 @@ def minimal_radius(
     Parameters
     ----------
     X : array of shape (n, d), labeled rows; y : array of shape (n,), their labels.
-    X_unlabeled : array of shape (M, d) or None
+    X_unlabeled : array of shape (M, d), Unlabeled or None
         Unlabeled rows. P_X is the empirical distribution of the rows of X and X_unlabeled together.
     sample_weight : array of shape (n,) or None
         How often each labeled row counts.
@@ -54,12 +61,12 @@ def minimal_radius(
     >>> minimal_radius([[0.0], [1.0]], [0, 1], X_unlabeled=[[2.0], [3.0]])
     1.0
     """
-    X, y = check_X_y(X, y, dtype=np.float64)
-    U = None if X_unlabeled is None else check_same_features(X, X_unlabeled)
-    weights = None if sample_weight is None else _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-    known, codes = encode_labels(y, classes)
+    rows, labels = check_labeled_rows(X, y)
+    U = None if X_unlabeled is None else check_more_rows(unwrap(X_unlabeled)[0], "X_unlabeled", rows.shape[1])
+    weights = check_weights(sample_weight, "sample_weight", len(rows))
+    known, codes = encode_labels(labels, classes)
     ds = build_decision_set(
-        X,
+        rows,
         codes,
         len(known),
         X_unlabeled=U,
@@ -97,51 +104,21 @@ def transport_distance(
     >>> transport_distance([[0.0]], [0], [[0.0], [1.0]], [0, 1])
     1.0
     """
-    X, y = check_X_y(X, y, dtype=np.float64)
-    X_ref, y_ref = check_X_y(X_ref, y_ref, dtype=np.float64)
-    check_same_features(X, X_ref, name="X_ref")
-    classes = np.unique(np.concatenate([y, y_ref]))
+    rows, labels = check_labeled_rows(X, y)
+    ref_rows, ref_labels = check_labeled_rows(X_ref, y_ref, ("X_ref", "y_ref"))
+    check_n_features(ref_rows, "X_ref", rows.shape[1])
+    sample = check_weights(sample_weight, "sample_weight", len(rows))
+    reference = check_weights(ref_weight, "ref_weight", len(ref_rows))
+    classes = unique_labels(labels, ref_labels)
     kappa = label_cost_matrix(label_cost, len(classes))
-    feature_metric = resolve_metric(metric)
-    cost = feature_metric.distances(X_ref, X)
-    cost = cost + kappa[np.ix_(np.searchsorted(classes, y_ref), np.searchsorted(classes, y))]
-    sample = _check_sample_weight(sample_weight, X, ensure_non_negative=True)
-    reference = _check_sample_weight(ref_weight, X_ref, ensure_non_negative=True)
+    cost = resolve_metric(metric).distances(ref_rows, rows)
+    cost = cost + kappa[np.ix_(np.searchsorted(classes, ref_labels), np.searchsorted(classes, labels))]
     return solve_transport(np.ascontiguousarray(cost), reference / reference.sum(), sample / sample.sum()).cost
-
-
-def check_same_features(X: FloatArray, other: ArrayLike, name: str = "X_unlabeled") -> FloatArray:
-    """A finite (M, d) array with as many features as X."""
-    array = check_array(other, dtype=np.float64, input_name=name)
-    if array.shape[1] != X.shape[1]:
-        raise ValueError(
-            f"{name} must have as many features as X, {X.shape[1]}; got {array.shape[1]}. "
-            f"Pass the same columns, in the same order, in both."
-        )
-    return array
-
-
-def encode_labels(y: ArrayLike, classes: ArrayLike | None) -> tuple[np.ndarray, np.ndarray]:
-    """Sorted classes (K,) and the codes (n,) of y among them; `classes` may name more than y shows."""
-    seen = np.unique(np.asarray(y))
-    known = seen if classes is None else np.unique(np.asarray(classes))
-    missing = np.setdiff1d(seen, known)
-    if len(missing):
-        raise ValueError(
-            f"classes must contain every label of y; got classes={known.tolist()} without {missing.tolist()}. "
-            "Add them, or pass classes=None."
-        )
-    if len(known) < 2:
-        raise ValueError(
-            f"y must show at least 2 classes, or classes= must name them; got 1 class, {known.tolist()}. "
-            "Label a row of another class, or pass all classes as classes=[...]."
-        )
-    return known, np.searchsorted(known, np.asarray(y))
 
 
 @dataclass(frozen=True)
 class RadiusSearch:
-    """Result of the as-robust-as-possible rule: the radius, its solution, and every radius tried with its confidence."""
+    """Result of the as-robust-as-possible rule: the radius, its solution, every radius tried with its confidence."""
 
     radius: float
     solution: CertifiedSolution
@@ -170,8 +147,8 @@ def as_robust_as_possible(
     """Largest radius at which the median confidence over all rows is at least `confidence` (paper, section 5.1).
 
     The excess over the minimal radius is bracketed by factors of 4 and then halved, on a log scale, to a relative
-    `accuracy`. Every solve starts from the one before. No radius beyond the diameter of the data is tried: there the ball
-    does not bind any more.
+    `accuracy`. Every solve starts from the one before. No radius beyond the diameter of the data is tried: there the
+    ball does not bind any more.
     """
     largest = float(ds.distances[ds.row_weights > 0].max() + ds.label_cost.max())
     tried: list[tuple[float, float]] = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -42,22 +43,22 @@ class DecisionSet:
     def n_classes(self) -> int:
         return len(self.label_cost)
 
-    @property
+    @cached_property
     def present(self) -> NDArray[np.intp]:
         """Class codes that some anchor carries."""
         return np.unique(self.anchor_labels)
 
-    @property
+    @cached_property
     def class_offsets(self) -> NDArray[np.int64]:
         """(C+1,) first anchor of each class that is present, then n."""
         return np.append(np.searchsorted(self.anchor_labels, self.present), len(self.anchor_labels)).astype(np.int64)
 
-    @property
+    @cached_property
     def anchor_slots(self) -> NDArray[np.intp]:
         """(n,) position of each anchor's class among the classes that are present."""
         return np.searchsorted(self.present, self.anchor_labels)
 
-    @property
+    @cached_property
     def present_label_cost(self) -> FloatArray:
         """(K, C) label cost from each class that is present."""
         return np.ascontiguousarray(self.label_cost[:, self.present])

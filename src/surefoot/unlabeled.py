@@ -2,56 +2,123 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
+from sklearn.utils.validation import validate_data
 
-from surefoot._errors import UnlabeledRowsWarning
-from surefoot._validation import FloatArray
+from surefoot._errors import UnlabeledRowsWarning, warn_caller
+from surefoot._validation import FloatArray, check_more_rows
+
+# Fewer rows than this say too little about where a feature lies, and how widely.
+_ENOUGH_ROWS = 10
+# Interquartile ranges that differ by more than this factor are taken for different units.
+_SPREAD_RATIO = 10.0
+# A warning needs more than this share of the features.
+_SHARE = 0.2
+
+_FIX = (
+    'A Pipeline scales X_unlabeled only if told so: Pipeline(..., transform_input=["X_unlabeled"]). If the rows do '
+    "differ that much, ignore this warning."
+)
 
 
-class Unlabeled:
-    """Unlabeled rows that no cross-validation splits.
+class Unlabeled(tuple[Any]):
+    """Unlabeled rows that no cross-validation splits, and that a pipeline still transforms.
 
     `cross_validate(..., params={"X_unlabeled": U})` cuts U into folds whenever it has as many rows as X. Wrapped,
-    `Unlabeled(U)` is passed on whole.
+    `Unlabeled(U)` has length 1 and is passed on whole. It is a tuple because a Pipeline with
+    `transform_input=["X_unlabeled"]` transforms the elements of a tuple one by one, and hands on a plain tuple, which
+    `fit` takes too.
 
     Parameters
     ----------
     rows : array of shape (M, d)
     """
 
-    def __init__(self, rows: Any) -> None:
-        self.rows = rows
+    __slots__ = ()
+
+    def __new__(cls, rows: Any) -> Unlabeled:
+        return super().__new__(cls, (rows,))
+
+    @property
+    def rows(self) -> Any:
+        return self[0]
+
+    def __getnewargs__(self) -> tuple[Any]:
+        # A copy or a pickle would call the class with the tuple.
+        return (self.rows,)
 
     def __repr__(self) -> str:
         return f"Unlabeled(<{np.shape(self.rows)[0]} rows>)"
 
 
-def warn_if_cut_by_folds(n_labeled: int, n_unlabeled: int) -> None:
+def unwrap(X_unlabeled: Any) -> tuple[Any, bool]:
+    """The rows, and whether they came in an Unlabeled, or in the tuple of one matrix that a Pipeline makes of it."""
+    if isinstance(X_unlabeled, Unlabeled):
+        return X_unlabeled.rows, True
+    # A tuple of one vector is a matrix of one row, not a wrapper.
+    if isinstance(X_unlabeled, tuple) and len(X_unlabeled) == 1 and np.ndim(X_unlabeled[0]) == 2:
+        return X_unlabeled[0], True
+    return X_unlabeled, False
+
+
+def check_unlabeled(estimator: Any, X: FloatArray, X_unlabeled: Any) -> FloatArray:
+    """Rows (M, d) with the columns of X (n, d), and a warning where one of the two traps seems to have caught them."""
+    rows, wrapped = unwrap(X_unlabeled)
+    try:
+        validate_data(estimator, rows, reset=False, skip_check_array=True, ensure_2d=False)  # names of columns
+    except ValueError as error:
+        raise ValueError(f"X_unlabeled must have the columns of X, in the same order. {error}") from error
+    U = check_more_rows(rows, "X_unlabeled", X.shape[1])
+    if not wrapped:
+        _warn_if_cut_by_folds(len(X), len(U))
+    _warn_if_scaled_apart(X, U)
+    return U
+
+
+def _warn_if_cut_by_folds(n_labeled: int, n_unlabeled: int) -> None:
     """`cross_validate` slices every parameter that is as long as X, X_unlabeled too."""
     if n_labeled == n_unlabeled:
-        warnings.warn(
-            f"X_unlabeled has as many rows as X ({n_labeled}). If this fit runs inside cross_validate or a search, it has "
-            "been cut into folds along with X: pass surefoot.Unlabeled(X_unlabeled) instead, which is passed on whole.",
+        warn_caller(
+            f"X_unlabeled has as many rows as X ({n_labeled}). If this fit runs inside cross_validate or a search, it "
+            "has been cut into folds along with X: pass surefoot.Unlabeled(X_unlabeled) instead, which is passed on "
+            "whole.",
             UnlabeledRowsWarning,
-            stacklevel=4,
         )
 
 
-def warn_if_scaled_apart(X: FloatArray, U: FloatArray) -> None:
-    """A pipeline without transform_input scales X and leaves X_unlabeled as it was."""
-    if len(X) < 10 or len(U) == 0:
+def _warn_if_scaled_apart(X: FloatArray, U: FloatArray) -> None:
+    """A pipeline without transform_input scales X and leaves X_unlabeled as it was: compare medians, then spreads."""
+    if len(X) < _ENOUGH_ROWS or len(U) == 0:
         return
-    span = np.ptp(X, axis=0)
-    apart = np.abs(np.median(U, axis=0) - np.median(X, axis=0)) > np.maximum(span, np.finfo(float).tiny)
-    share = float(apart[span > 0].mean()) if (span > 0).any() else 0.0
-    if share > 0.2:
-        warnings.warn(
-            f"in {share:.0%} of the features the median of X_unlabeled lies farther from that of X than the whole range of "
-            'X. A Pipeline scales X_unlabeled only if told so: Pipeline(..., transform_input=["X_unlabeled"]). If the '
-            "rows do differ that much, ignore this warning.",
+    moved = _share_moved(X, U)
+    if moved > _SHARE:
+        warn_caller(
+            f"in {moved:.0%} of the features the median of X_unlabeled lies farther from that of X than the whole "
+            f"range of X. {_FIX}",
             UnlabeledRowsWarning,
-            stacklevel=4,
         )
+        return
+    stretched = _share_stretched(X, U) if len(U) >= _ENOUGH_ROWS else 0.0
+    if stretched > _SHARE:
+        warn_caller(
+            f"in {stretched:.0%} of the features the interquartile range of X_unlabeled and that of X differ by a "
+            f"factor of more than {_SPREAD_RATIO:.0f}. {_FIX}",
+            UnlabeledRowsWarning,
+        )
+
+
+def _share_moved(X: FloatArray, U: FloatArray) -> float:
+    """Share of the features, of those that vary in X, whose medians differ by more than the range of X."""
+    span = np.ptp(X, axis=0)
+    apart = np.abs(np.median(U, axis=0) - np.median(X, axis=0)) > span
+    return float(apart[span > 0].mean()) if (span > 0).any() else 0.0
+
+
+def _share_stretched(X: FloatArray, U: FloatArray) -> float:
+    """Share of the features whose interquartile ranges, where neither is 0, differ by more than _SPREAD_RATIO."""
+    ours, theirs = (np.subtract(*np.quantile(rows, [0.75, 0.25], axis=0)) for rows in (X, U))
+    spread = (ours > 0) & (theirs > 0)
+    apart = (theirs > _SPREAD_RATIO * ours) | (ours > _SPREAD_RATIO * theirs)
+    return float((apart & spread).mean())

@@ -26,6 +26,7 @@ from surefoot.dual import DualPoint, Evaluation, FixedLosses, Model, SmoothedDua
 from surefoot.minimal import MinimalRadius, check_radius, solve_minimal_radius
 from surefoot.sets import DecisionSet
 from surefoot.solvers.coarse import coarsen
+from surefoot.solvers.linear_program import solve_restricted
 from surefoot.solvers.newton import NewtonOptions, PathPoint, StallError, centre, follow_path
 
 # Near the minimal radius the set is widened by this share of the ground cost per unit of relative smoothing.
@@ -111,6 +112,8 @@ def solve_certified(
             search.follow(dual, cold if quick is None else quick)
             if quick is not None and search.gap > tol:
                 search.follow(dual, cold)
+            if search.gap > tol:
+                search.finish_by_linear_program()
         return search.solution(checkpoint_tau=0.13 * scale)
 
 
@@ -166,7 +169,7 @@ class _Search:
             if at_minimum.gap <= self.tol:
                 break
         if at_minimum.upper is not None:
-            self._certify(at_minimum.upper[1])
+            self._consider_upper(at_minimum.upper[1])
         self.lower = at_minimum.lower
 
     def with_fixed_alpha(self, alpha: float) -> tuple[SmoothedDual, PathPoint]:
@@ -204,22 +207,41 @@ class _Search:
         self.visited.clear()
         return None if path.stalled or np.isinf(path.smoothing_gap) else replace(path, smoothing_gap=np.inf)
 
+    def finish_by_linear_program(self) -> None:
+        """At fixed losses the problem is a linear program: where Newton stalls, finish on the triples that can matter."""
+        if not isinstance(self.model, FixedLosses) or self.upper is None:
+            return
+        ds, path = self.decision_set, self.upper[1]
+        for share in (1e-3, 1e-2, 1e-1):
+            solved = solve_restricted(ds, self.model.matrix, path.point, share * self.scale)
+            if solved is None:
+                continue
+            self._consider_upper(replace(path, point=replace(solved.point, theta=path.point.theta)))
+            self._consider_lower(Adversary(solved.label_proba, solved.transport_cost), path.point.theta)
+            if self.gap <= self.tol:
+                return
+
     def _visit(self, state: PathPoint) -> None:
         self.visited.append(state)
         if self.on_round is not None:
             self.on_round(state)
 
     def _certify(self, path: PathPoint) -> None:
-        ds, model = self.decision_set, self.model
-        risk = dual_value(ds, model, path.point)
+        self._consider_upper(path)
+        self._consider_lower(soft_adversary(self.decision_set, self.model, path.point, path.tau), path.point.theta)
+
+    def _consider_upper(self, path: PathPoint) -> None:
+        risk = dual_value(self.decision_set, self.model, path.point)
         if self.upper is None or risk < self.upper[0]:
             self.upper = (risk, path)
+
+    def _consider_lower(self, wanted: Adversary, theta: FloatArray) -> None:
         # the best adversary so far is a better place to retreat to than the cheapest one, when it is as cheap
         retreat = self.minimal.adversary
         if self.lower is not None and self.lower[1].transport_cost <= self.minimal.value * (1.0 + FEASIBILITY):
             retreat = self.lower[1]
-        adversary = feasible_adversary(ds, soft_adversary(ds, model, path.point, path.tau), retreat)
-        lower = lower_bound(ds, model, adversary, path.point.theta)
+        adversary = feasible_adversary(self.decision_set, wanted, retreat)
+        lower = lower_bound(self.decision_set, self.model, adversary, theta)
         if self.lower is None or lower.value > self.lower[0].value:
             self.lower = (lower, adversary)
 
@@ -227,7 +249,7 @@ class _Search:
         if self.upper is None or self.lower is None:
             raise RuntimeError("no point was certified: follow a path first")
         (risk, path), (lower, adversary) = self.upper, self.lower
-        status = "separable" if lower.unbounded else "optimal" if self.gap <= self.tol else "stopped"
+        status = "stopped" if self.gap > self.tol else "separable" if lower.unbounded else "optimal"
         smooth = next((state for state in self.visited if state.tau <= checkpoint_tau), path)
         checkpoint = replace(smooth, steps=0, smoothing_gap=np.inf, stalled=False)
         value = min(lower.value, risk)  # they may cross by rounding only
