@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -62,7 +63,7 @@ class TestBall:
     def test_metrics_without_a_dual_norm_are_refused(self) -> None:
         X, y, _ = sample()
         with pytest.raises(ValueError, match=r"known dual norm.*Use RobustLogisticRegression"):
-            sf.WassersteinLogisticRegression(metric=lambda a, b: abs(a - b).max()).fit(X, y)
+            sf.WassersteinLogisticRegression(metric=cast("Any", lambda a, b: abs(a - b).max())).fit(X, y)
 
     def test_stopping_early_warns_with_the_gap(self) -> None:
         X, y, _ = sample(n=40)
@@ -95,7 +96,7 @@ class TestBall:
     @pytest.mark.parametrize(
         ("bad", "rule"), [(-0.1, r"at least 0; got -0\.1\. Pass"), (np.nan, "must be finite"), ("a", "real numbers")]
     )
-    def test_bad_radii_are_refused(self, bad: object, rule: str) -> None:
+    def test_bad_radii_are_refused(self, bad: Any, rule: str) -> None:
         X, y, _ = sample()
         with pytest.raises(ValueError, match=f"radii must be .*{rule.removeprefix('must be ')}"):
             sf.WassersteinLogisticRegression().fit(X, y).worst_case_risk([0.1, bad])

@@ -101,7 +101,7 @@ class TestWorstCase:
         X, y, U = sample(seed=7, K=3)
         label_cost = np.array([[0.0, 0.5, 2.0], [1.0, 0.0, 0.3], [0.2, 0.7, 0.0]])
         weights = np.linspace(0.2, 3.0, len(X))
-        keywords = {"label_prior": [0.5, 0.2, 0.3], "label_cost": label_cost, "metric": metric}
+        keywords: dict[str, Any] = {"label_prior": [0.5, 0.2, 0.3], "label_cost": label_cost, "metric": metric}
         radius = sf.minimal_radius(X, y, X_unlabeled=U, sample_weight=weights, **keywords) + 0.1
         clf = sf.RobustLogisticRegression(radius=radius, l2=0.01, **keywords)
         clf.fit(X, y, sample_weight=weights, X_unlabeled=U)

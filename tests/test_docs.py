@@ -37,8 +37,9 @@ def blocks(text: str) -> list[Block]:
         line = text[: fence.start()].count("\n") + 1
         if marks:
             raise ValueError(f"line {line}: a python block is marked 'no-run' or not at all; got {marks}")
-        adjacent = following is not None and not text[fence.end() : following.start()].strip()
-        printed = following["body"] if adjacent and following["info"].strip() == "text" else None
+        printed = None
+        if following is not None and not text[fence.end() : following.start()].strip():
+            printed = following["body"] if following["info"].strip() == "text" else None
         found.append(Block(fence["body"], line, printed))
     return found
 

@@ -22,7 +22,7 @@ import surefoot.linear_model as module
 from fits import adversary_loss, fitted, just_above, sample, transport_by_pot
 
 
-@parametrize_with_checks([sf.RobustLogisticRegression(), sf.WassersteinLogisticRegression()])
+@parametrize_with_checks([sf.RobustLogisticRegression(), sf.WassersteinLogisticRegression()])  # type: ignore[untyped-decorator]
 def test_scikit_learn_contract(estimator: Any, check: Any) -> None:
     check(estimator)
 
@@ -62,7 +62,7 @@ class TestPlumbing:
         assert (copy.certificate_.risk, copy.certificate_.lower) == (clf.certificate_.risk, clf.certificate_.lower)
 
     def test_clone_keeps_every_parameter_and_no_fit(self) -> None:
-        given = {
+        given: dict[str, Any] = {
             "radius": 0.3,
             "label_prior": sf.priors.ClopperPearson(0.9),
             "label_cost": 2.0,

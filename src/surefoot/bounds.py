@@ -1,12 +1,14 @@
 """Both bounds of a robust problem, recomputed from a dual point by plain NumPy: nothing here is the solver's.
 
-Upper: the exact dual value. Lower: the labels q of the soft plan, repaired until a transport plan proves them feasible, then
-the smallest loss that any classifier of the model can have under q.
+Upper: the exact dual value. Lower: the labels q of the soft plan, repaired until a transport plan proves them feasible,
+then the smallest loss that any classifier of the model can have under q.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, lstsq
@@ -58,7 +60,8 @@ def dual_value(ds: DecisionSet, model: Model, point: DualPoint) -> float:
 def soft_adversary(ds: DecisionSet, model: Model, point: DualPoint, tau: float) -> Adversary:
     """Labels of the softmax plan at smoothing τ, with the cost of that plan after its anchor marginal is made exact.
 
-    Anchors that received too much are scaled down; the mass set free goes to the anchors that lack it. Labels do not change.
+    Anchors that received too much are scaled down; the mass set free goes to the anchors that lack it. Labels do not
+    change.
     """
     mass = np.zeros(len(ds.anchor_weights))
     for rows, joint, share in _soft_plan(ds, model, point, tau):
@@ -72,16 +75,18 @@ def soft_adversary(ds: DecisionSet, model: Model, point: DualPoint, tau: float) 
     for rows, joint, share in _soft_plan(ds, model, point, tau):
         D, m, starts = ds.distances[rows], ds.row_weights[rows], ds.class_offsets[:-1]
         q[rows] = joint.sum(axis=2)
-        share = share * keep
-        kept = np.add.reduceat(share, starts, axis=1)
-        kept_distance = np.add.reduceat(share * D, starts, axis=1)
+        held = share * keep
+        kept = np.add.reduceat(held, starts, axis=1)
+        kept_distance = np.add.reduceat(held * D, starts, axis=1)
         per_class = joint.sum(axis=1) * kept_distance + (joint * ds.present_label_cost).sum(axis=1) * kept
         freed = (joint * (1.0 - kept)[:, None, :]).sum(axis=2)
         cost += m @ (per_class.sum(axis=1) + freed.sum(axis=1) * (D @ lack) + freed @ from_lack)
     return Adversary(q, float(cost))
 
 
-def _soft_plan(ds: DecisionSet, model: Model, point: DualPoint, tau: float):
+def _soft_plan(
+    ds: DecisionSet, model: Model, point: DualPoint, tau: float
+) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
     """Chunks of (rows, joint (B, K, C) = P(label, class of anchor | row), share (B, n) = P(anchor | row, class))."""
     starts = ds.class_offsets[:-1]
     for rows in row_chunks(*ds.distances.shape):
@@ -99,7 +104,7 @@ def _soft_plan(ds: DecisionSet, model: Model, point: DualPoint, tau: float):
 
 
 def feasible_adversary(ds: DecisionSet, wanted: Adversary, nearest: Adversary) -> Adversary:
-    """Move `wanted` into the decision set: labels into their intervals, then towards the cheapest adversary `nearest`."""
+    """Move `wanted` into the decision set: labels into their intervals, then towards the cheapest one, `nearest`."""
     inside = _labels_into_intervals(ds, wanted)
     limit = max(ds.radius, nearest.transport_cost * (1.0 + FEASIBILITY))
     if inside.transport_cost <= limit:
@@ -140,7 +145,7 @@ class LowerBound:
 
 
 def lower_bound(ds: DecisionSet, model: Model, adversary: Adversary, theta: FloatArray) -> LowerBound:
-    """min over θ of E_q ℓ(θ) + ½ θᵀRθ, from below."""
+    """Minimum over θ of E_q ℓ(θ) + ½ θᵀRθ, from below."""
     if isinstance(model, FixedLosses):
         return LowerBound(float(ds.row_weights @ (adversary.label_proba * model.matrix).sum(axis=1)))
     return _LogisticDual(model, ds.row_weights, adversary.label_proba).bound(theta)
@@ -149,13 +154,14 @@ def lower_bound(ds: DecisionSet, model: Model, adversary: Adversary, theta: Floa
 class _LogisticDual:
     """Weighted logistic regression with soft labels q: max Σ m H(s) − ½ θᵀRθ over s with Σ m (s − q) xᵀ = −Rθ.
 
-    s = softmax(Xθ) moved by one linearised Newton step satisfies the constraint exactly, so its value is a true lower bound.
+    s = softmax(Xθ) moved by one linearised Newton step satisfies the constraint exactly, so its value is a true lower
+    bound.
     """
 
     def __init__(self, model: LinearModel, weights: FloatArray, q: FloatArray):
         kept = weights > 0  # a row without mass takes no part, and its scores may be anything
         self.model, self.m, self.q = replace(model, X=model.X[kept]), weights[kept], q[kept]
-        self.penalty = np.kron(model.penalty_coupling(), np.diag(model.penalty))
+        self.penalty = cast("FloatArray", np.kron(model.penalty_coupling(), np.diag(model.penalty)))
 
     def bound(self, theta: FloatArray, max_steps: int = 25) -> LowerBound:
         shape = theta.shape
@@ -169,7 +175,7 @@ class _LogisticDual:
             best = max(best, bound)
             unbounded = unbounded or drift > 0.05
             if value - best <= 1e-12 * max(1.0, abs(value)) or drift < 1e-9:
-                unbounded = unbounded and drift > 1e-6 or self._recedes(theta)
+                unbounded = (unbounded and drift > 1e-6) or self._recedes(theta)
                 break
             size = 1.0
             while size > 1e-6:

@@ -2,8 +2,9 @@
 
 F_τ(θ, α, β, λ) = αε + Σ_i w_i β_i + Σ_k σ_τ(λ_k) + Σ_j m_j Φ_j^τ − μ log α + ½ θᵀRθ
 
-Φ_j^τ is the max over labels and anchors replaced by τ·log-sum-exp; λ_k = λ̄_k − λ_k is the net label multiplier and σ_τ the
-support function of its interval, smoothed by the log barrier on (λ̄_k, λ_k), μ = BARRIER·τ. Every derivative is additive over rows.
+Φ_j^τ is the max over labels and anchors replaced by τ·log-sum-exp; λ_k = λ̄_k − λ_k is the net label multiplier and σ_τ
+the support function of its interval, smoothed by the log barrier on (λ̄_k, λ_k), μ = BARRIER·τ. Every derivative is
+additive over rows.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from surefoot.sets import DecisionSet
 # Above this share of stored weights BLAS on the dense chunk beats the sparse products (measured in benchmarks/).
 DENSE_SHARE = 0.12
 _CHUNK_ENTRIES = 1 << 18
-# The barrier on α and λ is this share of τ: it costs that share in the gap, and entropy, not the barrier, should set the gap.
+# The barrier on α and λ is this share of τ: it costs that share in the gap, and entropy, not the barrier, should set
+# the gap.
 BARRIER = 0.05
 
 
@@ -134,7 +136,7 @@ class Layout:
 
 
 def free_label_multipliers(intervals: FloatArray) -> NDArray[np.intp]:
-    """Classes that need a multiplier of their own: the label probabilities sum to one, so some constraints repeat others."""
+    """Classes that need a multiplier of their own: probabilities sum to one, so some constraints repeat others."""
     K = len(intervals)
     binding = (intervals[:, 0] > 0) | (intervals[:, 1] < 1)
     if not binding.any():
@@ -149,7 +151,8 @@ def smoothed_support(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """σ, σ' and σ'' at each net multiplier: min over λ̄ − λ = lam of λ̄ p_hi − λ p_lo − μ log λ̄ − μ log λ, μ the barrier.
 
-    An exact probability (p_lo = p_hi) gives the linear function. σ' is the adversary's label probability, strictly inside.
+    An exact probability (p_lo = p_hi) gives the linear function. σ' is the adversary's label probability, strictly
+    inside.
     """
     lo, hi = intervals.T
     width = hi - lo
@@ -196,15 +199,15 @@ class RowSums:
 
     def __iadd__(self, other: RowSums) -> RowSums:
         for name, mine in vars(self).items():
-            mine += getattr(other, name)
+            np.add(mine, getattr(other, name), out=mine)
         return self
 
 
 class SmoothedDual:
     """F_τ of one decision set and one model, evaluated over groups of rows (by threads, where an executor is given).
 
-    `minimal_radius` and `room` widen the set while τ is large, see `radius`; `potentials` (b, l) of the minimal radius give
-    Newton's method the direction in which α can grow without a change of plan, see `ray`.
+    `minimal_radius` and `room` widen the set while τ is large, see `radius`; `potentials` (b, l) of the minimal radius
+    give Newton's method the direction in which α can grow without a change of plan, see `ray`.
     """
 
     def __init__(
@@ -239,7 +242,7 @@ class SmoothedDual:
         return int(self.layout.alpha_free) + 2 * int(np.sum(open_intervals[:, 0] < open_intervals[:, 1]))
 
     def _ray(self, potentials: tuple[FloatArray, FloatArray] | None) -> FloatArray:
-        """Direction (α, λ, β) = (1, l, b) in which only the weight of costs reduced by the potentials (b, l) changes."""
+        """Direction (α, λ, β) = (1, l, b), where only the weight of costs reduced by the potentials (b, l) changes."""
         ray = np.zeros(self.layout.size)
         if potentials is not None and self.layout.alpha_free:
             anchors, labels = potentials
@@ -253,8 +256,8 @@ class SmoothedDual:
     def radius(self, tau: float) -> float:
         """Radius used at smoothing τ: at least the minimal one plus room·τ.
 
-        A softmax plan costs more than the cheapest plan. Held to a radius close to the minimal one at a large τ, it could
-        only comply by an α without bound, from which the path would have to come back.
+        A softmax plan costs more than the cheapest plan. Held to a radius close to the minimal one at a large τ, it
+        could only comply by an α without bound, from which the path would have to come back.
         """
         return max(self.set.radius, self._minimal_radius + self._room * tau)
 
@@ -302,7 +305,9 @@ class SmoothedDual:
         sums.label_beta[0] = -sums.label_beta[1:].sum(axis=0)
         return sums
 
-    def _add_products(self, sums: RowSums, A: FloatArray, stored: int, m: FloatArray, s: FloatArray, rows: slice) -> None:
+    def _add_products(
+        self, sums: RowSums, A: FloatArray, stored: int, m: FloatArray, s: FloatArray, rows: slice
+    ) -> None:
         """Σ m a aᵀ and Σ m s a xᵀ: by BLAS where most weights count, entry by entry where few do."""
         from surefoot.kernels.soft_rows import add_sparse_products
 
@@ -344,7 +349,8 @@ def _add_theta_blocks(
 class Evaluation:
     """F_τ at a point: value, gradient, Hessian (lower triangle valid), and the mean entropy of the adversary's plan.
 
-    `natural` is the size of the terms that cancel in each diagonal entry of the Hessian, so the size of its rounding error.
+    `natural` is the size of the terms that cancel in each diagonal entry of the Hessian, so the size of its rounding
+    error.
     """
 
     value: float

@@ -21,7 +21,8 @@ _RADIUS_ACCURACY = 1e-9
 class MinimalRadius:
     """ε_min = W_d(P_X, P̂_X) + cheapest relabeling of p̂ into the intervals, and the adversary that attains it.
 
-    anchor_potentials b (n,) and label_potentials l (K,) prove it: d_ji + κ_kc + b_i + l_k ≥ u_j for all, tight on the plan.
+    anchor_potentials b (n,) and label_potentials l (K,) prove it: d_ji + κ_kc + b_i + l_k ≥ u_j for all, tight on the
+    plan.
     """
 
     value: float
@@ -57,7 +58,7 @@ def solve_minimal_radius(ds: DecisionSet, transport: TransportSolution | None = 
 
 @dataclass(frozen=True)
 class _Relabeling:
-    """share (K, K), [k, c] = share of label c turned into k; its cost; κ_kc + to_k − from_c ≥ 0, tight where share > 0."""
+    """share (K, K), [k, c]: share of label c turned into k; its cost; κ_kc + to_k − from_c ≥ 0, tight if share > 0."""
 
     share: FloatArray
     cost: float
@@ -92,9 +93,11 @@ def _cheapest_relabeling(ds: DecisionSet) -> _Relabeling:
 def _exact_label_flow(flow: FloatArray, p: FloatArray, lo: FloatArray, hi: FloatArray) -> FloatArray:
     """Remove the LP's tolerance from a flow [k, c]: its column sums become p, its row sums clipped targets."""
     target = np.clip(flow.sum(axis=1), lo, hi)
-    target += (p.sum() - target.sum()) * (np.where(p.sum() > target.sum(), hi - target, target - lo) + 1e-300) / (
-        np.where(p.sum() > target.sum(), hi - target, target - lo) + 1e-300
-    ).sum()
+    target += (
+        (p.sum() - target.sum())
+        * (np.where(p.sum() > target.sum(), hi - target, target - lo) + 1e-300)
+        / (np.where(p.sum() > target.sum(), hi - target, target - lo) + 1e-300).sum()
+    )
     for _ in range(3):
         flow = flow * (target / np.where(flow.sum(axis=1) > 0, flow.sum(axis=1), 1.0))[:, None]
         flow = flow * (p / np.where(flow.sum(axis=0) > 0, flow.sum(axis=0), 1.0))

@@ -1,10 +1,11 @@
-"""The adversary's decision set: every distribution with the given feature marginal, label intervals and transport radius."""
+"""The adversary's decision set: every distribution with given feature marginal, label intervals, transport radius."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -66,7 +67,8 @@ class DecisionSet:
     @property
     def label_frequencies(self) -> FloatArray:
         """(K,) p̂, the label probabilities of the labeled distribution."""
-        return np.bincount(self.anchor_labels, weights=self.anchor_weights, minlength=self.n_classes)
+        counts = np.bincount(self.anchor_labels, weights=self.anchor_weights, minlength=self.n_classes)
+        return cast("FloatArray", counts)  # numpy's types know integer counts only
 
     def with_radius(self, radius: float) -> DecisionSet:
         return replace(self, radius=float(radius))
@@ -89,12 +91,12 @@ def build_decision_set(
     radius: float = np.inf,
     label_prior: LabelPrior | ArrayLike | str | None = None,
     label_cost: ArrayLike = 1.0,
-    metric: FeatureMetric | str = "euclidean",
+    metric: FeatureMetric | str | Callable[..., float] = "euclidean",
 ) -> DecisionSet:
     """Lay out labeled rows X (n, d) with class codes, and unlabeled rows (M, d), as a decision set.
 
-    A weight counts a labeled row that many times, in the labeled distribution and in the feature marginal, where an unlabeled
-    row counts once. Labeled rows that coincide in features and label are one anchor with their weights added.
+    A weight counts a labeled row that many times, in the labeled distribution and in the feature marginal, where an
+    unlabeled row counts once. Labeled rows that coincide in features and label are one anchor with their weights added.
     """
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
     rows = X if X_unlabeled is None else np.vstack([X, X_unlabeled])
@@ -121,13 +123,13 @@ def build_decision_set(
 def _anchors(
     X: FloatArray, codes: NDArray[np.intp], weights: FloatArray, *, merge: bool
 ) -> tuple[NDArray[np.intp], FloatArray]:
-    """Labeled rows of positive weight, ordered by label; with merge one per distinct (label, features), weights summed."""
+    """Labeled rows of positive weight, ordered by label; with merge one per (label, features), weights summed."""
     kept = np.flatnonzero(weights > 0)
     if not merge:
         kept = kept[np.argsort(codes[kept], kind="stable")]
         return kept, weights[kept]
     keys = np.column_stack([codes[kept].astype(np.float64), X[kept]])
     _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
-    merged = np.bincount(inverse.ravel(), weights=weights[kept])
+    merged = cast("FloatArray", np.bincount(inverse.ravel(), weights=weights[kept]))
     order = np.lexsort((first, codes[kept][first]))
     return kept[first[order]], merged[order]

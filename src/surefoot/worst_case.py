@@ -27,12 +27,14 @@ from surefoot.minimal import MinimalRadius, check_radius, solve_minimal_radius
 from surefoot.sets import DecisionSet
 from surefoot.solvers.coarse import coarsen
 from surefoot.solvers.linear_program import solve_restricted
-from surefoot.solvers.newton import NewtonOptions, PathPoint, StallError, centre, follow_path
+from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions, PathPoint, StallError, centre, follow_path
 
 # Near the minimal radius the set is widened by this share of the ground cost per unit of relative smoothing.
 _ROOM = 2e-2
 # An excess over the minimal radius below this share of the ground cost: the problem at the minimal radius comes first.
 _NEAR = 2e-4
+# Problems of at most so many distances are solved to rounding at their last τ.
+_SMALL = 100_000
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ class CertifiedSolution:
     """A solved robust problem with both bounds, recomputed at the returned point; it keeps its problem.
 
     path : the last point of the path; checkpoint : an early one, smooth enough to start a nearby problem from.
-    status : "optimal" (gap ≤ tol), "separable" (no finite θ attains the minimum; the bounds hold), or "stopped" (gap > tol).
+    status : "optimal" (gap ≤ tol), "separable" (no finite θ attains the minimum; the bounds hold), or "stopped"
+    (gap > tol).
     """
 
     decision_set: DecisionSet
@@ -94,7 +97,7 @@ def solve_certified(
     tol: float = 1e-4,
     warm_start: PathPoint | None = None,
     minimal: MinimalRadius | None = None,
-    options: NewtonOptions = NewtonOptions(),
+    options: NewtonOptions = DEFAULT_OPTIONS,
     n_jobs: int | None = 1,
     on_round: Callable[[PathPoint], None] | None = None,
 ) -> CertifiedSolution:
@@ -119,9 +122,10 @@ def solve_certified(
 
 @dataclass
 class _Search:
-    """The bounds found so far for one problem: follow a path, certify, go on with a smaller τ until the gap is within tol.
+    """The bounds found so far for one problem.
 
-    Upper and lower bound may come from different points: every certified bound holds for the problem itself.
+    Follow a path, certify, go on with a smaller τ until the gap is within tol. Upper and lower bound may come from
+    different points: every certified bound holds for the problem itself.
     """
 
     decision_set: DecisionSet
@@ -158,7 +162,7 @@ class _Search:
         )
 
     def learn_from_minimal_radius(self) -> None:
-        """Solve the problem at the minimal radius: its adversary is the one to retreat to, and at that radius the answer.
+        """Solve the problem at the minimal radius: its adversary is to be retreated to, and at that radius the answer.
 
         There α is fixed, so high that no loss pays for leaving the cheapest plans: with losses of size `scale`, a plan
         dearer by δ would have to gain αδ. How high is enough depends on ties among plans, so several are tried.
@@ -191,10 +195,28 @@ class _Search:
             path = _polish(dual, path, self.tol, self.scale, self.options)
             self._certify(path)
             ended = path.stalled or path.steps >= self.options.max_steps or path.tau <= self.options.smallest_tau
+            if self.gap <= self.tol:
+                self._refine(dual, path)
             if self.gap <= self.tol or ended:
                 return
             target = 0.3 * min(target, path.smoothing_gap)
             path = replace(path, tau=0.5 * path.tau)
+
+    def _refine(self, dual: SmoothedDual, path: PathPoint) -> None:
+        """On small problems, go on to rounding at the last τ: then the order of rows and the steps taken leave no trace."""
+        if dual.set.distances.size > _SMALL:
+            return
+        options = replace(self.options, round_steps=12)
+        try:
+            point, _, used = centre(
+                dual, path.point, path.tau, options, centred=lambda _p, _e, decrement: decrement < 1e-18
+            )
+        except StallError:
+            return  # no decrease left to find: the point is as good as float64 allows
+        exact = replace(path, point=point, steps=path.steps + used)
+        self._certify(exact)
+        if self.gap <= self.tol:
+            self.upper = (dual_value(self.decision_set, self.model, point), exact)
 
     def coarse_start(self, dual: SmoothedDual) -> PathPoint | None:
         """Follow the early part of the path over few rows; None where that does not pay."""
@@ -208,7 +230,7 @@ class _Search:
         return None if path.stalled or np.isinf(path.smoothing_gap) else replace(path, smoothing_gap=np.inf)
 
     def finish_by_linear_program(self) -> None:
-        """At fixed losses the problem is a linear program: where Newton stalls, finish on the triples that can matter."""
+        """At fixed losses this is a linear program: where Newton stalls, finish on the triples that can matter."""
         if not isinstance(self.model, FixedLosses) or self.upper is None:
             return
         ds, path = self.decision_set, self.upper[1]

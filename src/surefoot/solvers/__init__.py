@@ -1,0 +1,1 @@
+"""Solvers: arrays in, solutions with their duals out."""

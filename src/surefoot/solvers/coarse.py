@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import cast
 
 import numpy as np
 
@@ -30,9 +31,10 @@ def coarsen(
 ) -> CoarseProblem | None:
     """Keep a few rows of each anchor of an optimal plan, with weights that leave every anchor's mass as it was.
 
-    The kept part of the plan still has zero reduced cost under the potentials, so it is optimal between the kept rows and
-    the anchors: the coarse minimal radius is its cost, and the excess over it can be kept exactly. None where too few
-    rows would be saved. `scale` is the size of the losses; the start uses the potentials at a smoothing of a tenth of it.
+    The kept part of the plan still has zero reduced cost under the potentials, so it is optimal between the kept rows
+    and the anchors: the coarse minimal radius is its cost, and the excess over it can be kept exactly. None where too
+    few rows would be saved. `scale` is the size of the losses; the start uses the potentials at a smoothing of a
+    tenth of it.
     """
     N, n = ds.distances.shape
     per_anchor = int(np.clip(_ROWS // n, _FEWEST_PER_ANCHOR, _MOST_PER_ANCHOR))
@@ -51,7 +53,7 @@ def coarsen(
     coarse = replace(
         ds,
         distances=np.ascontiguousarray(ds.distances[rows]),
-        row_weights=np.bincount(inverse, weights=mass),
+        row_weights=cast("FloatArray", np.bincount(inverse, weights=mass)),
         radius=ds.radius - transport.cost + cost,
     )
     return CoarseProblem(coarse, _restrict(model, rows), _start(ds, model, transport, 0.1 * scale))

@@ -28,12 +28,14 @@ class LinearProgramSolution:
     point: DualPoint
 
 
-def solve_restricted(ds: DecisionSet, losses: FloatArray, near: DualPoint, slack: float) -> LinearProgramSolution | None:
-    """max Σ π_jki ℓ_jk over plans π on the triples (j, k, i) whose value at `near` is within `slack` of the row's best.
+def solve_restricted(
+    ds: DecisionSet, losses: FloatArray, near: DualPoint, slack: float
+) -> LinearProgramSolution | None:
+    """Maximise Σ π_jki ℓ_jk over plans π on triples (j, k, i) with a value at `near` within `slack` of the row's best.
 
-    Solved by HiGHS. The decision set's constraints are exact, so the plan is feasible; it is optimal for the whole set if
-    `slack` kept enough triples, which the dual value at the returned point tells. None if too many would be kept or the
-    kept ones admit no plan.
+    Solved by HiGHS. The decision set's constraints are exact, so the plan is feasible; it is optimal for the whole
+    set if `slack` kept enough triples, which the dual value at the returned point tells. None if too many would be
+    kept or the kept ones admit no plan.
     """
     rows, labels, anchors = _near_best(ds, losses, near, slack)
     if len(rows) > _MOST_PAIRS:
@@ -64,7 +66,9 @@ def solve_restricted(ds: DecisionSet, losses: FloatArray, near: DualPoint, slack
     prices = -solved.ineqlin.marginals
     lam = prices[1 : 1 + K] - prices[1 + K :]
     beta = -solved.eqlin.marginals[N:]
-    return LinearProgramSolution(q, float(plan @ cost), DualPoint(np.zeros((0, 0)), max(float(prices[0]), 0.0), lam, beta))
+    return LinearProgramSolution(
+        q, float(plan @ cost), DualPoint(np.zeros((0, 0)), max(float(prices[0]), 0.0), lam, beta)
+    )
 
 
 def _near_best(

@@ -20,8 +20,9 @@ _FIRST_DAMPING = 1e-4
 class NewtonOptions:
     """How τ falls and when a round ends.
 
-    `decrease` is the factor on τ between rounds, `centering` the share of the smoothing gap below which the Newton decrement
-    ends a round, `max_steps` bounds the Newton steps of the whole path, `smallest_tau` ends it where float64 does.
+    `decrease` is the factor on τ between rounds, `centering` the share of the smoothing gap below which the Newton
+    decrement ends a round, `max_steps` bounds the Newton steps of the whole path, `smallest_tau` ends it where
+    float64 does.
     """
 
     decrease: float = 0.5
@@ -29,6 +30,9 @@ class NewtonOptions:
     max_steps: int = 600
     round_steps: int = 80
     smallest_tau: float = 1e-12
+
+
+DEFAULT_OPTIONS = NewtonOptions()
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ def follow_path(
     dual: SmoothedDual,
     start: PathPoint,
     target_gap: float,
-    options: NewtonOptions = NewtonOptions(),
+    options: NewtonOptions = DEFAULT_OPTIONS,
     on_round: Callable[[PathPoint], None] | None = None,
     final_tau: float = 0.0,
 ) -> PathPoint:
@@ -104,9 +108,10 @@ def centre(
     *,
     centred: Callable[[DualPoint, Evaluation, float], bool] | None = None,
 ) -> tuple[DualPoint, Evaluation, int]:
-    """Damped Newton at fixed τ until the point is centred, by default: half the decrement is a share of the smoothing gap.
+    """Damped Newton at fixed τ until the point is centred.
 
-    `centred` judges a point, its evaluation and its decrement.
+    By default: half the decrement is a share of the smoothing gap. `centred` judges a point, its evaluation and its
+    decrement.
     """
     point, ridge, eager = start, _SMALLEST_RIDGE, True
     here = dual.evaluate(point, tau, second_order=True)
@@ -131,7 +136,7 @@ def centre(
 def _balance_outliers(
     dual: SmoothedDual, point: DualPoint, here: Evaluation, tau: float
 ) -> tuple[DualPoint, Evaluation]:
-    """Sinkhorn updates of β where an anchor's mass is off by more than a factor e: there Newton's model is worthless."""
+    """Sinkhorn updates of β where an anchor's mass is off by more than a factor e: Newton's model fails there."""
     weights = dual.set.anchor_weights
     for _ in range(6):
         ratio = np.log(np.maximum(1.0 - here.gradient[dual.layout.beta] / weights, 1e-300))
@@ -199,9 +204,7 @@ def newton_direction(
     raise StallError("the Hessian could not be factorised")
 
 
-def _along_ray(
-    H: FloatArray, gradient: FloatArray, ray: FloatArray, alpha: slice
-) -> tuple[FloatArray, FloatArray]:
+def _along_ray(H: FloatArray, gradient: FloatArray, ray: FloatArray, alpha: slice) -> tuple[FloatArray, FloatArray]:
     """H (lower triangle) and gradient in coordinates where α is replaced by the multiple of the ray."""
     if alpha.stop == alpha.start or np.count_nonzero(ray) <= 1:
         return H, gradient

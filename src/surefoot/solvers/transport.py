@@ -38,8 +38,9 @@ class TransportSolution:
 def solve_transport(distances: FloatArray, row_weights: FloatArray, anchor_weights: FloatArray) -> TransportSolution:
     """Exact transport (N, n) for N possibly much larger than n.
 
-    Large problems are solved by smoothed Newton in the n potentials alone; rows whose best anchor is clear are then fixed
-    and the network simplex settles the rest, so the result is a vertex, exact to rounding, at a fraction of the cost.
+    Large problems are solved by smoothed Newton in the n potentials alone; rows whose best anchor is clear are then
+    fixed and the network simplex settles the rest, so the result is a vertex, exact to rounding, at a fraction of the
+    cost.
     """
     if distances.size <= _SIMPLEX_ENTRIES:
         plan, potentials = _simplex(distances, row_weights, anchor_weights)
@@ -120,7 +121,9 @@ def _fixed_and_free(
     plan, potentials = _simplex(np.ascontiguousarray(distances[free]), rows[free], room)
     r, c = np.nonzero(plan)
     data = np.concatenate([plan[r, c], rows[fixed]])
-    whole = csr_array((data, (np.concatenate([free[r], fixed]), np.concatenate([c, best[fixed]]))), shape=distances.shape)
+    whole = csr_array(
+        (data, (np.concatenate([free[r], fixed]), np.concatenate([c, best[fixed]]))), shape=distances.shape
+    )
     return _with_bounds(distances, rows, anchors, whole, potentials)
 
 
