@@ -263,3 +263,14 @@ def test_a_tuple_of_rows_is_an_array_not_a_wrapper(call: Call) -> None:
         assert (bare if call is minimal else bare.certificate_.risk) == (
             nested if call is minimal else nested.certificate_.risk
         )
+
+
+@pytest.mark.parametrize("frame", ["pandas", "polars"])
+def test_columns_in_another_order(frame: str) -> None:
+    library = pytest.importorskip(frame)
+    A = library.DataFrame({"a": [0.0, 1.0], "b": [5.0, 6.0]})
+    B = library.DataFrame({"b": [5.0, 6.0], "a": [0.0, 1.0]})
+    with pytest.raises(ValueError, match="X_unlabeled must have the columns of X, in the same order"):
+        sf.minimal_radius(A, [0, 1], X_unlabeled=B)
+    with pytest.raises(ValueError, match="X_ref must have the columns of X, in the same order"):
+        sf.transport_distance(A, [0, 1], B, [0, 1])

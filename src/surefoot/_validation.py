@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
+from sklearn.utils.validation import _get_feature_names
 
 FloatArray = NDArray[np.float64]
 
@@ -183,3 +184,14 @@ def _real_number(value: Any, rule: str) -> float:
 def _describe(value: Any) -> str:
     text = " ".join(repr(value).split())
     return f"{text if len(text) <= 80 else text[:77] + '...'} ({type(value).__name__})"
+
+
+def check_same_names(X: Any, other: Any, name: str) -> None:
+    """Where both are data frames, their columns must agree, in order."""
+    ours, theirs = _get_feature_names(X), _get_feature_names(other)
+    if ours is not None and theirs is not None and list(ours) != list(theirs):
+        raise ValueError(
+            f"{name} must have the columns of X, in the same order; got {list(theirs)[:8]} where X has "
+            f"{list(ours)[:8]}. "
+            f"Select them, for example {name}[X.columns]."
+        )

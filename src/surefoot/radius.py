@@ -14,6 +14,7 @@ from surefoot._validation import (
     check_labeled_rows,
     check_more_rows,
     check_n_features,
+    check_same_names,
     check_weights,
     encode_labels,
 )
@@ -62,6 +63,8 @@ def minimal_radius(
     1.0
     """
     rows, labels = check_labeled_rows(X, y)
+    if X_unlabeled is not None:
+        check_same_names(X, unwrap(X_unlabeled)[0], "X_unlabeled")
     U = None if X_unlabeled is None else check_more_rows(unwrap(X_unlabeled)[0], "X_unlabeled", rows.shape[1])
     weights = check_weights(sample_weight, "sample_weight", len(rows))
     known, codes = encode_labels(labels, classes)
@@ -105,6 +108,7 @@ def transport_distance(
     1.0
     """
     rows, labels = check_labeled_rows(X, y)
+    check_same_names(X, X_ref, "X_ref")
     ref_rows, ref_labels = check_labeled_rows(X_ref, y_ref, ("X_ref", "y_ref"))
     check_n_features(ref_rows, "X_ref", rows.shape[1])
     sample = check_weights(sample_weight, "sample_weight", len(rows))

@@ -26,7 +26,7 @@ from surefoot.dual import DualPoint, Evaluation, FixedLosses, Model, SmoothedDua
 from surefoot.minimal import MinimalRadius, check_radius, solve_minimal_radius
 from surefoot.sets import DecisionSet
 from surefoot.solvers.coarse import coarsen
-from surefoot.solvers.linear_program import solve_restricted
+from surefoot.solvers.linear_program import nearest_feasible, solve_restricted
 from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions, PathPoint, StallError, centre, follow_path
 
 # Near the minimal radius the set is widened by this share of the ground cost per unit of relative smoothing.
@@ -200,10 +200,10 @@ class _Search:
             if self.gap <= self.tol or ended:
                 return
             target = 0.3 * min(target, path.smoothing_gap)
-            path = replace(path, tau=0.5 * path.tau)
+            path = replace(path, tau=self.options.decrease * path.tau)
 
     def _refine(self, dual: SmoothedDual, path: PathPoint) -> None:
-        """On small problems, go on to rounding at the last τ: then the order of rows and the steps taken leave no trace."""
+        """Go on to rounding at the last τ, on small problems: the order of rows and steps then leaves no trace."""
         if dual.set.distances.size > _SMALL:
             return
         options = replace(self.options, round_steps=12)
@@ -230,16 +230,23 @@ class _Search:
         return None if path.stalled or np.isinf(path.smoothing_gap) else replace(path, smoothing_gap=np.inf)
 
     def finish_by_linear_program(self) -> None:
-        """At fixed losses this is a linear program: where Newton stalls, finish on the triples that can matter."""
-        if not isinstance(self.model, FixedLosses) or self.upper is None:
+        """Where Newton stalls: at fixed losses the problem is a linear program; so is the repair of an adversary."""
+        if self.upper is None:
             return
         ds, path = self.decision_set, self.upper[1]
+        losses = self.model.losses(path.point.theta, slice(None))
         for share in (1e-3, 1e-2, 1e-1):
-            solved = solve_restricted(ds, self.model.matrix, path.point, share * self.scale)
-            if solved is None:
-                continue
-            self._consider_upper(replace(path, point=replace(solved.point, theta=path.point.theta)))
-            self._consider_lower(Adversary(solved.label_proba, solved.transport_cost), path.point.theta)
+            if isinstance(self.model, FixedLosses):
+                solved = solve_restricted(ds, losses, path.point, share * self.scale)
+                if solved is not None:
+                    self._consider_upper(replace(path, point=replace(solved.point, theta=path.point.theta)))
+                    self._consider_lower(Adversary(solved.label_proba, solved.transport_cost), path.point.theta)
+            else:
+                wanted = soft_adversary(ds, self.model, path.point, path.tau).label_proba
+                radius = max(ds.radius, self.minimal.value * (1.0 + 0.4 * FEASIBILITY))
+                repaired = nearest_feasible(ds, losses, path.point, share * self.scale, wanted, radius)
+                if repaired is not None:
+                    self._consider_lower(Adversary(*repaired), path.point.theta)
             if self.gap <= self.tol:
                 return
 

@@ -65,7 +65,7 @@ def follow_path(
     final_tau: float = 0.0,
 ) -> PathPoint:
     """Shrink τ, centring at each, until the gap that smoothing causes is at most target_gap, or τ at most final_tau."""
-    state, tau, factor = start, start.tau, options.decrease
+    state, tau = start, start.tau
     older: PathPoint | None = None
     while state.steps < options.max_steps and tau >= options.smallest_tau:
         guess = _predict(dual, state, older, tau)
@@ -79,8 +79,8 @@ def follow_path(
             on_round(state)
         if state.smoothing_gap <= target_gap or tau <= final_tau:
             break
-        factor = 0.7 if used > 12 else options.decrease
-        tau *= max(factor, 0.7 * target_gap / state.smoothing_gap)
+        # τ stays on a grid, whatever the gap: the last τ, and so the result, then does not depend on rounding
+        tau *= np.sqrt(options.decrease) if used > 12 else options.decrease
     return state
 
 
