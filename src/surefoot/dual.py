@@ -230,7 +230,7 @@ class SmoothedDual:
         self.ray = self._ray(potentials)
         self._executor = executor
         N, n = decision_set.distances.shape
-        groups = int(np.clip(2 * (N // (3 * n)), 1, 8))
+        groups = int(np.clip(2 * (N // (3 * n)), 2 if N >= 512 else 1, 8))
         edges = np.linspace(0, N, groups + 1).astype(int)
         self._groups = [(int(a), int(b)) for a, b in pairwise(edges)]
         self._chunk = int(np.clip(_CHUNK_ENTRIES // n, 32, 4096))

@@ -35,7 +35,7 @@ class MinimalRadius:
 
 
 def solve_minimal_radius(ds: DecisionSet, transport: TransportSolution | None = None) -> MinimalRadius:
-    """The closed form (DESIGN, fact 2): features and labels are moved independently of each other."""
+    """The closed form: features and labels are moved independently of each other (docs/solver.md)."""
     if transport is None:
         transport = solve_transport(ds.distances, ds.row_weights, ds.anchor_weights)
     relabeling = _cheapest_relabeling(ds)

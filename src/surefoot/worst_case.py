@@ -311,9 +311,10 @@ def _polish(dual: SmoothedDual, path: PathPoint, tol: float, scale: float, optio
         anchors = np.abs(here.gradient[at.beta]).sum() * price * typical
         labels = np.abs(here.gradient[at.lam]).sum() * (price * label_cost + 4.0 * scale)
         model = 10.0 * np.square(here.gradient[at.theta]).sum() / scale
-        return max(0.5 * decrement, anchors, labels, model) <= 0.02 * tol
+        return max(0.5 * decrement, anchors, labels, model) <= allowed
 
     label_cost = float(dual.set.label_cost.max())
+    allowed = max(0.02 * tol, 0.15 * (tol - path.smoothing_gap))
     try:
         point, _, used = centre(dual, path.point, path.tau, replace(options, round_steps=30), centred=centred)
     except StallError:

@@ -1,4 +1,4 @@
-"""The learning problem as a conic program: the dual of DESIGN section 1, solved by cvxpy with Clarabel.
+"""The learning problem as a conic program: the dual of docs/solver.md, solved by cvxpy with Clarabel.
 
 min  αε + Σ_i w_i β_i + Σ_k (λ̄_k p_hi_k − λ_k p_lo_k) + Σ_j m_j φ_j + ½ l2 ‖θ‖²
 s.t. φ_j ≥ ℓ_jk(θ) − a_jc − α κ_kc − (λ̄_k − λ_k)   for all j, k, c

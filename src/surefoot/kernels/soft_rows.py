@@ -1,7 +1,7 @@
 """The hot kernel: soft assignment of rows to labels and anchors, compiled with numba.
 
 Row j, label k and anchor i (of class c) have the value ℓ_jk − λ_k − α d_ji − α κ_kc − β_i. The sum over anchors
-separates by class (DESIGN, fact 1): one pass over the N×n distances, the rest costs O(N·K·C). Loops over anchors are
+separates by class (docs/solver.md): one pass over the N×n distances, the rest costs O(N·K·C). Loops over anchors are
 written so that LLVM turns them into SIMD code; a scalar exp would cost three times the whole kernel.
 """
 
