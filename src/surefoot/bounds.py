@@ -60,28 +60,60 @@ def dual_value(ds: DecisionSet, model: Model, point: DualPoint) -> float:
 def soft_adversary(ds: DecisionSet, model: Model, point: DualPoint, tau: float) -> Adversary:
     """Labels of the softmax plan at smoothing τ, with the cost of that plan after its anchor marginal is made exact.
 
-    Anchors that received too much are scaled down; the mass set free goes to the anchors that lack it. Labels do not
-    change.
+    Anchors that received too much are scaled down; the mass set free goes to the anchors of the same class that lack
+    it, and what is then left to those of other classes. Labels do not change.
     """
     mass = np.zeros(len(ds.anchor_weights))
     for rows, joint, share in _soft_plan(ds, model, point, tau):
         mass += ds.row_weights[rows] @ (joint.sum(axis=1)[:, ds.anchor_slots] * share)
-    keep = np.minimum(1.0, ds.anchor_weights / np.maximum(mass, 1e-300))
-    lack = np.maximum(ds.anchor_weights - keep * mass, 0.0)
-    lack /= max(lack.sum(), 1e-300)
-    from_lack = ds.label_cost[:, ds.anchor_labels] @ lack
+    repair = _AnchorRepair.of(ds, mass)
     q = np.empty((len(ds.row_weights), ds.n_classes))
     cost = 0.0
     for rows, joint, share in _soft_plan(ds, model, point, tau):
-        D, m, starts = ds.distances[rows], ds.row_weights[rows], ds.class_offsets[:-1]
         q[rows] = joint.sum(axis=2)
-        held = share * keep
+        cost += float(ds.row_weights[rows] @ repair.cost(ds, ds.distances[rows], joint, share))
+    return Adversary(q, cost)
+
+
+@dataclass(frozen=True)
+class _AnchorRepair:
+    """How a plan's anchor marginal is made exact: keep (n,) of each anchor, then where the mass set free goes.
+
+    stay : (C,) share of a class's free mass that stays in the class; within : (n,) its shares, summing to one by class;
+    across : (n,) shares of the rest.
+    """
+
+    keep: FloatArray
+    stay: FloatArray
+    within: FloatArray
+    across: FloatArray
+
+    @classmethod
+    def of(cls, ds: DecisionSet, mass: FloatArray) -> _AnchorRepair:
+        starts, slots = ds.class_offsets[:-1], ds.anchor_slots
+        keep = np.minimum(1.0, ds.anchor_weights / np.maximum(mass, 1e-300))
+        lack = np.maximum(ds.anchor_weights - keep * mass, 0.0)
+        free_by_class = np.add.reduceat(mass * (1.0 - keep), starts)
+        lack_by_class = np.add.reduceat(lack, starts)
+        stay = np.minimum(1.0, lack_by_class / np.maximum(free_by_class, 1e-300))
+        filled = np.minimum(1.0, free_by_class / np.maximum(lack_by_class, 1e-300))
+        across = lack * (1.0 - filled)[slots]
+        within = lack / np.maximum(lack_by_class, 1e-300)[slots]
+        return cls(keep, stay, within, across / max(across.sum(), 1e-300))
+
+    def cost(self, ds: DecisionSet, D: FloatArray, joint: FloatArray, share: FloatArray) -> FloatArray:
+        """(B,) cost of the repaired plan, per unit of row weight, of a chunk of rows."""
+        starts, label_cost = ds.class_offsets[:-1], ds.present_label_cost
+        held = share * self.keep
         kept = np.add.reduceat(held, starts, axis=1)
         kept_distance = np.add.reduceat(held * D, starts, axis=1)
-        per_class = joint.sum(axis=1) * kept_distance + (joint * ds.present_label_cost).sum(axis=1) * kept
-        freed = (joint * (1.0 - kept)[:, None, :]).sum(axis=2)
-        cost += m @ (per_class.sum(axis=1) + freed.sum(axis=1) * (D @ lack) + freed @ from_lack)
-    return Adversary(q, float(cost))
+        free = joint * (1.0 - kept)[:, None, :]
+        moved_distance = np.add.reduceat(D * self.within, starts, axis=1)
+        inside = joint * (kept_distance[:, None, :] + kept[:, None, :] * label_cost)
+        inside += free * self.stay * (moved_distance[:, None, :] + label_cost)
+        leaving = (free * (1.0 - self.stay)).sum(axis=2)
+        outside = leaving.sum(axis=1) * (D @ self.across) + leaving @ (ds.label_cost[:, ds.anchor_labels] @ self.across)
+        return inside.sum(axis=(1, 2)) + outside
 
 
 def _soft_plan(

@@ -308,12 +308,13 @@ def _polish(dual: SmoothedDual, path: PathPoint, tol: float, scale: float, optio
 
     def centred(point: DualPoint, here: Evaluation, decrement: float) -> bool:
         price = point.alpha if at.alpha_free else scale / typical
-        anchors = np.abs(here.gradient[at.beta]).sum() * price * typical
+        off = here.gradient[at.beta]
+        anchors = price * (np.abs(off).sum() * typical + np.abs(np.add.reduceat(off, starts)).sum() * label_cost)
         labels = np.abs(here.gradient[at.lam]).sum() * (price * label_cost + 4.0 * scale)
         model = 10.0 * np.square(here.gradient[at.theta]).sum() / scale
         return max(0.5 * decrement, anchors, labels, model) <= allowed
 
-    label_cost = float(dual.set.label_cost.max())
+    label_cost, starts = float(dual.set.label_cost.max()), dual.set.class_offsets[:-1]
     allowed = max(0.02 * tol, 0.15 * (tol - path.smoothing_gap))
     try:
         point, _, used = centre(dual, path.point, path.tau, replace(options, round_steps=30), centred=centred)
