@@ -33,6 +33,8 @@ from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions, PathPoint, S
 _ROOM = 2e-2
 # An excess over the minimal radius below this share of the ground cost: the problem at the minimal radius comes first.
 _NEAR = 2e-4
+# Newton steps for each α tried at the minimal radius.
+_STEPS_AT_MINIMUM = 200
 # Problems of at most so many distances are solved to rounding at their last τ.
 _SMALL = 100_000
 
@@ -107,7 +109,8 @@ def solve_certified(
     with solver_threads(n_jobs) as executor:
         scale = _loss_scale(model)
         search = _Search(ds, model, minimal, tol, scale, options, executor, on_round)
-        if ds.radius - minimal.value < _NEAR * search.ground:
+        near = ds.radius - minimal.value < _NEAR * search.ground
+        if near:
             search.learn_from_minimal_radius()
         if search.gap > tol:
             dual, cold = search.dual(), _cold_start(ds, model, scale)
@@ -115,6 +118,8 @@ def solve_certified(
             search.follow(dual, cold if quick is None else quick)
             if quick is not None and search.gap > tol:
                 search.follow(dual, cold)
+            if search.gap > tol and not near:
+                search.learn_from_minimal_radius()
             if search.gap > tol:
                 search.finish_by_linear_program()
         return search.solution(checkpoint_tau=0.13 * scale)
@@ -167,14 +172,28 @@ class _Search:
         There α is fixed, so high that no loss pays for leaving the cheapest plans: with losses of size `scale`, a plan
         dearer by δ would have to gain αδ. How high is enough depends on ties among plans, so several are tried.
         """
-        at_minimum = replace(self, decision_set=self.decision_set.with_radius(self.minimal.value), visited=[])
+        options = replace(self.options, max_steps=min(_STEPS_AT_MINIMUM, self.options.max_steps))
+        at_minimum = _Search(
+            self.decision_set.with_radius(self.minimal.value),
+            self.model,
+            self.minimal,
+            self.tol,
+            self.scale,
+            options,
+            self.executor,
+            self.on_round,
+        )
         for share in (1e4, 3e5, 1e7):
             at_minimum.follow(*at_minimum.with_fixed_alpha(share * self.scale / self.ground))
             if at_minimum.gap <= self.tol:
                 break
-        if at_minimum.upper is not None:
+        if at_minimum.upper is not None and at_minimum.lower is not None:
             self._consider_upper(at_minimum.upper[1])
-        self.lower = at_minimum.lower
+            tried = self.lower
+            self.lower = at_minimum.lower
+            if self.upper is not None and tried is not None:
+                self._certify(self.upper[1])  # again, now with a better adversary to retreat to
+                self.lower = max(tried, self.lower, key=lambda found: found[0].value)
 
     def with_fixed_alpha(self, alpha: float) -> tuple[SmoothedDual, PathPoint]:
         """The smoothed problem at this α, and its start from the potentials of the minimal radius."""
