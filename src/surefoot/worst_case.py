@@ -33,7 +33,7 @@ from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions, PathPoint, S
 _ROOM = 2e-2
 # An excess over the minimal radius below this share of the ground cost: the problem at the minimal radius comes first.
 _NEAR = 2e-4
-# Newton steps for each α tried at the minimal radius.
+# Newton steps for each α tried at the minimal radius, unless the problem is small.
 _STEPS_AT_MINIMUM = 200
 # Problems of at most so many distances are solved to rounding at their last τ.
 _SMALL = 100_000
@@ -172,7 +172,9 @@ class _Search:
         There α is fixed, so high that no loss pays for leaving the cheapest plans: with losses of size `scale`, a plan
         dearer by δ would have to gain αδ. How high is enough depends on ties among plans, so several are tried.
         """
-        options = replace(self.options, max_steps=min(_STEPS_AT_MINIMUM, self.options.max_steps))
+        options = self.options
+        if self.decision_set.distances.size > _SMALL:
+            options = replace(options, max_steps=min(_STEPS_AT_MINIMUM, options.max_steps))
         at_minimum = _Search(
             self.decision_set.with_radius(self.minimal.value),
             self.model,
