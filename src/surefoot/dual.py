@@ -124,6 +124,13 @@ class Layout:
     def size(self) -> int:
         return self.beta.stop
 
+    def reference_potentials(self, anchors: FloatArray, labels: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Potentials of labels (K,), zero where no multiplier is free, and of anchors (n,): the same sums b_i + l_k."""
+        shift = labels[0] if len(self.lam_free) == len(labels) - 1 else 0.0  # class 0 is then the reference
+        fixed = np.zeros_like(labels)
+        fixed[self.lam_free] = labels[self.lam_free] - shift
+        return fixed, anchors + shift
+
     def pack(self, point: DualPoint) -> FloatArray:
         alpha = [point.alpha] if self.alpha_free else []
         return np.concatenate([point.theta.ravel(), alpha, point.lam[self.lam_free], point.beta])
@@ -245,11 +252,8 @@ class SmoothedDual:
         """Direction (α, λ, β) = (1, l, b), where only the weight of costs reduced by the potentials (b, l) changes."""
         ray = np.zeros(self.layout.size)
         if potentials is not None and self.layout.alpha_free:
-            anchors, labels = potentials
-            free = self.layout.lam_free
-            shift = labels[0] if len(free) == len(labels) - 1 else 0.0  # class 0 is the reference
-            ray[self.layout.lam] = labels[free] - shift
-            ray[self.layout.beta] = anchors + shift
+            labels, ray[self.layout.beta] = self.layout.reference_potentials(*potentials)
+            ray[self.layout.lam] = labels[self.layout.lam_free]
         ray[self.layout.alpha] = 1.0
         return ray
 

@@ -93,11 +93,9 @@ def _cheapest_relabeling(ds: DecisionSet) -> _Relabeling:
 def _exact_label_flow(flow: FloatArray, p: FloatArray, lo: FloatArray, hi: FloatArray) -> FloatArray:
     """Remove the LP's tolerance from a flow [k, c]: its column sums become p, its row sums clipped targets."""
     target = np.clip(flow.sum(axis=1), lo, hi)
-    target += (
-        (p.sum() - target.sum())
-        * (np.where(p.sum() > target.sum(), hi - target, target - lo) + 1e-300)
-        / (np.where(p.sum() > target.sum(), hi - target, target - lo) + 1e-300).sum()
-    )
+    missing = p.sum() - target.sum()
+    room = (hi - target if missing > 0 else target - lo) + 1e-300
+    target += missing * room / room.sum()
     for _ in range(3):
         flow = flow * (target / np.where(flow.sum(axis=1) > 0, flow.sum(axis=1), 1.0))[:, None]
         flow = flow * (p / np.where(flow.sum(axis=0) > 0, flow.sum(axis=0), 1.0))

@@ -25,7 +25,6 @@ class DecisionSet:
     row_weights : (N,) the feature marginal P_X.
     anchor_weights : (n,) the labeled distribution P̂_l.
     anchor_labels : (n,) class codes, non-decreasing.
-    anchor_rows : (n,) index, among the rows, of one labeled row at each anchor.
     label_cost : (K, K), entry [k, c] the cost of turning label c into k.
     intervals : (K, 2) label probability intervals, intersected with the simplex.
     radius : float.
@@ -35,7 +34,6 @@ class DecisionSet:
     row_weights: FloatArray
     anchor_weights: FloatArray
     anchor_labels: NDArray[np.intp]
-    anchor_rows: NDArray[np.intp]
     label_cost: FloatArray
     intervals: FloatArray
     radius: float
@@ -113,7 +111,6 @@ def build_decision_set(
         row_weights=row_weights / row_weights.sum(),
         anchor_weights=anchor_weights / anchor_weights.sum(),
         anchor_labels=codes[anchors],
-        anchor_rows=anchors,
         label_cost=label_cost_matrix(label_cost, n_classes),
         intervals=intervals,
         radius=float(radius),

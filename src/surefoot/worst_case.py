@@ -154,11 +154,15 @@ class _Search:
         """Size of ground costs: radii are measured in it."""
         return self.minimal.value or _mean_distance(self.decision_set)
 
+    @property
+    def open_radius(self) -> float:
+        """The radius, or where that is the minimal one, one larger by rounding error: the set then has an interior."""
+        return max(self.decision_set.radius, self.minimal.value * (1.0 + 0.4 * FEASIBILITY))
+
     def dual(self) -> SmoothedDual:
-        """The smoothed problem, given room to move while τ is large and, at the minimal radius, some rounding error."""
-        radius = max(self.decision_set.radius, self.minimal.value * (1.0 + 0.4 * FEASIBILITY))
+        """The smoothed problem, given room to move while τ is large."""
         return SmoothedDual(
-            self.decision_set.with_radius(radius),
+            self.decision_set.with_radius(self.open_radius),
             self.model,
             minimal_radius=self.minimal.value,
             potentials=(self.minimal.anchor_potentials, self.minimal.label_potentials),
@@ -201,11 +205,8 @@ class _Search:
         """The smoothed problem at this α, and its start from the potentials of the minimal radius."""
         ds, minimal = self.decision_set, self.minimal
         dual = SmoothedDual(ds, self.model, alpha_free=False, executor=self.executor)
-        free = dual.layout.lam_free
-        shift = minimal.label_potentials[0] if len(free) == ds.n_classes - 1 else 0.0  # class 0 is the reference
-        lam = np.zeros(ds.n_classes)
-        lam[free] = minimal.label_potentials[free] - shift
-        point = DualPoint(np.zeros(self.model.shape), alpha, alpha * lam, alpha * (minimal.anchor_potentials + shift))
+        lam, beta = dual.layout.reference_potentials(minimal.anchor_potentials, minimal.label_potentials)
+        point = DualPoint(np.zeros(self.model.shape), alpha, alpha * lam, alpha * beta)
         return dual, PathPoint(point, self.scale)
 
     def follow(self, dual: SmoothedDual, path: PathPoint) -> None:
@@ -256,16 +257,16 @@ class _Search:
             return
         ds, path = self.decision_set, self.upper[1]
         losses = self.model.losses(path.point.theta, slice(None))
+        wanted = soft_adversary(ds, self.model, path.point, path.tau).label_proba
         for share in (1e-3, 1e-2, 1e-1):
+            slack = share * self.scale
             if isinstance(self.model, FixedLosses):
-                solved = solve_restricted(ds, losses, path.point, share * self.scale)
+                solved = solve_restricted(ds, losses, path.point, slack)
                 if solved is not None:
                     self._consider_upper(replace(path, point=replace(solved.point, theta=path.point.theta)))
                     self._consider_lower(Adversary(solved.label_proba, solved.transport_cost), path.point.theta)
             else:
-                wanted = soft_adversary(ds, self.model, path.point, path.tau).label_proba
-                radius = max(ds.radius, self.minimal.value * (1.0 + 0.4 * FEASIBILITY))
-                repaired = nearest_feasible(ds, losses, path.point, share * self.scale, wanted, radius)
+                repaired = nearest_feasible(ds, losses, path.point, slack, wanted, self.open_radius)
                 if repaired is not None:
                     self._consider_lower(Adversary(*repaired), path.point.theta)
             if self.gap <= self.tol:

@@ -67,7 +67,6 @@ def _smoothed_potentials(distances: FloatArray, rows: FloatArray, anchors: Float
         row_weights=rows,
         anchor_weights=anchors,
         anchor_labels=np.zeros(n, dtype=np.intp),
-        anchor_rows=np.zeros(n, dtype=np.intp),
         label_cost=np.zeros((1, 1)),
         intervals=np.ones((1, 2)),
         radius=0.0,
