@@ -26,7 +26,14 @@ from surefoot.dual import DualPoint, Evaluation, FixedLosses, Model, SmoothedDua
 from surefoot.minimal import MinimalRadius, check_radius, solve_minimal_radius
 from surefoot.sets import DecisionSet
 from surefoot.solvers.coarse import coarsen
-from surefoot.solvers.linear_program import nearest_feasible, solve_restricted
+from surefoot.solvers.linear_program import (
+    NearTriples,
+    Triples,
+    nearest_feasible,
+    slack_of_nearest,
+    solve_restricted,
+    triples_within,
+)
 from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions, PathPoint, StallError, centre, follow_path
 
 # Near the minimal radius the set is widened by this share of the ground cost per unit of relative smoothing.
@@ -35,6 +42,8 @@ _ROOM = 2e-2
 _NEAR = 2e-4
 # Newton steps for each α tried at the minimal radius, unless the problem is small.
 _STEPS_AT_MINIMUM = 200
+# Triples beyond one per row in the two linear programs tried at fixed losses: share of N, at least per anchor, at most.
+_VERTEX_SIZES = ((0.3, 10, 4000), (0.6, 30, 8000))
 # Problems of at most so many distances are solved to rounding at their last τ.
 _SMALL = 100_000
 
@@ -108,6 +117,9 @@ def solve_certified(
     check_radius(ds, minimal)
     with solver_threads(n_jobs) as executor:
         scale = _loss_scale(model)
+        if isinstance(model, FixedLosses):
+            # a linear program ends the path, which need not be followed closely
+            options = replace(options, decrease=options.decrease**2)
         search = _Search(ds, model, minimal, tol, scale, options, executor, on_round)
         near = ds.radius - minimal.value < _NEAR * search.ground
         if near:
@@ -213,7 +225,9 @@ class _Search:
         """Follow the path of one smoothed problem until the certified gap is within tol or it can go no further."""
         target = self.tol
         while True:
-            path = follow_path(dual, path, target, self.options, self._visit)
+            path = follow_path(dual, path, target, self.options, self._visit, finished=self.finish_at_vertex)
+            if self.gap <= self.tol:
+                return
             path = _polish(dual, path, self.tol, self.scale, self.options)
             self._certify(path)
             ended = path.stalled or path.steps >= self.options.max_steps or path.tau <= self.options.smallest_tau
@@ -251,6 +265,25 @@ class _Search:
         self.visited.clear()
         return None if path.stalled or np.isinf(path.smoothing_gap) else replace(path, smoothing_gap=np.inf)
 
+    def finish_at_vertex(self, path: PathPoint) -> bool:
+        """At fixed losses the problem is a linear program: try one over the triples that can matter at this τ.
+
+        Few triples make a small program, but they must hold an optimal vertex: their slack is to be some τ wide.
+        """
+        if not isinstance(self.model, FixedLosses) or self.decision_set.radius < self.open_radius:
+            return False
+        N, n = self.decision_set.distances.shape
+        few, more = (N + int(np.clip(share * N, per_anchor * n, most)) for share, per_anchor, most in _VERTEX_SIZES)
+        estimate = slack_of_nearest(self.decision_set, self.model.matrix, path.point, [few, more])
+        if estimate[0] < 0.8 * path.tau and estimate[1] < 6.0 * path.tau:
+            return False
+        near = NearTriples.of(self.decision_set, self.model.matrix, path.point, more)
+        if near.slack(few) >= path.tau:
+            self._try_vertex(path, near.within(near.slack(few)))
+        if self.gap > self.tol and near.slack(more) >= 8.0 * path.tau:
+            self._try_vertex(path, near.within(near.slack(more)))
+        return self.gap <= self.tol
+
     def finish_by_linear_program(self) -> None:
         """Where Newton stalls: at fixed losses the problem is a linear program; so is the repair of an adversary."""
         if self.upper is None:
@@ -261,16 +294,21 @@ class _Search:
         for share in (1e-3, 1e-2, 1e-1):
             slack = share * self.scale
             if isinstance(self.model, FixedLosses):
-                solved = solve_restricted(ds, losses, path.point, slack)
-                if solved is not None:
-                    self._consider_upper(replace(path, point=replace(solved.point, theta=path.point.theta)))
-                    self._consider_lower(Adversary(solved.label_proba, solved.transport_cost), path.point.theta)
+                triples = triples_within(ds, losses, path.point, slack)
+                if triples is not None:
+                    self._try_vertex(path, triples)
             else:
                 repaired = nearest_feasible(ds, losses, path.point, slack, wanted, self.open_radius)
                 if repaired is not None:
                     self._consider_lower(Adversary(*repaired), path.point.theta)
             if self.gap <= self.tol:
                 return
+
+    def _try_vertex(self, path: PathPoint, triples: Triples) -> None:
+        solved = solve_restricted(self.model.losses(path.point.theta, slice(None)), triples)
+        if solved is not None:
+            self._consider_upper(replace(path, point=replace(solved.point, theta=path.point.theta)))
+            self._consider_lower(Adversary(solved.label_proba, solved.transport_cost), path.point.theta)
 
     def _visit(self, state: PathPoint) -> None:
         self.visited.append(state)

@@ -1,9 +1,14 @@
-"""Linear programs over the triples (row, label, anchor) that can matter: exact where Newton stalls."""
+"""Linear programs over the triples (row, label, anchor) that can matter: exact, and cheap where few can.
+
+Near the end of the path most rows have one triple that can matter. Their mass is then known, and the program that is
+left has a few hundred rows: a vertex, exact to rounding, long before smoothing alone would come as close.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,8 +16,8 @@ from scipy.optimize import linprog
 from scipy.sparse import csr_array, eye_array, hstack, vstack
 
 from surefoot._validation import FloatArray
-from surefoot.dual import DualPoint
-from surefoot.sets import DecisionSet
+from surefoot.dual import DualPoint, free_label_multipliers
+from surefoot.sets import DecisionSet, row_chunks
 
 _MOST_TRIPLES = 400_000
 _EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
@@ -31,7 +36,7 @@ class LinearProgramSolution:
 
 
 @dataclass(frozen=True)
-class _Triples:
+class Triples:
     """Triples (row j, label k, anchor i) that a plan may use, and the decision set's constraints on it."""
 
     decision_set: DecisionSet
@@ -39,16 +44,13 @@ class _Triples:
     labels: NDArray[np.intp]
     anchors: NDArray[np.intp]
 
-    @classmethod
-    def near(cls, ds: DecisionSet, losses: FloatArray, point: DualPoint, slack: float) -> _Triples | None:
-        """Those whose value at a dual point is within slack of the best of their row; None if they are too many."""
-        rows, labels, anchors = _near_best(ds, losses, point, slack)
-        return cls(ds, rows, labels, anchors) if len(rows) <= _MOST_TRIPLES else None
-
     @property
     def cost(self) -> FloatArray:
         ds = self.decision_set
         return ds.distances[self.rows, self.anchors] + ds.label_cost[self.labels, ds.anchor_labels[self.anchors]]
+
+    def __getitem__(self, kept: NDArray[np.bool_]) -> Triples:
+        return Triples(self.decision_set, self.rows[kept], self.labels[kept], self.anchors[kept])
 
     def sums_over(self, index: NDArray[np.intp], size: int) -> csr_array:
         return csr_array((np.ones(len(index)), (index, np.arange(len(index)))), shape=(size, len(index)))
@@ -67,6 +69,14 @@ class _Triples:
             "b_eq": np.concatenate([ds.row_weights, ds.anchor_weights]),
         }
 
+    def mass_of_single(self, single: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray, float]:
+        """Mass on anchors (n,), on labels (K,), and the cost, of the rows that have one triple only."""
+        ds, fixed = self.decision_set, self[single]
+        mass = ds.row_weights[fixed.rows]
+        on_anchors = np.bincount(fixed.anchors, weights=mass, minlength=len(ds.anchor_weights))
+        on_labels = np.bincount(fixed.labels, weights=mass, minlength=ds.n_classes)
+        return cast("FloatArray", on_anchors), cast("FloatArray", on_labels), float(mass @ fixed.cost)
+
     def label_proba(self, plan: FloatArray) -> FloatArray:
         ds = self.decision_set
         q = np.zeros((len(ds.row_weights), ds.n_classes))
@@ -75,28 +85,85 @@ class _Triples:
         return np.divide(q, total, out=np.full_like(q, 1.0 / ds.n_classes), where=total > 0)
 
 
-def solve_restricted(
-    ds: DecisionSet, losses: FloatArray, near: DualPoint, slack: float
-) -> LinearProgramSolution | None:
-    """Max Σ π_jki ℓ_jk over plans π on the triples (j, k, i) whose value at `near` is within `slack` of the row's best.
+@dataclass(frozen=True)
+class NearTriples:
+    """The triples whose value at a dual point falls least short, by `gap` (T,), of the best of their row.
 
-    Solved by HiGHS. The decision set's constraints are exact, so the plan is feasible; it is optimal for the whole set
-    if `slack` kept enough triples, which the dual value at the returned point tells. None if too many would be kept or
-    the kept ones admit no plan.
+    Sorted by gap, so that a prefix holds the triples within a slack.
     """
-    triples = _Triples.near(ds, losses, near, slack)
-    if triples is None:
+
+    triples: Triples
+    gap: FloatArray
+
+    @classmethod
+    def of(cls, ds: DecisionSet, losses: FloatArray, point: DualPoint, most: int) -> NearTriples:
+        """About the `most` nearest ones."""
+        slack = slack_of_nearest(ds, losses, point, [int(1.1 * most)])[0]
+        found = []
+        for start, part in _chunks_of(_gaps(ds, losses, point, np.arange(len(losses)))):
+            rows, labels, anchors = np.nonzero(part <= slack)
+            found.append((rows + start, labels, anchors, part[rows, labels, anchors]))
+        rows, labels, anchors, gap = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        order = np.argsort(gap, kind="stable")
+        return cls(Triples(ds, rows[order], labels[order], anchors[order]), gap[order])
+
+    def slack(self, count: int) -> float:
+        """Gap of the triple at this place, infinite where there are not so many."""
+        return float(self.gap[count - 1]) if count <= len(self.gap) else np.inf
+
+    def within(self, slack: float) -> Triples:
+        return self.triples[self.gap <= slack]
+
+
+def slack_of_nearest(ds: DecisionSet, losses: FloatArray, point: DualPoint, counts: list[int]) -> list[float]:
+    """Estimates, from some of the rows, of the slack that so many triples need."""
+    N = len(losses)
+    sample = np.unique(np.linspace(0, N - 1, min(N, 400)).astype(np.intp))
+    gaps = np.concatenate([part.ravel() for part in _gaps(ds, losses, point, sample)])
+    total = N * ds.n_classes * len(ds.anchor_weights)
+    return [float(slack) for slack in np.quantile(gaps, [min(1.0, count / total) for count in counts])]
+
+
+def solve_restricted(losses: FloatArray, triples: Triples) -> LinearProgramSolution | None:
+    """Max Σ π_jki ℓ_jk over plans π on some triples (j, k, i), by HiGHS.
+
+    The decision set's constraints are exact, so the plan is feasible; it is optimal for the whole set if enough triples
+    were kept, which the dual value at the returned point tells. None if the kept ones admit no plan.
+    """
+    ds = triples.decision_set
+    N, K, n = len(ds.row_weights), ds.n_classes, len(ds.anchor_weights)
+    count = np.bincount(triples.rows, minlength=N)
+    single = count[triples.rows] == 1
+    on_anchors, on_labels, spent = triples.mass_of_single(single)
+    room = ds.anchor_weights - on_anchors
+    if count.min() == 0 or room.min() < -1e-12:
         return None
+    free = triples[~single]
+    open_rows, position = np.unique(free.rows, return_inverse=True)
+    # constraints that follow from others are left out: with them, rounding alone could make the program infeasible
+    binding = free_label_multipliers(ds.intervals)
+    by_label = free.sums_over(free.labels, K)[binding]
+    lo, hi = (ds.intervals[binding] - on_labels[binding, None]).T
+    exact = lo == hi
     solved = linprog(
-        -losses[triples.rows, triples.labels], **triples.constraints(ds.radius), method="highs-ds", options=_EXACT
+        -losses[free.rows, free.labels],
+        A_ub=vstack([csr_array(free.cost[None, :]), by_label[~exact], -by_label[~exact]]),
+        b_ub=N * np.concatenate([[ds.radius - spent], hi[~exact], -lo[~exact]]),
+        A_eq=vstack([by_label[exact], free.sums_over(free.anchors, n)[:-1], free.sums_over(position, len(open_rows))]),
+        b_eq=N * np.concatenate([hi[exact], np.maximum(room[:-1], 0.0), ds.row_weights[open_rows]]),
+        method="highs-ds",
+        options=_EXACT,
     )
     if solved.status != 0:
         return None
-    plan = np.maximum(solved.x, 0.0)
-    N, K = len(ds.row_weights), ds.n_classes
-    prices = -solved.ineqlin.marginals
-    lam = prices[1 : 1 + K] - prices[1 + K :]
-    point = DualPoint(np.zeros((0, 0)), max(float(prices[0]), 0.0), lam, -solved.eqlin.marginals[N:])
+    plan = np.where(single, ds.row_weights[triples.rows], 0.0)
+    plan[~single] = np.maximum(solved.x, 0.0) / N
+    price, equal = -solved.ineqlin.marginals, -solved.eqlin.marginals
+    above, below = price[1 : 1 + (~exact).sum()], price[1 + (~exact).sum() :]
+    lam = np.zeros(K)
+    lam[binding[~exact]], lam[binding[exact]] = above - below, equal[: exact.sum()]
+    beta = np.append(equal[exact.sum() : exact.sum() + n - 1], 0.0)
+    point = DualPoint(np.zeros((0, 0)), max(float(price[0]), 0.0), lam, beta)
     return LinearProgramSolution(triples.label_proba(plan), float(plan @ triples.cost), point)
 
 
@@ -107,7 +174,7 @@ def nearest_feasible(
 
     min Σ_jk |Σ_i π_jki − m_j q_jk| over plans on the triples near the best of their row. None as in `solve_restricted`.
     """
-    triples = _Triples.near(ds, losses, near, slack)
+    triples = triples_within(ds, losses, near, slack)
     if triples is None:
         return None
     N, K, n_triples = len(ds.row_weights), ds.n_classes, len(triples.rows)
@@ -132,17 +199,28 @@ def nearest_feasible(
     return triples.label_proba(plan), float(plan @ triples.cost)
 
 
-def _near_best(
-    ds: DecisionSet, losses: FloatArray, near: DualPoint, slack: float
-) -> tuple[NDArray[np.intp], NDArray[np.intp], NDArray[np.intp]]:
-    """Triples (row, label, anchor) whose value is within slack of the best of their row."""
-    price = near.alpha * ds.label_cost[:, ds.anchor_labels] + near.beta  # (K, n)
+def triples_within(ds: DecisionSet, losses: FloatArray, near: DualPoint, slack: float) -> Triples | None:
+    """Triples within slack of their row's best; None if they are too many."""
     found = []
-    for start in range(0, len(losses), 256):
-        part = slice(start, start + 256)
-        values = (losses[part] - near.lam)[:, :, None] - price - near.alpha * ds.distances[part][:, None, :]
-        keep = values >= values.max(axis=(1, 2), keepdims=True) - slack
-        rows, labels, anchors = np.nonzero(keep)
+    for start, part in _chunks_of(_gaps(ds, losses, near, np.arange(len(losses)))):
+        rows, labels, anchors = np.nonzero(part <= slack)
         found.append((rows + start, labels, anchors))
     rows, labels, anchors = (np.concatenate(parts) for parts in zip(*found, strict=True))
-    return rows, labels, anchors
+    return Triples(ds, rows, labels, anchors) if len(rows) <= _MOST_TRIPLES else None
+
+
+def _gaps(ds: DecisionSet, losses: FloatArray, near: DualPoint, rows: NDArray[np.intp]) -> Iterator[FloatArray]:
+    """Chunks (B, K, n) of how far each triple's value falls short of the best of its row."""
+    price = near.alpha * ds.label_cost[:, ds.anchor_labels] + near.beta  # (K, n)
+    for part in row_chunks(len(rows), price.size):
+        kept = rows[part]
+        values = (losses[kept] - near.lam)[:, :, None] - price - near.alpha * ds.distances[kept][:, None, :]
+        yield values.max(axis=(1, 2), keepdims=True) - values
+
+
+def _chunks_of(parts: Iterator[FloatArray]) -> Iterator[tuple[int, FloatArray]]:
+    """Each chunk with the number of its first row."""
+    start = 0
+    for part in parts:
+        yield start, part
+        start += len(part)

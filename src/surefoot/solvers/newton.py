@@ -63,8 +63,12 @@ def follow_path(
     options: NewtonOptions = DEFAULT_OPTIONS,
     on_round: Callable[[PathPoint], None] | None = None,
     final_tau: float = 0.0,
+    finished: Callable[[PathPoint], bool] | None = None,
 ) -> PathPoint:
-    """Shrink τ, centring at each, until the gap that smoothing causes is at most target_gap, or τ at most final_tau."""
+    """Shrink τ, centring at each, until the gap that smoothing causes is at most target_gap, or τ at most final_tau.
+
+    `finished` may end it earlier: it is asked after each round.
+    """
     state, tau = start, start.tau
     older: PathPoint | None = None
     while state.steps < options.max_steps and tau >= options.smallest_tau:
@@ -77,7 +81,7 @@ def follow_path(
         state = PathPoint(point, tau, state.steps + used, smoothing_gap(dual, point, here, tau))
         if on_round is not None:
             on_round(state)
-        if state.smoothing_gap <= target_gap or tau <= final_tau:
+        if state.smoothing_gap <= target_gap or tau <= final_tau or (finished is not None and finished(state)):
             break
         # τ stays on a grid, whatever the gap: the last τ, and so the result, then does not depend on rounding
         tau *= np.sqrt(options.decrease) if used > 12 else options.decrease
