@@ -3,22 +3,36 @@
 from surefoot import costs, priors
 from surefoot._errors import InfeasibleRadiusError, UnlabeledRowsWarning
 from surefoot._version import __version__
+from surefoot.ball_model import WassersteinLogisticRegression
+from surefoot.calibration import Calibrated, RadiusEstimate, calibrate_radius
 from surefoot.certificate import Certificate, WorstCase
-from surefoot.linear_model import RobustLogisticRegression, WassersteinLogisticRegression
+from surefoot.certify import certify
+from surefoot.fresh import FreshCertificate
+from surefoot.linear_model import RobustLogisticRegression
+from surefoot.path import RadiusPath, WorstCaseCurve, radius_path, worst_case_curve
 from surefoot.radius import minimal_radius, transport_distance
 from surefoot.unlabeled import Unlabeled
 
 __all__ = [
+    "Calibrated",
     "Certificate",
+    "FreshCertificate",
     "InfeasibleRadiusError",
+    "RadiusEstimate",
+    "RadiusPath",
     "RobustLogisticRegression",
     "Unlabeled",
     "UnlabeledRowsWarning",
     "WassersteinLogisticRegression",
     "WorstCase",
+    "WorstCaseCurve",
     "__version__",
+    "calibrate_radius",
+    "certify",
     "costs",
     "minimal_radius",
     "priors",
+    "radius_path",
     "transport_distance",
+    "worst_case_curve",
 ]

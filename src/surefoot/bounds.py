@@ -40,21 +40,41 @@ class Adversary:
 
 
 def dual_value(ds: DecisionSet, model: Model, point: DualPoint) -> float:
-    """αε + Σ w β + Σ_k (λ̄_k p_hi_k − λ_k p_lo_k) + Σ_j m_j max_{k,i}(…) + ½ θᵀRθ: an upper bound for any point, α ≥ 0.
+    """αε + Σ w β + Σ_k (λ̄_k p_hi_k − λ_k p_lo_k) + Σ_j m_j max_{k,i}(…) + ½ θᵀRθ: an upper bound for any α ≥ 0."""
+    total = dual_constant(ds, point) + model.penalty_value(point.theta)
+    for rows in row_chunks(*ds.distances.shape):
+        values = row_values(ds, ds.distances[rows], model.losses(point.theta, rows), point)
+        total += float(ds.row_weights[rows] @ values)
+    return total
+
+
+def dual_constant(ds: DecisionSet, point: DualPoint) -> float:
+    """All of the dual value but the rows and the penalty.
 
     β may be shifted by a constant: it is taken with mean zero, and what float64 can lose among large terms is added.
     """
     support = np.where(point.lam >= 0, point.lam * ds.intervals[:, 1], point.lam * ds.intervals[:, 0]).sum()
-    beta = point.beta - ds.anchor_weights @ point.beta
+    beta = _centred(ds, point)
     terms = point.alpha * ds.radius + ds.anchor_weights @ np.abs(beta) + np.abs(point.lam).sum()
-    total = point.alpha * ds.radius + ds.anchor_weights @ beta + support + model.penalty_value(point.theta)
-    total += 32.0 * np.finfo(float).eps * terms
-    for rows in row_chunks(*ds.distances.shape):
-        least = np.minimum.reduceat(point.alpha * ds.distances[rows] + beta, ds.class_offsets[:-1], axis=1)
-        gain = model.losses(point.theta, rows) - point.lam
-        values = gain[:, :, None] - point.alpha * ds.present_label_cost - least[:, None, :]
-        total += ds.row_weights[rows] @ values.max(axis=(1, 2))
-    return float(total)
+    total = point.alpha * ds.radius + ds.anchor_weights @ beta + support
+    return float(total + 32.0 * np.finfo(float).eps * terms)
+
+
+def row_values(ds: DecisionSet, distances: FloatArray, losses: FloatArray, point: DualPoint) -> FloatArray:
+    """(B,) Φ_j = max_{k,i} ℓ_jk − α c((x_j, k), z_i) − β_i − λ_k at rows with these distances (B, n), losses (B, K)."""
+    least = np.minimum.reduceat(point.alpha * distances + _centred(ds, point), ds.class_offsets[:-1], axis=1)
+    values = (losses - point.lam)[:, :, None] - point.alpha * ds.present_label_cost - least[:, None, :]
+    return values.max(axis=(1, 2))
+
+
+def largest_row_value(ds: DecisionSet, point: DualPoint, largest_loss: float) -> float:
+    """Supremum of Φ over all rows there could be, where no loss exceeds `largest_loss`."""
+    price = point.lam[:, None] + point.alpha * ds.label_cost[:, ds.anchor_labels] + _centred(ds, point)
+    return float(largest_loss - price.min())
+
+
+def _centred(ds: DecisionSet, point: DualPoint) -> FloatArray:
+    return point.beta - ds.anchor_weights @ point.beta
 
 
 def soft_adversary(ds: DecisionSet, model: Model, point: DualPoint, tau: float) -> Adversary:

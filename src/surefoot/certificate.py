@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from html import escape
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from surefoot._printing import Printed, bound_in_words
 from surefoot._validation import FloatArray
+from surefoot.calibration import RadiusEstimate
+from surefoot.fresh import FreshCertificate, RowBound
 
 _MEANING = {
     "optimal": "the gap is within the tolerance",
@@ -16,8 +19,8 @@ _MEANING = {
 }
 
 
-@dataclass(frozen=True, eq=False)
-class Certificate:
+@dataclass(frozen=True, eq=False, repr=False)
+class Certificate(Printed):
     """Two-sided bound on the worst expected loss over a decision set.
 
     Attributes
@@ -25,10 +28,10 @@ class Certificate:
     risk : float
         Upper bound: no distribution in the set gives this classifier a larger expected loss.
     lower : float
-        Lower bound: some distribution in the set, exposed as `worst_case_` by RobustLogisticRegression, gives every
-        classifier of the same kind (for a fixed classifier: that one) at least this loss. With a penalty, l2 > 0, it
-        holds for this classifier alone: the gap is then that of the penalised problem, and `lower` is `risk` less the
-        gap. A classifier with larger coefficients may have a smaller worst loss.
+        Lower bound: some distribution in the set, `worst_case`, gives every classifier of the same kind (for `certify`:
+        that one) at least this loss. With a penalty, l2 > 0, it holds for this classifier alone: the gap is then that
+        of the penalised problem, and `lower` is `risk` less the gap. A classifier with larger coefficients may have a
+        smaller worst loss.
     radius, minimal_radius : float
         Radius of the set, and the smallest radius at which it is not empty.
     label_intervals : array of shape (K, 2)
@@ -37,6 +40,10 @@ class Certificate:
         Name of the loss that is bounded.
     status : {"optimal", "separable", "stopped"}
         How the solver ended; the bounds hold in every case.
+    worst_case : WorstCase or None
+        The distribution behind `lower`; None for the ball alone.
+    estimate : RadiusEstimate or None
+        How the radius was estimated from the labels, where it was: then nothing proves that the set holds the truth.
     """
 
     risk: float
@@ -46,6 +53,9 @@ class Certificate:
     label_intervals: FloatArray
     loss: str
     status: str
+    worst_case: WorstCase | None = None
+    estimate: RadiusEstimate | None = None
+    row_bound: RowBound | None = None
 
     @property
     def gap(self) -> float:
@@ -56,6 +66,54 @@ class Certificate:
     def likelihood(self) -> float:
         """exp(−risk): for the log loss, a lower bound on the (geometric mean) likelihood."""
         return float(np.exp(-self.risk))
+
+    @property
+    def statement(self) -> str:
+        """The upper bound in words."""
+        return bound_in_words(self.loss, self.risk)
+
+    def on_fresh_rows(
+        self,
+        X_fresh: ArrayLike,
+        *,
+        level: float = 0.95,
+        method: str = "auto",
+        losses: ArrayLike | None = None,
+        largest_loss: float | None = None,
+        assume_fresh: bool = False,
+    ) -> FreshCertificate:
+        """The same bound over the distribution that fresh rows come from, with its sampling error ε(N_u).
+
+        The dual point of this certificate is kept, and its mean over X_fresh replaces the mean over the rows of the fit
+        (paper, the out-of-sample bound). See `surefoot.fresh.FreshCertificate` for what is then promised.
+
+        Parameters
+        ----------
+        X_fresh : array of shape (M, d)
+            Unlabeled rows that took no part in the fit, nor in the training of the classifier.
+        level : float, default=0.95
+            Probability, over the draw of X_fresh, with which the bound holds.
+        method : {"auto", "normal", "bernstein"}, default="auto"
+            "normal": one-sided normal with the Berry–Esseen correction. "bernstein": empirical Bernstein, which holds
+            at any number of rows but needs bounded losses. "auto": "bernstein" for bounded losses other than the log
+            loss, else "normal".
+        losses : array of shape (M, K) or None
+            Losses at the fresh rows, where the certificate was made from a matrix of losses.
+        largest_loss : float or None
+            A number that the losses never exceed, where the certificate does not know one (a matrix of losses, or the
+            log loss of a linear classifier).
+        assume_fresh : bool, default=False
+            Rows equal to rows of the fit count as reused, which voids the level. Pass True where they are known to be
+            new draws that happen to coincide, as with features of few values.
+        """
+        if self.row_bound is None:
+            raise ValueError(
+                "this certificate cannot be re-evaluated: in the ball alone the features may move, so that its bound "
+                "needs no unlabeled rows. Use certify(...) or RobustLogisticRegression."
+            )
+        return self.row_bound.on_fresh_rows(
+            X_fresh, level=level, method=method, losses=losses, largest_loss=largest_loss, assume_fresh=assume_fresh
+        )
 
     def _rows(self) -> list[tuple[str, str]]:
         intervals = ", ".join(f"[{lo:.4g}, {hi:.4g}]" for lo, hi in self.label_intervals)
@@ -68,18 +126,9 @@ class Certificate:
             ("label intervals", intervals),
             ("status", f"{self.status}: {_MEANING[self.status]}"),
         ]
+        if self.estimate is not None:
+            rows.insert(5, ("radius from", self.estimate.meaning))
         return rows if self.loss == "log_loss" else [row for row in rows if row[0] != "likelihood"]
-
-    def __repr__(self) -> str:
-        return "Certificate\n" + "\n".join(f"  {name:<16}{text}" for name, text in self._rows())
-
-    def _repr_html_(self) -> str:
-        cells = "".join(
-            f'<tr><th scope="row" style="text-align:left">{escape(name)}</th>'
-            f'<td style="text-align:left">{escape(text)}</td></tr>'
-            for name, text in self._rows()
-        )
-        return f"<table><caption>Certificate</caption><tbody>{cells}</tbody></table>"
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,8 +17,9 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
 from surefoot._validation import FloatArray
+from surefoot.ball_model import WassersteinLogisticRegression
 from surefoot.certificate import Certificate
-from surefoot.linear_model import RobustLogisticRegression, WassersteinLogisticRegression
+from surefoot.linear_model import RobustLogisticRegression
 from surefoot.radius import minimal_radius, transport_distance
 
 N_LABELS = 20

@@ -12,21 +12,20 @@ from sklearn.utils.multiclass import unique_labels
 from surefoot._validation import (
     FloatArray,
     check_labeled_rows,
-    check_more_rows,
     check_n_features,
     check_same_names,
     check_weights,
-    encode_labels,
 )
 from surefoot.costs import FeatureMetric, label_cost_matrix, resolve_metric
 from surefoot.dual import LinearModel
+from surefoot.labeled import LabeledData
 from surefoot.losses import probabilities
 from surefoot.minimal import MinimalRadius, solve_minimal_radius
 from surefoot.priors import LabelPrior
-from surefoot.sets import DecisionSet, build_decision_set
+from surefoot.sets import DecisionSet
 from surefoot.solvers.newton import PathPoint
 from surefoot.solvers.transport import solve_transport
-from surefoot.unlabeled import Unlabeled, unwrap
+from surefoot.unlabeled import Unlabeled
 from surefoot.worst_case import CertifiedSolution, solve_certified
 
 
@@ -62,23 +61,8 @@ def minimal_radius(
     >>> minimal_radius([[0.0], [1.0]], [0, 1], X_unlabeled=[[2.0], [3.0]])
     1.0
     """
-    rows, labels = check_labeled_rows(X, y)
-    if X_unlabeled is not None:
-        check_same_names(X, unwrap(X_unlabeled)[0], "X_unlabeled")
-    U = None if X_unlabeled is None else check_more_rows(unwrap(X_unlabeled)[0], "X_unlabeled", rows.shape[1])
-    weights = check_weights(sample_weight, "sample_weight", len(rows))
-    known, codes = encode_labels(labels, classes)
-    ds = build_decision_set(
-        rows,
-        codes,
-        len(known),
-        X_unlabeled=U,
-        sample_weight=weights,
-        label_prior=label_prior,
-        label_cost=label_cost,
-        metric=metric,
-    )
-    return solve_minimal_radius(ds).value
+    data = LabeledData.check(X, y, X_unlabeled=X_unlabeled, sample_weight=sample_weight, classes=classes, metric=metric)
+    return solve_minimal_radius(data.decision_set(label_prior, label_cost)).value
 
 
 def transport_distance(
@@ -130,12 +114,16 @@ class RadiusSearch:
     tried: list[tuple[float, float]]
 
 
+def weighted_median(values: FloatArray, weights: FloatArray) -> float:
+    """Least value at which half of the weight is reached."""
+    order = np.argsort(values)
+    cumulative = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(cumulative, 0.5 * cumulative[-1])])
+
+
 def median_confidence(model: LinearModel, theta: FloatArray, weights: FloatArray) -> float:
     """Weighted median over rows of the largest class probability."""
-    top = probabilities(model.scores(theta, slice(None))).max(axis=1)
-    order = np.argsort(top)
-    cumulative = np.cumsum(weights[order])
-    return float(top[order][np.searchsorted(cumulative, 0.5 * cumulative[-1])])
+    return weighted_median(probabilities(model.scores(theta, slice(None))).max(axis=1), weights)
 
 
 def as_robust_as_possible(

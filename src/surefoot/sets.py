@@ -28,6 +28,7 @@ class DecisionSet:
     label_cost : (K, K), entry [k, c] the cost of turning label c into k.
     intervals : (K, 2) label probability intervals, intersected with the simplex.
     radius : float.
+    anchor_rows : (n,) which labeled row each anchor is (the first of those that coincide); None if not known.
     """
 
     distances: FloatArray
@@ -37,6 +38,7 @@ class DecisionSet:
     label_cost: FloatArray
     intervals: FloatArray
     radius: float
+    anchor_rows: NDArray[np.intp] | None = None
 
     @property
     def n_classes(self) -> int:
@@ -114,6 +116,7 @@ def build_decision_set(
         label_cost=label_cost_matrix(label_cost, n_classes),
         intervals=intervals,
         radius=float(radius),
+        anchor_rows=anchors,
     )
 
 

@@ -21,8 +21,11 @@ from surefoot.bounds import (
     lower_bound,
     soft_adversary,
 )
-from surefoot.certificate import Certificate
+from surefoot.calibration import RadiusEstimate
+from surefoot.certificate import Certificate, WorstCase
 from surefoot.dual import DualPoint, Evaluation, FixedLosses, Model, SmoothedDual
+from surefoot.fresh import LossFunction, Piece, RowBound, fingerprints
+from surefoot.labeled import LabeledData
 from surefoot.minimal import MinimalRadius, check_radius, solve_minimal_radius
 from surefoot.sets import DecisionSet
 from surefoot.solvers.coarse import coarsen
@@ -75,17 +78,53 @@ class CertifiedSolution:
     def theta(self) -> FloatArray:
         return self.path.point.theta
 
-    def certificate(self, loss: str) -> Certificate:
-        """The certificate of the classifier at θ. A penalty is subtracted from both bounds: they speak of the loss."""
-        ds, penalty = self.decision_set, self.model.penalty_value(self.theta)
+    @property
+    def found(self) -> Found:
+        """What a certificate is made of. A penalty is subtracted from both bounds: they speak of the loss."""
+        ds, point = self.decision_set, self.path.point
+        penalty = self.model.penalty_value(point.theta)
+        piece = Piece.of(ds, self.model.losses(point.theta, slice(None)), point)
+        return Found(self.risk - penalty, self.lower - penalty, self.status, (piece,), self.adversary)
+
+
+@dataclass(frozen=True)
+class Found:
+    """Bounds on the worst loss of one classifier: dual points behind the upper, an adversary behind the lower."""
+
+    risk: float
+    lower: float
+    status: str
+    pieces: tuple[Piece, ...]
+    adversary: Adversary
+
+    @classmethod
+    def over_union(cls, parts: list[Found], tol: float) -> Found:
+        """The same classifier over a union of decision sets: the largest of each bound."""
+        risk = max(part.risk for part in parts)
+        worst = max(parts, key=lambda part: part.lower)
+        status = "optimal" if risk - worst.lower <= tol else "stopped"
+        return cls(risk, worst.lower, status, tuple(part.pieces[0] for part in parts), worst.adversary)
+
+    def certificate(
+        self,
+        loss: str,
+        data: LabeledData,
+        ds: DecisionSet,
+        minimal: MinimalRadius,
+        *,
+        estimate: RadiusEstimate | None = None,
+        losses_at: LossFunction | None = None,
+        largest_loss: float | None = None,
+    ) -> Certificate:
+        """The certificate over `ds`, or where the radius was estimated, over the sets of the pieces."""
+        radius = ds.radius if estimate is None else estimate.radius
+        if ds.anchor_rows is None:
+            raise ValueError("the decision set must know its anchors' rows: build it with build_decision_set")
+        anchors, used = data.rows[ds.anchor_rows], fingerprints(data.everything)
+        bound = RowBound(anchors, data.metric, self.pieces, losses_at, largest_loss, used, loss, radius)
+        worst = WorstCase(self.adversary.label_proba, ds.row_weights, self.adversary.transport_cost)
         return Certificate(
-            self.risk - penalty,
-            self.lower - penalty,
-            ds.radius,
-            self.minimal_radius.value,
-            ds.intervals.copy(),
-            loss,
-            self.status,
+            self.risk, self.lower, radius, minimal.value, ds.intervals.copy(), loss, self.status, worst, estimate, bound
         )
 
 

@@ -1,0 +1,254 @@
+"""Certificates for any classifier: the worst expected loss of a fixed classifier over a decision set.
+
+The adversary's problem sees a classifier only through its losses ℓ_jk at row j if its label were k, so a forest, a
+network or a rule of thumb gets the same certificate as our own models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
+
+from surefoot._errors import warn_caller
+from surefoot._validation import FloatArray, check_finite_array, check_n_jobs, check_positive_scalar
+from surefoot.calibration import Calibrated, calibrate, resolve_radius, tied_sets
+from surefoot.certificate import Certificate
+from surefoot.costs import FeatureMetric
+from surefoot.dual import FixedLosses
+from surefoot.labeled import LabeledData
+from surefoot.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
+from surefoot.minimal import check_radius, solve_minimal_radius
+from surefoot.priors import LabelPrior
+from surefoot.unlabeled import Unlabeled, unwrap
+from surefoot.worst_case import Found, solve_certified
+
+
+def certify(  # noqa: PLR0913 - one keyword per part of the problem
+    classifier: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    X_unlabeled: ArrayLike | Unlabeled | None = None,
+    radius: float | str | Calibrated,
+    label_prior: LabelPrior | ArrayLike | str | None = "clopper-pearson",
+    loss: str | ArrayLike = LOG_LOSS,
+    label_cost: ArrayLike = 1.0,
+    metric: FeatureMetric | str | Callable[..., float] = "euclidean",
+    classes: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    losses: ArrayLike | None = None,
+    clip: float = 1e-12,
+    tol: float = 1e-6,
+    n_jobs: int | None = None,
+) -> Certificate:
+    """Worst expected loss of a fitted classifier over a decision set, from above and from below.
+
+    max_μ E_μ ℓ(x, y) over all μ with the feature marginal of all rows given, label probabilities in the intervals of
+    label_prior, and W_c(μ, labeled rows) ≤ radius.
+
+    Parameters
+    ----------
+    classifier : fitted classifier, or None with `losses`
+        With `predict_proba` for the log loss, with `predict` for the other losses. It sees the rows as they are passed.
+    X : array of shape (n, d), labeled rows; y : array of shape (n,), their labels.
+        They need not be the rows that the classifier was trained on, nor i.i.d.
+    X_unlabeled : array of shape (M, d), Unlabeled or None
+    radius : float, "calibrated" or Calibrated
+        Radius of the set; "calibrated" estimates it from the labels, see `calibrate_radius`.
+    label_prior, label_cost, metric, sample_weight
+        As in `RobustLogisticRegression`.
+    loss : {"log_loss", "zero_one"} or array of shape (K, K)
+        "log_loss": −log(max(p, clip)). "zero_one": 1 where `predict` is wrong. A matrix: entry [k, c] is the loss of
+        predicting class c where the truth is k.
+    classes : array (K,) or None
+        All classes; by default those of the classifier. A class it does not know is never predicted.
+    losses : array of shape (N, K) or None
+        Your own losses in place of `loss`, rows of X first: the loss at row j if its label were k.
+    clip : float, default=1e-12
+        Smallest probability in the log loss, so that no loss exceeds −log(clip).
+    tol : float, default=1e-6
+        Certified gap to reach; a ConvergenceWarning says so when it is not reached.
+    n_jobs : int or None
+        Threads over groups of rows.
+
+    Returns
+    -------
+    Certificate
+        `risk` and `lower` bound the worst expected loss of this classifier; `worst_case` is the distribution found.
+        `on_fresh_rows` re-evaluates it on rows that took no part.
+
+    Examples
+    --------
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> X, y, U = [[0.0], [1.0]], [0, 1], [[0.1], [0.9]]
+    >>> knn = KNeighborsClassifier(1).fit(X, y)
+    >>> c = certify(knn, X, y, X_unlabeled=U, radius=0.2, label_prior=[0.5, 0.5], loss="zero_one")
+    >>> round(c.risk, 6)
+    0.15
+    """
+    judged, data, matrix = prepare_losses(
+        classifier, X, y, X_unlabeled, sample_weight, classes, metric, loss, losses, clip
+    )
+    tol, n_jobs = check_positive_scalar(tol, "tol"), check_n_jobs(n_jobs)
+    ds = data.decision_set(label_prior, label_cost)
+    minimal = solve_minimal_radius(ds)
+    asked = resolve_radius(radius)
+    if isinstance(asked, Calibrated):
+        estimate = calibrate(data, ds, minimal, asked)
+        sets = tied_sets(ds, minimal, estimate.excess)
+    else:
+        estimate, sets = None, [(ds.with_radius(float(asked)), minimal)]
+        check_radius(*sets[0])
+    fixed = FixedLosses(matrix)
+    parts = [solve_certified(s, fixed, tol=tol, minimal=m, n_jobs=n_jobs).found for s, m in sets]
+    certificate = Found.over_union(parts, tol).certificate(
+        judged.name,
+        data,
+        sets[0][0],
+        minimal,
+        estimate=estimate,
+        losses_at=judged.losses if losses is None else None,
+        largest_loss=judged.largest,
+    )
+    if certificate.gap > tol:
+        warn_caller(
+            f"the certified gap is {certificate.gap:.2e}, above tol={tol:.2e}; both bounds hold all the same. Raise "
+            "tol, or the radius where it is close to the minimal one.",
+            ConvergenceWarning,
+        )
+    return certificate
+
+
+def prepare_losses(
+    classifier: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    X_unlabeled: ArrayLike | Unlabeled | None,
+    sample_weight: ArrayLike | None,
+    classes: ArrayLike | None,
+    metric: FeatureMetric | str | Callable[..., float],
+    loss: str | ArrayLike,
+    losses: ArrayLike | None,
+    clip: float,
+) -> tuple[Judged, LabeledData, FloatArray]:
+    """Checked data and the losses (N, K) of a classifier at all rows."""
+    known = _classes(classifier, classes)
+    data = LabeledData.check(X, y, X_unlabeled=X_unlabeled, sample_weight=sample_weight, classes=known, metric=metric)
+    judged = Judged.of(classifier, data.classes, loss, clip, own=losses is not None)
+    return judged, data, judged.at(X, X_unlabeled) if losses is None else _check_losses(losses, data)
+
+
+@dataclass(frozen=True, eq=False)
+class ClassifierLosses:
+    """Losses (M, K) of a classifier at rows: `matrix` (K, K) prices its predictions, None stands for the log loss."""
+
+    classifier: Any
+    classes: NDArray[Any]
+    matrix: FloatArray | None
+    clip: float
+
+    def __call__(self, rows: Any) -> FloatArray:
+        if self.matrix is None:
+            return loss_matrix_from_proba(self._proba(rows), LOG_LOSS, self.clip)
+        predicted = np.asarray(self.classifier.predict(rows)).ravel()
+        unknown = np.setdiff1d(predicted, self.classes)
+        if len(unknown):
+            raise ValueError(
+                f"classifier must predict one of the classes {self.classes.tolist()}; got {unknown.tolist()}. Pass "
+                "classes= with all of them."
+            )
+        return np.ascontiguousarray(self.matrix[:, np.searchsorted(self.classes, predicted)].T)
+
+    def _proba(self, rows: Any) -> FloatArray:
+        """Probabilities (M, K) with a column per class; one the classifier does not know has probability 0."""
+        proba = np.asarray(self.classifier.predict_proba(rows), dtype=np.float64)
+        own = np.asarray(getattr(self.classifier, "classes_", self.classes))
+        if proba.ndim != 2 or proba.shape[1] != len(own):
+            raise ValueError(
+                f"predict_proba must give one column per class, {len(own)}; got shape {proba.shape}. Pass a classifier "
+                "with predict_proba of shape (N, K)."
+            )
+        full = np.zeros((len(proba), len(self.classes)))
+        full[:, np.searchsorted(self.classes, own)] = proba
+        return full
+
+
+@dataclass(frozen=True, eq=False)
+class Judged:
+    """Which loss a certificate speaks of: its name, the losses of the classifier, the largest there can be."""
+
+    name: str
+    losses: ClassifierLosses
+    largest: float | None
+
+    @classmethod
+    def of(
+        cls,
+        classifier: Any,
+        classes: NDArray[Any],
+        loss: str | ArrayLike,
+        clip: float,
+        *,
+        own: bool,
+    ) -> Judged:
+        if own:
+            name = loss if isinstance(loss, str) and loss not in (LOG_LOSS, ZERO_ONE) else "loss"
+            return cls(name, ClassifierLosses(None, classes, None, clip), None)
+        K = len(classes)
+        if isinstance(loss, str) and loss == LOG_LOSS:
+            _needs(classifier, "predict_proba", 'loss="log_loss"')
+            loss_matrix_from_proba(np.full((1, K), 1.0 / K), LOG_LOSS, clip)  # checks clip
+            return cls(LOG_LOSS, ClassifierLosses(classifier, classes, None, clip), float(-np.log(clip)))
+        if isinstance(loss, str) and loss != ZERO_ONE:
+            raise ValueError(
+                f"loss must be {LOG_LOSS!r}, {ZERO_ONE!r} or a matrix of shape (K, K); got {loss!r}. Pass one of "
+                "these, or your own losses=."
+            )
+        _needs(classifier, "predict", "this loss")
+        matrix = 1.0 - np.eye(K) if isinstance(loss, str) else check_finite_array(loss, "loss", ndim=2)
+        if matrix.shape != (K, K):
+            raise ValueError(
+                f"loss must have shape (K, K) = ({K}, {K}), truth by prediction; got {matrix.shape}. Pass that matrix."
+            )
+        name = ZERO_ONE if isinstance(loss, str) else "cost"
+        return cls(name, ClassifierLosses(classifier, classes, matrix, clip), float(matrix.max()))
+
+    def at(self, X: Any, X_unlabeled: Any) -> FloatArray:
+        """Losses (N, K) at the rows of X, then of X_unlabeled, each passed to the classifier as it is."""
+        parts = [X] if X_unlabeled is None else [X, unwrap(X_unlabeled)[0]]
+        return np.vstack([self.losses(part) for part in parts if len(part)])
+
+
+def _needs(classifier: Any, method: str, what: str) -> None:
+    if not callable(getattr(classifier, method, None)):
+        raise ValueError(
+            f"classifier must have {method} for {what}; got {type(classifier).__name__}. Pass a fitted classifier, "
+            "another loss, or your own losses=."
+        )
+
+
+def _classes(classifier: Any, classes: ArrayLike | None) -> ArrayLike | None:
+    """The classes asked for, with those of the classifier."""
+    own = getattr(classifier, "classes_", None)
+    if classes is None:
+        return own
+    if own is not None and len(np.setdiff1d(own, np.asarray(classes))):
+        missing = np.setdiff1d(own, np.asarray(classes)).tolist()
+        raise ValueError(f"classes must contain every class of the classifier; got none of {missing}. Add them.")
+    return classes
+
+
+def _check_losses(losses: ArrayLike, data: LabeledData) -> FloatArray:
+    matrix = check_finite_array(losses, "losses", ndim=2)
+    shape = (len(data.everything), len(data.classes))
+    if matrix.shape != shape:
+        raise ValueError(
+            f"losses must have shape (N, K) = {shape}, the rows of X first, then those of X_unlabeled; got "
+            f"{matrix.shape}. Pass one row per row, one column per class."
+        )
+    return matrix

@@ -1,0 +1,337 @@
+"""Curves over the radius: a model learned at each radius, and a fixed classifier judged at each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+from sklearn.metrics import accuracy_score, log_loss
+
+from surefoot._callbacks import FitProgress
+from surefoot._validation import FloatArray, check_finite_array, check_positive_integer
+from surefoot.ball_model import WassersteinLogisticRegression, ball_risk_of
+from surefoot.certify import prepare_losses
+from surefoot.costs import FeatureMetric
+from surefoot.dual import FixedLosses
+from surefoot.linear_model import FitProblem, RobustLogisticRegression
+from surefoot.losses import LOG_LOSS, probabilities
+from surefoot.minimal import check_radius, solve_minimal_radius
+from surefoot.priors import LabelPrior
+from surefoot.radius import weighted_median
+from surefoot.solvers.newton import PathPoint
+from surefoot.unlabeled import Unlabeled, unwrap
+from surefoot.worst_case import CertifiedSolution, solve_certified
+
+
+@dataclass(frozen=True, eq=False)
+class RadiusPath:
+    """What is learned at each of m radii.
+
+    Attributes
+    ----------
+    radii : (m,) increasing; minimal_radius : float, 0 for the ball alone.
+    risk, lower, likelihood : (m,) of the certificates.
+    median_confidence, max_confidence : (m,) over all rows, of the largest class probability.
+    coef : (m, 1, d) or (m, K, d); intercept : (m, 1) or (m, K).
+    test_score, test_likelihood : (m,) accuracy and exp(−log loss) on test rows, or None.
+    status : (m,) of str.
+    """
+
+    radii: FloatArray
+    minimal_radius: float
+    risk: FloatArray
+    lower: FloatArray
+    median_confidence: FloatArray
+    max_confidence: FloatArray
+    coef: FloatArray
+    intercept: FloatArray
+    status: list[str]
+    test_score: FloatArray | None = None
+    test_likelihood: FloatArray | None = None
+
+    @property
+    def likelihood(self) -> FloatArray:
+        return np.exp(-self.risk)
+
+    def __len__(self) -> int:
+        return len(self.radii)
+
+    def to_frame(self) -> Any:
+        """A pandas DataFrame with one row per radius, coefficients left out."""
+        import pandas as pd
+
+        columns = ["radii", "risk", "lower", "likelihood", "median_confidence", "max_confidence", "status"]
+        columns += [name for name in ("test_score", "test_likelihood") if getattr(self, name) is not None]
+        return pd.DataFrame({name: getattr(self, name) for name in columns}).rename(columns={"radii": "radius"})
+
+
+def radius_path(
+    estimator: RobustLogisticRegression | WassersteinLogisticRegression,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    X_unlabeled: ArrayLike | Unlabeled | None = None,
+    radii: ArrayLike | None = None,
+    n_radii: int = 16,
+    sample_weight: ArrayLike | None = None,
+    X_test: ArrayLike | None = None,
+    y_test: ArrayLike | None = None,
+) -> RadiusPath:
+    """Learn along a grid of radii, with as few solves as the tolerance takes, each started from the nearest one.
+
+    Parameters
+    ----------
+    estimator : RobustLogisticRegression or WassersteinLogisticRegression
+        Its parameters are used, but for the radius; it is not changed.
+    X, y, X_unlabeled, sample_weight : as in `fit`.
+    radii : array (m,) or None
+        By default n_radii of them: the minimal radius plus κ·10^−3 … κ, evenly on a log scale. A label is flipped at
+        the cost κ, so that at an excess of κ the adversary may choose all labels.
+    X_test, y_test : arrays of shape (M, d) and (M,), or None
+        Rows on which each model is scored.
+
+    Returns
+    -------
+    RadiusPath
+        Each entry equals a single fit at its radius, to the tolerance of the estimator; without a penalty the risk
+        never falls along the path.
+    """
+    model = clone(estimator)
+    if (X_test is None) != (y_test is None):
+        raise ValueError("X_test and y_test must be given together; got one of them. Pass both, or neither.")
+    if isinstance(model, WassersteinLogisticRegression):
+        if X_unlabeled is not None:
+            raise ValueError("the ball alone takes no unlabeled rows; got X_unlabeled. Leave it out.")
+        minimal = 0.0
+        steps = _ball_steps(model, X, y, sample_weight, _grid(radii, n_radii, 0.0, float(model.label_cost)))
+    else:
+        problem = FitProblem.of(model, X, y, sample_weight, X_unlabeled, FitProgress(model))
+        minimal = problem.minimal.value
+        grid = _grid(radii, n_radii, minimal, float(problem.decision_set.label_cost.max()))
+        steps = _robust_steps(problem, grid)
+    rows, weights = _all_rows(X, X_unlabeled, sample_weight)
+    return _as_path(model, steps, minimal, rows, weights, X_test, y_test)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """The model at one radius of a path, and both bounds there."""
+
+    radius: float
+    coef: FloatArray
+    intercept: FloatArray
+    risk: float
+    lower: float
+    status: str
+
+
+def _robust_steps(problem: FitProblem, grid: FloatArray) -> list[_Step]:
+    tol = problem.settings.tol
+    steps = []
+    for radius, bound in zip(grid, bound_along(grid, problem.at, tol), strict=True):
+        best = bound.solution
+        coef, intercept = problem.standardized.coefficients(best.theta)
+        penalty = best.model.penalty_value(best.theta)
+        status = best.status if bound.upper - bound.lower <= tol else "stopped"
+        steps.append(_Step(radius, coef, intercept, bound.upper - penalty, bound.lower - penalty, status))
+    return steps
+
+
+def _ball_steps(
+    model: WassersteinLogisticRegression,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    grid: FloatArray,
+) -> list[_Step]:
+    steps = []
+    for radius in grid:
+        found = model.set_params(radius=float(radius)).fit(X, y, sample_weight=sample_weight).certificate_
+        steps.append(_Step(radius, model.coef_, model.intercept_, found.risk, found.lower, found.status))
+    return steps
+
+
+@dataclass(frozen=True)
+class _Bound:
+    """Bounds of the worst case at one radius; the upper one is that of `solution`, solved at this radius or another."""
+
+    upper: float
+    lower: float
+    solution: CertifiedSolution
+
+
+def bound_along(grid: FloatArray, solve: Callable[..., CertifiedSolution], tol: float) -> list[_Bound]:
+    """Bounds at each radius of an increasing grid to a gap of tol, by as few solves as that takes.
+
+    The worst case is concave in the radius: a dual point solved for at one radius bounds it from above at all others,
+    by a line of slope α, and between two radii it lies above the chord of their lower bounds. So a radius is only
+    solved for where line and chord are more than tol apart: the ends first, then halves of what is left, each started
+    from the nearest solution.
+    """
+    solved: dict[int, CertifiedSolution] = {}
+
+    def at(i: int) -> _Bound:
+        best = min(solved.values(), key=lambda s: s.risk + s.path.point.alpha * (grid[i] - s.decision_set.radius))
+        upper = best.risk + best.path.point.alpha * (grid[i] - best.decision_set.radius)
+        known = sorted(solved)
+        lower = float(np.interp(grid[i], grid[known], [solved[k].lower for k in known]))
+        return _Bound(upper, min(lower, upper), best)
+
+    def settle(i: int) -> None:
+        nearest = min(solved, key=lambda k: abs(k - i), default=None)
+        solved[i] = solve(float(grid[i]), warm_start=None if nearest is None else solved[nearest].checkpoint)
+
+    def between(a: int, b: int) -> None:
+        if b - a < 2 or all(at(i).upper - at(i).lower <= tol for i in range(a + 1, b)):
+            return
+        middle = (a + b) // 2
+        settle(middle)
+        between(a, middle)
+        between(middle, b)
+
+    settle(0)
+    if len(grid) > 1:
+        settle(len(grid) - 1)
+        between(0, len(grid) - 1)
+    return [at(i) for i in range(len(grid))]
+
+
+def _all_rows(
+    X: ArrayLike, X_unlabeled: ArrayLike | Unlabeled | None, sample_weight: ArrayLike | None
+) -> tuple[FloatArray, FloatArray]:
+    labeled = np.asarray(X, dtype=np.float64)
+    rows = labeled
+    if X_unlabeled is not None:
+        rows = np.vstack([labeled, np.asarray(unwrap(X_unlabeled)[0], dtype=np.float64)])
+    weights = np.ones(len(rows))
+    if sample_weight is not None:
+        weights[: len(labeled)] = sample_weight
+    return rows, weights
+
+
+def _grid(radii: ArrayLike | None, n_radii: int, minimal: float, kappa: float) -> FloatArray:
+    if radii is None:
+        return minimal + kappa * np.geomspace(1e-3, 1.0, check_positive_integer(n_radii, "n_radii"))
+    grid = np.atleast_1d(check_finite_array(radii, "radii"))
+    if grid.ndim != 1 or len(grid) == 0 or (grid < 0).any() or (np.diff(grid) <= 0).any():
+        raise ValueError(
+            f"radii must be non-negative and increasing; got {np.array2string(grid, threshold=8)}. Pass "
+            "np.sort(radii), each radius once."
+        )
+    return grid
+
+
+def _as_path(
+    model: RobustLogisticRegression | WassersteinLogisticRegression,
+    steps: list[_Step],
+    minimal: float,
+    rows: FloatArray,
+    weights: FloatArray,
+    X_test: ArrayLike | None,
+    y_test: ArrayLike | None,
+) -> RadiusPath:
+    median, largest, score, likelihood = [], [], [], []
+    for step in steps:
+        top = probabilities(rows @ step.coef.T + step.intercept).max(axis=1)
+        median.append(weighted_median(top, weights))
+        largest.append(float(top[weights > 0].max()))
+        if X_test is not None:
+            model.coef_, model.intercept_ = step.coef, step.intercept
+            score.append(accuracy_score(y_test, model.predict(X_test)))
+            likelihood.append(np.exp(-log_loss(y_test, model.predict_proba(X_test), labels=model.classes_)))
+    return RadiusPath(
+        radii=np.array([step.radius for step in steps]),
+        minimal_radius=minimal,
+        risk=np.array([step.risk for step in steps]),
+        lower=np.array([step.lower for step in steps]),
+        median_confidence=np.array(median),
+        max_confidence=np.array(largest),
+        coef=np.array([step.coef for step in steps]),
+        intercept=np.array([step.intercept for step in steps]),
+        status=[step.status for step in steps],
+        test_score=np.array(score) if X_test is not None else None,
+        test_likelihood=np.array(likelihood) if X_test is not None else None,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class WorstCaseCurve:
+    """Worst expected loss of one classifier at m radii.
+
+    Attributes
+    ----------
+    radii, risk, lower : (m,); for the ball alone the value is exact and risk equals lower.
+    minimal_radius : float, 0 for the ball alone.
+    loss : str; ball : bool, whether the features were free to move.
+    """
+
+    radii: FloatArray
+    risk: FloatArray
+    lower: FloatArray
+    minimal_radius: float
+    loss: str
+    ball: bool
+
+    @property
+    def likelihood(self) -> FloatArray:
+        return np.exp(-self.risk)
+
+
+def worst_case_curve(  # noqa: PLR0913 - one keyword per part of the problem
+    classifier: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    radii: ArrayLike,
+    ball: bool = False,
+    X_unlabeled: ArrayLike | Unlabeled | None = None,
+    label_prior: LabelPrior | ArrayLike | str | None = "clopper-pearson",
+    loss: str | ArrayLike = LOG_LOSS,
+    label_cost: ArrayLike = 1.0,
+    metric: FeatureMetric | str | Callable[..., float] = "euclidean",
+    classes: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    losses: ArrayLike | None = None,
+    clip: float = 1e-12,
+    tol: float = 1e-6,
+    n_jobs: int | None = None,
+) -> WorstCaseCurve:
+    """Worst expected loss of a fixed classifier as the radius grows, beyond the one it was trained with.
+
+    Parameters
+    ----------
+    classifier, X, y, X_unlabeled, label_prior, loss, label_cost, metric, classes, sample_weight, losses, clip, tol,
+    n_jobs
+        As in `certify`.
+    radii : array (m,), increasing
+    ball : bool, default=False
+        The Wasserstein ball alone: features may move anywhere and nothing is known of the labels. Only for the log loss
+        of a linear classifier of two classes (coef_, intercept_), where it is exact; `X_unlabeled` and `label_prior`
+        then play no part.
+    """
+    grid = _grid(radii, 1, 0.0, 1.0)
+    if ball:
+        if not isinstance(loss, str) or loss != LOG_LOSS or losses is not None:
+            raise ValueError(f"the ball alone is solved for loss={LOG_LOSS!r}; got another. Pass ball=False.")
+        risk = ball_risk_of(classifier, X, y, grid, sample_weight=sample_weight, label_cost=label_cost, metric=metric)
+        return WorstCaseCurve(grid, risk, risk.copy(), 0.0, LOG_LOSS, True)
+    judged, data, matrix = prepare_losses(
+        classifier, X, y, X_unlabeled, sample_weight, classes, metric, loss, losses, clip
+    )
+    ds = data.decision_set(label_prior, label_cost, float(grid[0]))
+    minimal = solve_minimal_radius(ds)
+    check_radius(ds, minimal)
+    fixed = FixedLosses(matrix)
+
+    def solve(radius: float, *, warm_start: PathPoint | None) -> CertifiedSolution:
+        return solve_certified(
+            ds.with_radius(radius), fixed, tol=tol, minimal=minimal, n_jobs=n_jobs, warm_start=warm_start
+        )
+
+    bounds = bound_along(grid, solve, tol)
+    risk, lower = np.array([[bound.upper, bound.lower] for bound in bounds]).T
+    return WorstCaseCurve(grid, risk, lower, minimal.value, judged.name, False)
