@@ -5,8 +5,8 @@ only the excess, what is lost because labels and features move together, depends
 between two halves of the labeled rows is measured, many times. An estimate with measured coverage, not a theorem.
 
 Few labels show too little excess: among fifty rows of which three are positive, most splits show none at all. So in
-each split one label, of a row chosen at random, is replaced by another: one more row that does not fit, as in the rule
-of succession. It adds an excess of order 1/n, in the units of the data at hand. The quantile is taken at (1 +
+every other split one label, of a row chosen at random, is replaced by another: one more row that does not fit, as in
+the rule of succession. It adds an excess of order 1/n, in the units of the data at hand. The quantile is taken at (1 +
 level)/2, since the splits of one sample vary less than samples do. Both were settled by measurement
 (docs/calibration.md).
 """
@@ -102,7 +102,8 @@ class RadiusEstimate(Printed):
 def estimate_excess(
     distances: FloatArray, codes: NDArray[np.intp], weights: FloatArray, label_cost: FloatArray, how: Calibrated
 ) -> FloatArray:
-    """(n_splits,) W_c(A, B) − W_d(A, B) − T(p_A, p_B) between random halves A, B, one label of all replaced.
+    """(n_splits,) W_c(A, B) − W_d(A, B) − T(p_A, p_B) between random halves A, B; in every other one a label is
+    replaced.
 
     distances : (n, n) between labeled rows; codes, weights : (n,); label_cost : (K, K), T its cheapest relabeling.
     """
@@ -114,10 +115,11 @@ def estimate_excess(
         )
     rng = np.random.default_rng(how.random_state)
     found = []
-    for _ in range(how.n_splits):
+    for split in range(how.n_splits):
         A, B = np.array_split(rng.permutation(kept), 2)
-        labels, row = codes.copy(), rng.choice(kept)
-        labels[row] = (labels[row] + rng.integers(1, len(label_cost))) % len(label_cost)
+        labels, row, shift = codes.copy(), rng.choice(kept), rng.integers(1, len(label_cost))
+        if split % 2:
+            labels[row] = (labels[row] + shift) % len(label_cost)
         found.append(excess_between(A, B, distances, labels, weights, label_cost))
     return np.array(found)
 

@@ -1,0 +1,283 @@
+"""Plots in the manner of scikit-learn's displays: `from_…` computes, `plot` draws, `ax_` and `figure_` are kept.
+
+Needs matplotlib: `pip install "surefoot[plots]"`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from surefoot._validation import check_finite_array, check_labeled_rows, encode_labels
+from surefoot.certificate import Certificate
+from surefoot.fresh import FreshCertificate
+from surefoot.losses import LOG_LOSS, loss_matrix_from_proba
+from surefoot.path import RadiusPath, radius_path
+from surefoot.unlabeled import Unlabeled, unwrap
+
+# Okabe and Ito's colours, told apart by readers who do not see all hues
+BLUE, ORANGE, GREEN, PINK, GREY = "#0072B2", "#D55E00", "#009E73", "#CC79A7", "#666666"
+
+
+class _Display:
+    """Axes that are made when none are given."""
+
+    ax_: Any
+    figure_: Any
+
+    def _axes(self, ax: Any, size: tuple[float, float]) -> Any:
+        try:
+            import matplotlib.pyplot as plt
+        except ImportError as error:
+            raise ImportError('surefoot.plots needs matplotlib. Run: pip install "surefoot[plots]"') from error
+        if ax is None:
+            _, ax = plt.subplots(figsize=size, layout="constrained")
+        self.ax_, self.figure_ = ax, ax.figure
+        return ax
+
+
+class RadiusPathDisplay(_Display):
+    """Certified likelihood and confidence along the radius.
+
+    Parameters
+    ----------
+    path : RadiusPath
+    chosen : float or None
+        A radius to mark.
+
+    Attributes
+    ----------
+    ax_, figure_, lines_ : the axes, their figure, and the lines by name.
+    """
+
+    def __init__(self, path: RadiusPath, *, chosen: float | None = None) -> None:
+        self.path = path
+        self.chosen = chosen
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        X_unlabeled: ArrayLike | Unlabeled | None = None,
+        radii: ArrayLike | None = None,
+        X_test: ArrayLike | None = None,
+        y_test: ArrayLike | None = None,
+        ax: Any = None,
+        **keywords: Any,
+    ) -> RadiusPathDisplay:
+        """Follow `radius_path` and draw it; the radius of a fitted estimator is marked."""
+        path = radius_path(estimator, X, y, X_unlabeled=X_unlabeled, radii=radii, X_test=X_test, y_test=y_test)
+        return cls(path, chosen=getattr(estimator, "radius_", None)).plot(ax=ax, **keywords)
+
+    @classmethod
+    def from_path(
+        cls, path: RadiusPath, *, chosen: float | None = None, ax: Any = None, **keywords: Any
+    ) -> RadiusPathDisplay:
+        """Draw a path that is already there."""
+        return cls(path, chosen=chosen).plot(ax=ax, **keywords)
+
+    def plot(self, ax: Any = None, *, excess: bool = True, threshold: float | None = 0.7) -> RadiusPathDisplay:
+        """Draw. With `excess` the axis is the radius beyond the minimal one, on a log scale."""
+        ax, path = self._axes(ax, (6.4, 4.2)), self.path
+        x = path.radii - path.minimal_radius if excess else path.radii
+        curves = [
+            ("certified likelihood", path.likelihood, BLUE, "-"),
+            ("median confidence", path.median_confidence, ORANGE, "--"),
+            ("largest confidence", path.max_confidence, PINK, ":"),
+            ("test likelihood", path.test_likelihood, GREEN, "-."),
+        ]
+        self.lines_ = {}
+        for name, values, colour, style in curves:
+            if values is not None:
+                (self.lines_[name],) = ax.plot(x, values, style, color=colour, label=name, linewidth=2)
+        if threshold is not None:
+            ax.axhline(threshold, color=GREY, linewidth=0.8, linestyle=(0, (1, 3)))
+        if self.chosen is not None:
+            at = self.chosen - path.minimal_radius if excess else self.chosen
+            ax.axvline(at, color=GREY, linewidth=1.2)
+            ax.annotate(
+                "chosen", (at, 0.02), xycoords=("data", "axes fraction"), xytext=(4, 0), textcoords="offset points",
+                color=GREY, fontsize="small",
+            )  # fmt: skip
+        if excess and (x > 0).all():
+            ax.set_xscale("log")
+        minimal = f"radius beyond the minimal one, {path.minimal_radius:.4g}"
+        ax.set(xlabel=minimal if excess else "radius", ylabel="likelihood, confidence", ylim=(None, 1.02))
+        ax.legend(frameon=False)
+        return self
+
+
+class WorstCaseDisplay(_Display):
+    """The adversary's label probabilities against the model's, row by row.
+
+    Parameters
+    ----------
+    model_proba, adversary_proba : arrays of shape (N,)
+        Probability of one class at each row.
+    n_labeled : int
+        Rows at the front that are labeled.
+    class_name : str
+    """
+
+    def __init__(
+        self, model_proba: ArrayLike, adversary_proba: ArrayLike, *, n_labeled: int = 0, class_name: str = "1"
+    ) -> None:
+        self.model_proba = check_finite_array(model_proba, "model_proba", ndim=1)
+        self.adversary_proba = check_finite_array(adversary_proba, "adversary_proba", ndim=1)
+        if self.model_proba.shape != self.adversary_proba.shape:
+            raise ValueError(
+                "model_proba and adversary_proba must have one entry per row each; got shapes "
+                f"{self.model_proba.shape} and {self.adversary_proba.shape}. Pass the same rows."
+            )
+        self.n_labeled = n_labeled
+        self.class_name = class_name
+
+    @classmethod
+    def from_estimator(
+        cls,
+        estimator: Any,
+        X: ArrayLike,
+        *,
+        X_unlabeled: ArrayLike | Unlabeled | None = None,
+        certificate: Certificate | None = None,
+        label: Any = None,
+        ax: Any = None,
+        **keywords: Any,
+    ) -> WorstCaseDisplay:
+        """Compare a classifier's predict_proba with the adversary of its certificate, at the rows of the fit.
+
+        `certificate` is by default the estimator's own; `label` the class shown, by default the last one.
+        """
+        found = certificate if certificate is not None else getattr(estimator, "certificate_", None)
+        if found is None or found.worst_case is None:
+            raise ValueError(
+                "the certificate must hold the adversary's labels; got none. Pass certificate=certify(...), or a "
+                "fitted RobustLogisticRegression."
+            )
+        parts = [X] if X_unlabeled is None else [X, unwrap(X_unlabeled)[0]]
+        proba = np.vstack([estimator.predict_proba(part) for part in parts])
+        adversary = found.worst_case.label_proba
+        if len(proba) != len(adversary):
+            raise ValueError(
+                f"X and X_unlabeled must be the rows of the certificate, {len(adversary)} in all; got {len(proba)}. "
+                "Pass the same rows, in the same order."
+            )
+        classes = np.asarray(estimator.classes_)
+        column = len(classes) - 1 if label is None else int(encode_labels([label], classes)[1][0])
+        display = cls(
+            proba[:, column], adversary[:, column], n_labeled=len(np.asarray(X)), class_name=str(classes[column])
+        )
+        return display.plot(ax=ax, **keywords)
+
+    def plot(self, ax: Any = None) -> WorstCaseDisplay:
+        """Draw: rows on the diagonal keep the model's label, rows far from it are where the adversary disagrees."""
+        ax, front = self._axes(ax, (5.0, 4.6)), slice(None, self.n_labeled)
+        rest = slice(self.n_labeled, None)
+        ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle="--", zorder=1)
+        ax.scatter(
+            self.model_proba[rest], self.adversary_proba[rest], s=14, color=BLUE, alpha=0.45, linewidths=0,
+            label="unlabeled rows", zorder=2,
+        )  # fmt: skip
+        if self.n_labeled:
+            ax.scatter(
+                self.model_proba[front], self.adversary_proba[front], s=36, facecolors="none", edgecolors=ORANGE,
+                linewidths=1.4, label="labeled rows", zorder=3,
+            )  # fmt: skip
+            ax.legend(frameon=False, ncols=2, loc="lower left", bbox_to_anchor=(0, 1.0), fontsize="small")
+        ax.set(
+            xlabel=f"model's probability of {self.class_name!r}",
+            ylabel=f"adversary's probability of {self.class_name!r}",
+            xlim=(-0.03, 1.03),
+            ylim=(-0.03, 1.03),
+        )
+        ax.set_aspect("equal")
+        return self
+
+
+class CertificateDisplay(_Display):
+    """A certificate as one bar: what the labeled rows show, what the adversary adds, what sampling may add.
+
+    Parameters
+    ----------
+    certificate : Certificate
+    training : float or None
+        Mean loss on the labeled rows.
+    fresh : FreshCertificate or None
+        The same on fresh rows: its mean and sampling error are drawn as a second bar.
+    """
+
+    def __init__(
+        self, certificate: Certificate, *, training: float | None = None, fresh: FreshCertificate | None = None
+    ) -> None:
+        self.certificate = certificate
+        self.training = training
+        self.fresh = fresh
+
+    @classmethod
+    def from_certificate(
+        cls,
+        certificate: Certificate,
+        *,
+        training: float | None = None,
+        fresh: FreshCertificate | None = None,
+        ax: Any = None,
+    ) -> CertificateDisplay:
+        """Draw a certificate that is already there."""
+        return cls(certificate, training=training, fresh=fresh).plot(ax=ax)
+
+    @classmethod
+    def from_estimator(
+        cls, estimator: Any, X: ArrayLike, y: ArrayLike, *, fresh: FreshCertificate | None = None, ax: Any = None
+    ) -> CertificateDisplay:
+        """Draw the certificate of a fitted estimator; X, y are its labeled rows."""
+        rows, labels = check_labeled_rows(X, y)
+        codes = encode_labels(labels, estimator.classes_)[1]
+        losses = loss_matrix_from_proba(estimator.predict_proba(rows), LOG_LOSS)
+        training = float(losses[np.arange(len(codes)), codes].mean())
+        return cls(estimator.certificate_, training=training, fresh=fresh).plot(ax=ax)
+
+    def plot(self, ax: Any = None) -> CertificateDisplay:
+        """Draw."""
+        certificate, fresh = self.certificate, self.fresh
+        rows = 1 + (fresh is not None)
+        ax = self._axes(ax, (7.0, 1.5 + 0.7 * rows))
+        base = 0.0 if self.training is None else min(self.training, certificate.lower)
+        parts = [("on the labeled rows", base, GREEN)] if base > 0 else []
+        parts += [("added by the adversary", certificate.lower - base, BLUE), ("gap", certificate.gap, ORANGE)]
+        self._bar(ax, 0, parts, f"at most {certificate.risk:.4g}")
+        names = ["rows of the fit"]
+        if fresh is not None:
+            names.append(f"{fresh.n_rows} fresh rows")
+            bars = [
+                ("dual value", fresh.mean, GREY),
+                (f"sampling error, {fresh.level:.0%}", fresh.sampling_error, PINK),
+            ]
+            end = f"at most {fresh.risk:.4g}" if fresh.guarantee else "rows reused: no guarantee"
+            self._bar(ax, 1, bars, end)
+        ax.set_yticks(range(rows), names)
+        ax.invert_yaxis()
+        ax.margins(x=0.18)
+        ax.set_xlim(left=min(0.0, 0.0 if fresh is None else fresh.mean))
+        ax.set(xlabel=f"expected {certificate.loss}")
+        ax.spines[["top", "right"]].set_visible(False)
+        handles = {text: handle for handle, text in zip(*ax.get_legend_handles_labels(), strict=True)}
+        ax.legend(
+            handles.values(), handles.keys(), frameon=False, ncols=3, loc="lower left", bbox_to_anchor=(0, 1.0),
+            fontsize="small",
+        )  # fmt: skip
+        return self
+
+    def _bar(self, ax: Any, row: int, parts: list[tuple[str, float, str]], end: str) -> None:
+        left = 0.0
+        for name, width, colour in parts:
+            if not np.isfinite(width):
+                ax.annotate(f"{name}: infinite", (left, row), xytext=(5, 0), textcoords="offset points", va="center")
+                return
+            ax.barh(row, width, left=left, height=0.55, color=colour, label=name)
+            left += width
+        ax.annotate(end, (left, row), xytext=(5, 0), textcoords="offset points", va="center", fontsize="small")
