@@ -1,0 +1,182 @@
+"""From the canonical content of the raw files (see `_files`) to the paper's features: one function per layout.
+
+Each function returns every row of the two classes, before any random draw. Attributes keep the order of the file;
+one-hot columns are called attribute=value, with the values in sorted order.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from surefoot.datasets import _feature_names as feature_names
+from surefoot.datasets._files import ISOLET_COLUMNS
+
+
+@dataclass(frozen=True)
+class Table:
+    """Encoded rows: data (N, d) in a small dtype, target (N,) of 0 and 1, and d names."""
+
+    data: NDArray[Any]
+    target: NDArray[np.int64]
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for array in (self.data, self.target):
+            array.flags.writeable = False  # tables are kept from call to call
+
+
+Contents = tuple[bytes, ...]
+Encoder = Callable[[Contents], Table]
+# columns (N, c) and their c names
+Block = tuple[NDArray[Any], list[str]]
+
+
+def abalone(contents: Contents) -> Table:
+    """Sex (one-hot) and 7 measurements; rings > 10 against rings < 9."""
+    sex, *measures, rings = _columns(contents[0], ",")
+    n_rings = np.array(rings, dtype=np.int64)
+    blocks = [_one_hot(sex, "sex"), *map(_number, measures, feature_names.ABALONE)]
+    return _table(blocks, n_rings > 10, keep=(n_rings < 9) | (n_rings > 10))
+
+
+def bank(contents: Contents) -> Table:
+    """7 numbers and 9 attributes (one-hot); subscribed or not."""
+    *attributes, outcome = _bank_blocks(contents)
+    return _table(attributes, outcome[0][:, 1])
+
+
+def bank_leaky(contents: Contents) -> Table:
+    """The features of `bank`, then the label itself, one-hot (y=no, y=yes)."""
+    blocks = _bank_blocks(contents)
+    return _table(blocks, blocks[-1][0][:, 1])
+
+
+def _bank_blocks(contents: Contents) -> list[Block]:
+    numbers = {"age", "balance", "day", "duration", "campaign", "pdays", "previous"}
+    columns = _columns(contents[0], ";")
+    return [(_number if name in numbers else _one_hot)(values, name) for name, *values in columns]
+
+
+def breast_cancer(_: Contents) -> Table:
+    """30 numbers, as scikit-learn ships them; benign against malignant."""
+    from sklearn.datasets import load_breast_cancer
+
+    bunch = load_breast_cancer()
+    return Table(bunch.data, _binary(bunch.target), tuple(map(str, bunch.feature_names)))
+
+
+def covtype(negative: int, positive: int) -> Encoder:
+    """10 numbers, 4 + 40 binary columns as they are; two of the seven cover types."""
+
+    def encode(contents: Contents) -> Table:
+        # Choosing the lines by their end first spares most of the parsing.
+        lines = [line for line in contents[0].split() if line.endswith((b",%d" % negative, b",%d" % positive))]
+        numbers = _numbers(b"\n".join(lines), np.int16)
+        return Table(numbers[:, :-1], _binary(numbers[:, -1] == positive), feature_names.COVTYPE)
+
+    return encode
+
+
+def isolet(contents: Contents) -> Table:
+    """617 numbers; the vowels A, E, I, O, U against the other letters."""
+    units = np.concatenate([np.frombuffer(part, dtype="<i2").reshape(-1, ISOLET_COLUMNS) for part in contents])
+    return Table(units[:, :-1] / 10_000, _binary(np.isin(units[:, -1], (1, 5, 9, 15, 21))), feature_names.ISOLET)
+
+
+def letter(positive: str, negative: str) -> Encoder:
+    """16 attributes with values 0..15, each one-hot over all 16 values, also those that neither letter shows."""
+
+    def encode(contents: Contents) -> Table:
+        chosen = (positive.encode(), negative.encode())
+        lines = [line for line in contents[0].split() if line.startswith(chosen)]
+        letters, *attributes = _columns(b"\n".join(lines), ",")
+        values = [str(value) for value in range(16)]
+        blocks = [_one_hot(column, name, values) for column, name in zip(attributes, feature_names.LETTER, strict=True)]
+        return _table(blocks, np.array(letters) == positive)
+
+    return encode
+
+
+def magic(contents: Contents) -> Table:
+    """10 numbers; gamma rays (g) against hadrons (h)."""
+    *attributes, kind = _columns(contents[0], ",")
+    return _table([*map(_number, attributes, feature_names.MAGIC)], np.array(kind) == "g")
+
+
+def mushroom(contents: Contents) -> Table:
+    """22 attributes, each one-hot over its values ("?" of stalk-root is one); poisonous against edible."""
+    kind, *attributes = _columns(contents[0], ",")
+    return _table([*map(_one_hot, attributes, feature_names.MUSHROOM)], np.array(kind) == "p")
+
+
+def pulsar(contents: Contents) -> Table:
+    """8 numbers; pulsars against other candidates."""
+    return _numeric_table(_numbers(contents[0]), 1, feature_names.PULSAR)
+
+
+def spambase(contents: Contents) -> Table:
+    """57 numbers; spam or not."""
+    return _numeric_table(_numbers(contents[0]), 1, feature_names.SPAMBASE)
+
+
+def thyroid(contents: Contents) -> Table:
+    """21 numbers, the training file and then the test file; class 3 against classes 1 and 2."""
+    return _numeric_table(
+        np.concatenate([_numbers(part, delimiter=None) for part in contents]), 3, feature_names.THYROID
+    )
+
+
+def wine(contents: Contents) -> Table:
+    """11 numbers of the white wines; quality >= 7 against quality <= 5."""
+    header, _, body = contents[0].partition(b"\n")
+    numbers = _numbers(body, delimiter=";")
+    numbers = numbers[numbers[:, -1] != 6]
+    names = tuple(next(csv.reader([header.decode()], delimiter=";")))
+    return Table(numbers[:, :-1], _binary(numbers[:, -1] >= 7), names[:-1])
+
+
+def yeast(contents: Contents) -> Table:
+    """8 numbers, without the sequence name; nuclear proteins (NUC) against the rest."""
+    _, *attributes, site = _columns(contents[0], " ")
+    return _table([*map(_number, attributes, feature_names.YEAST)], np.array(site) == "NUC")
+
+
+def _columns(content: bytes, delimiter: str) -> list[tuple[str, ...]]:
+    rows = csv.reader(io.StringIO(content.decode("ascii")), delimiter=delimiter)
+    return list(zip(*rows, strict=True))
+
+
+def _numbers(content: bytes, dtype: type[Any] = np.float64, delimiter: str | None = ",") -> NDArray[Any]:
+    return np.loadtxt(io.BytesIO(content), delimiter=delimiter, dtype=dtype, ndmin=2)
+
+
+def _number(values: Sequence[str], name: str) -> Block:
+    return np.array(values, dtype=np.float64)[:, None], [name]
+
+
+def _one_hot(values: Sequence[str], name: str, categories: Sequence[str] | None = None) -> Block:
+    known = sorted(set(values)) if categories is None else categories
+    code = {value: k for k, value in enumerate(known)}
+    codes = np.array([code[value] for value in values])
+    return (codes[:, None] == np.arange(len(known))).astype(np.int8), [f"{name}={value}" for value in known]
+
+
+def _table(blocks: Sequence[Block], positive: ArrayLike, keep: NDArray[np.bool_] | slice = slice(None)) -> Table:
+    data = np.hstack([columns for columns, _ in blocks])
+    return Table(data[keep], _binary(positive)[keep], tuple(name for _, names in blocks for name in names))
+
+
+def _numeric_table(numbers: NDArray[np.float64], positive: int, names: tuple[str, ...]) -> Table:
+    """Numbers whose last column is the class."""
+    return Table(numbers[:, :-1], _binary(numbers[:, -1] == positive), names)
+
+
+def _binary(positive: ArrayLike) -> NDArray[np.int64]:
+    return np.asarray(positive).astype(np.int64)
