@@ -248,7 +248,8 @@ class CertificateDisplay(_Display):
         ax = self._axes(ax, (7.0, 1.5 + 0.7 * rows))
         base = 0.0 if self.training is None else min(self.training, certificate.lower)
         parts = [("on the labeled rows", base, GREEN)] if base > 0 else []
-        parts += [("added by the adversary", certificate.lower - base, BLUE), ("gap", certificate.gap, ORANGE)]
+        forced = "added by the adversary" if base > 0 else "forced by the adversary"
+        parts += [(forced, certificate.lower - base, BLUE), ("gap", certificate.gap, ORANGE)]
         self._bar(ax, 0, parts, f"at most {certificate.risk:.4g}")
         names = ["rows of the fit"]
         if fresh is not None:
