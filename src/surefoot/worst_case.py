@@ -36,6 +36,7 @@ from surefoot.solvers.linear_program import (
     slack_of_nearest,
     solve_restricted,
     triples_within,
+    with_violated,
 )
 from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions, PathPoint, StallError, centre, follow_path
 
@@ -46,7 +47,9 @@ _NEAR = 2e-4
 # Newton steps for each α tried at the minimal radius, unless the problem is small.
 _STEPS_AT_MINIMUM = 200
 # Triples beyond one per row in the two linear programs tried at fixed losses: share of N, at least per anchor, at most.
-_VERTEX_SIZES = ((0.3, 10, 4000), (0.6, 30, 8000))
+_VERTEX_SIZES = ((0.3, 10, 4000), (0.4, 20, 6000))
+# Programs over triples, each with those that the last one lacked, before the path goes on.
+_MOST_ADDITIONS, _MOST_ADDED = 6, 2000
 # Problems of at most so many distances are solved to rounding at their last τ.
 _SMALL = 100_000
 
@@ -317,10 +320,11 @@ class _Search:
         if estimate[0] < 0.8 * path.tau and estimate[1] < 6.0 * path.tau:
             return False
         near = NearTriples.of(self.decision_set, self.model.matrix, path.point, more)
-        if near.slack(few) >= path.tau:
-            self._try_vertex(path, near.within(near.slack(few)))
-        if self.gap > self.tol and near.slack(more) >= 8.0 * path.tau:
-            self._try_vertex(path, near.within(near.slack(more)))
+        for count, width in ((few, 1.0), (more, 8.0)):
+            triples = near.within(near.slack(count))
+            if near.slack(count) >= width * path.tau and triples.may_hold_a_plan():
+                self._try_vertex(path, triples)
+                break
         return self.gap <= self.tol
 
     def finish_by_linear_program(self) -> None:
@@ -344,10 +348,20 @@ class _Search:
                 return
 
     def _try_vertex(self, path: PathPoint, triples: Triples) -> None:
-        solved = solve_restricted(self.model.losses(path.point.theta, slice(None)), triples)
-        if solved is not None:
+        """Solve the program over these triples; add those that its prices show to be missing, a few times."""
+        losses = self.model.losses(path.point.theta, slice(None))
+        wanted: Triples | None = triples
+        for _ in range(_MOST_ADDITIONS):
+            solved = None if wanted is None else solve_restricted(losses, wanted)
+            if wanted is None or solved is None:
+                return
             self._consider_upper(replace(path, point=replace(solved.point, theta=path.point.theta)))
             self._consider_lower(Adversary(solved.label_proba, solved.transport_cost), path.point.theta)
+            if self.gap <= self.tol:
+                return
+            wanted = with_violated(losses, wanted, solved.point, 1e-9 * self.scale)
+            if wanted is not None and len(wanted.rows) - len(triples.rows) > _MOST_ADDED:
+                return  # the prices are far off: a smaller τ will know better
 
     def _visit(self, state: PathPoint) -> None:
         self.visited.append(state)

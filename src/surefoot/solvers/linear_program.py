@@ -77,6 +77,13 @@ class Triples:
         on_labels = np.bincount(fixed.labels, weights=mass, minlength=ds.n_classes)
         return cast("FloatArray", on_anchors), cast("FloatArray", on_labels), float(mass @ fixed.cost)
 
+    def may_hold_a_plan(self) -> bool:
+        """False where some row has no triple, or rows with one alone exceed the mass of an anchor."""
+        ds = self.decision_set
+        count = np.bincount(self.rows, minlength=len(ds.row_weights))
+        on_anchors = self.mass_of_single(count[self.rows] == 1)[0]
+        return bool(count.min() > 0 and np.all(on_anchors <= ds.anchor_weights + 1e-12))
+
     def label_proba(self, plan: FloatArray) -> FloatArray:
         ds = self.decision_set
         q = np.zeros((len(ds.row_weights), ds.n_classes))
@@ -124,6 +131,33 @@ def slack_of_nearest(ds: DecisionSet, losses: FloatArray, point: DualPoint, coun
     return [float(slack) for slack in np.quantile(gaps, [min(1.0, count / total) for count in counts])]
 
 
+def with_violated(losses: FloatArray, triples: Triples, point: DualPoint, slack: float) -> Triples | None:
+    """The triples, and those that a dual point prices better than all of their row by more than slack.
+
+    Of each row and label the best is added, if it is one; None where there is none.
+    """
+    ds = triples.decision_set
+    N, K = losses.shape
+    price = point.lam[triples.labels] + point.alpha * triples.cost + point.beta[triples.anchors]
+    kept = np.full(N, -np.inf)
+    np.maximum.at(kept, triples.rows, losses[triples.rows, triples.labels] - price)
+    found = []
+    for part in row_chunks(N, K * len(ds.anchor_weights)):
+        values = _values(ds, losses, point, np.arange(part.start, part.stop))
+        anchor = values.argmax(axis=2)
+        rows, labels = np.nonzero(values.max(axis=2) > kept[part, None] + slack)
+        found.append((rows + part.start, labels, anchor[rows, labels]))
+    rows, labels, anchors = (np.concatenate(parts) for parts in zip(*found, strict=True))
+    if len(rows) == 0:
+        return None
+    return Triples(
+        ds,
+        np.concatenate([triples.rows, rows]),
+        np.concatenate([triples.labels, labels]),
+        np.concatenate([triples.anchors, anchors]),
+    )
+
+
 def solve_restricted(losses: FloatArray, triples: Triples) -> LinearProgramSolution | None:
     """Max Σ π_jki ℓ_jk over plans π on some triples (j, k, i), by HiGHS.
 
@@ -132,12 +166,11 @@ def solve_restricted(losses: FloatArray, triples: Triples) -> LinearProgramSolut
     """
     ds = triples.decision_set
     N, K, n = len(ds.row_weights), ds.n_classes, len(ds.anchor_weights)
-    count = np.bincount(triples.rows, minlength=N)
-    single = count[triples.rows] == 1
+    if not triples.may_hold_a_plan():
+        return None
+    single = np.bincount(triples.rows, minlength=N)[triples.rows] == 1
     on_anchors, on_labels, spent = triples.mass_of_single(single)
     room = ds.anchor_weights - on_anchors
-    if count.min() == 0 or room.min() < -1e-12:
-        return None
     free = triples[~single]
     open_rows, position = np.unique(free.rows, return_inverse=True)
     # constraints that follow from others are left out: with them, rounding alone could make the program infeasible
@@ -211,11 +244,15 @@ def triples_within(ds: DecisionSet, losses: FloatArray, near: DualPoint, slack: 
 
 def _gaps(ds: DecisionSet, losses: FloatArray, near: DualPoint, rows: NDArray[np.intp]) -> Iterator[FloatArray]:
     """Chunks (B, K, n) of how far each triple's value falls short of the best of its row."""
-    price = near.alpha * ds.label_cost[:, ds.anchor_labels] + near.beta  # (K, n)
-    for part in row_chunks(len(rows), price.size):
-        kept = rows[part]
-        values = (losses[kept] - near.lam)[:, :, None] - price - near.alpha * ds.distances[kept][:, None, :]
+    for part in row_chunks(len(rows), ds.n_classes * len(ds.anchor_weights)):
+        values = _values(ds, losses, near, rows[part])
         yield values.max(axis=(1, 2), keepdims=True) - values
+
+
+def _values(ds: DecisionSet, losses: FloatArray, point: DualPoint, rows: NDArray[np.intp]) -> FloatArray:
+    """(B, K, n) ℓ_jk − α c((x_j, k), z_i) − β_i − λ_k at some rows."""
+    price = point.alpha * ds.label_cost[:, ds.anchor_labels] + point.beta  # (K, n)
+    return (losses[rows] - point.lam)[:, :, None] - price - point.alpha * ds.distances[rows][:, None, :]
 
 
 def _chunks_of(parts: Iterator[FloatArray]) -> Iterator[tuple[int, FloatArray]]:
