@@ -32,6 +32,7 @@ ORDER = [
     {"calibration"},
     {"certificate"},
     {"worst_case"},
+    {"union_search"},
     {"union"},
     {"certify"},
     {"design_matrix"},

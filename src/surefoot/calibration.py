@@ -23,6 +23,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from surefoot._printing import Printed
 from surefoot._validation import FloatArray, check_positive_integer, check_positive_scalar, check_unit_scalar
+from surefoot.bounds import Adversary
 from surefoot.costs import FeatureMetric
 from surefoot.labeled import LabeledData
 from surefoot.minimal import MinimalRadius, solve_minimal_radius
@@ -102,8 +103,7 @@ class RadiusEstimate(Printed):
 def estimate_excess(
     distances: FloatArray, codes: NDArray[np.intp], weights: FloatArray, label_cost: FloatArray, how: Calibrated
 ) -> FloatArray:
-    """(n_splits,) W_c(A, B) − W_d(A, B) − T(p_A, p_B) between random halves A, B; in every other one a label is
-    replaced.
+    """(n_splits,) W_c(A, B) − W_d(A, B) − T(p_A, p_B) between random halves A, B, with a label replaced in every other.
 
     distances : (n, n) between labeled rows; codes, weights : (n,); label_cost : (K, K), T its cheapest relabeling.
     """
@@ -199,13 +199,23 @@ def resolve_radius(radius: float | str | Calibrated, *, auto: bool = False) -> f
     return check_positive_scalar(radius, "radius", allow_zero=True)
 
 
+def in_label_cost_of(ds: DecisionSet, piece: DecisionSet, adversary: Adversary) -> Adversary:
+    """An adversary of one of the tied sets of `ds`, with its transport cost in the label cost of `ds`.
+
+    The two label costs differ by u_k − u_c, so the costs of a plan differ by Σ u p_μ − Σ u p̂.
+    """
+    u = (ds.label_cost - piece.label_cost)[:, 0]
+    p = ds.row_weights @ adversary.label_proba
+    return replace(adversary, transport_cost=adversary.transport_cost + float(u @ (p - ds.label_frequencies)))
+
+
 def tied_sets(ds: DecisionSet, minimal: MinimalRadius, excess: float) -> list[tuple[DecisionSet, MinimalRadius]]:
     """Decision sets whose union is { μ : W_c(μ, P̂_l) ≤ W_d + excess + κ TV(p_μ, p̂) }, each with its minimal radius.
 
     With an exact prior: one, of radius minimal + excess. With intervals the radius depends on the label probabilities
     p_μ, so that a wide interval does not lend its budget to other changes. TV(p, p̂) = max_S Σ_{k∈S} (p_k − p̂_k), so the
-    union runs over classes S that gain: there κ·(p_S − p̂_S) is granted, that is, turning a label into one of S is free
-    from outside of S and turning one of S into another costs 2κ.
+    union runs over classes S that gain: there κ·(p_S − p̂_S) is granted. So turning a label from outside of S into one
+    of S is free, leaving S costs 2κ, and all other changes cost κ.
     """
     lo, hi = ds.intervals.T
     if np.all(lo == hi):

@@ -7,7 +7,7 @@ network or a rule of thumb gets the same certificate as our own models.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from surefoot._errors import warn_caller
 from surefoot._validation import FloatArray, check_finite_array, check_n_jobs, check_positive_scalar
-from surefoot.calibration import Calibrated, calibrate, resolve_radius, tied_sets
+from surefoot.calibration import Calibrated, calibrate, in_label_cost_of, resolve_radius, tied_sets
 from surefoot.certificate import Certificate
 from surefoot.costs import FeatureMetric
 from surefoot.dual import FixedLosses
@@ -105,7 +105,10 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
         estimate, sets = None, [(ds.with_radius(float(asked)), minimal)]
         check_radius(*sets[0])
     fixed = FixedLosses(matrix)
-    parts = [solve_certified(s, fixed, tol=tol, minimal=m, n_jobs=n_jobs).found for s, m in sets]
+    parts = []
+    for piece, smallest in sets:
+        found = solve_certified(piece, fixed, tol=tol, minimal=smallest, n_jobs=n_jobs).found
+        parts.append(replace(found, adversary=in_label_cost_of(ds, piece, found.adversary)))
     certificate = Found.over_union(parts, tol).certificate(
         judged.name,
         data,

@@ -17,11 +17,20 @@ from surefoot._validation import (
     check_positive_scalar,
     check_unit_scalar,
 )
-from surefoot.calibration import AUTO, Calibrated, RadiusEstimate, calibrate, resolve_radius, tied_sets
+from surefoot.bounds import Adversary
+from surefoot.calibration import (
+    AUTO,
+    Calibrated,
+    RadiusEstimate,
+    calibrate,
+    in_label_cost_of,
+    resolve_radius,
+    tied_sets,
+)
 from surefoot.certificate import Certificate
 from surefoot.costs import FeatureMetric, resolve_metric
 from surefoot.design_matrix import StandardizedRows
-from surefoot.fresh import LinearLosses
+from surefoot.fresh import LinearLosses, Piece
 from surefoot.labeled import LabeledData
 from surefoot.linear_classifier import LinearClassifier, check_labeled, warn_about
 from surefoot.losses import LOG_LOSS
@@ -30,6 +39,7 @@ from surefoot.priors import LabelPrior
 from surefoot.radius import as_robust_as_possible
 from surefoot.sets import DecisionSet
 from surefoot.solvers.newton import NewtonOptions, PathPoint
+from surefoot.union import solve_union
 from surefoot.unlabeled import Unlabeled, check_unlabeled
 from surefoot.worst_case import CertifiedSolution, Found, solve_certified
 
@@ -163,14 +173,12 @@ class _Settings:
 
 @dataclass(frozen=True)
 class Learned:
-    """Coefficients (1, d) or (K, d), intercepts, their certificate, and where a nearby problem may start from."""
+    """Coefficients (1, d) or (K, d), intercepts, their certificate, and the Newton steps that it took."""
 
     coef: FloatArray
     intercept: FloatArray
     certificate: Certificate
     steps: int
-    alpha: float
-    checkpoint: PathPoint | None
 
 
 @dataclass(frozen=True, eq=False)
@@ -222,10 +230,7 @@ class FitProblem:
         )
 
     def learned(self, solution: CertifiedSolution) -> Learned:
-        ds, point = solution.decision_set, solution.path.point
-        return self._with_certificate(
-            solution.found, ds, solution.theta, solution.path.steps, point.alpha, solution.checkpoint
-        )
+        return self._with_certificate(solution.found, solution.decision_set, solution.theta, solution.path.steps)
 
     def _with_certificate(
         self,
@@ -233,15 +238,13 @@ class FitProblem:
         ds: DecisionSet,
         theta: FloatArray,
         steps: int,
-        alpha: float,
-        checkpoint: PathPoint | None,
         estimate: RadiusEstimate | None = None,
     ) -> Learned:
         coef, intercept = self.standardized.coefficients(theta)
         certificate = found.certificate(
             LOG_LOSS, self.data, ds, self.minimal, estimate=estimate, losses_at=LinearLosses(coef, intercept)
         )
-        return Learned(coef, intercept, certificate, steps, alpha, checkpoint)
+        return Learned(coef, intercept, certificate, steps)
 
     def _solve(self, *args: Any, **keywords: Any) -> CertifiedSolution:
         options = NewtonOptions(max_steps=self.settings.max_iter)
@@ -268,12 +271,23 @@ class FitProblem:
         return search.solution
 
     def _calibrated(self, how: Calibrated) -> Learned:
+        """Learn against the sets of an estimated radius: one, or with label intervals a union."""
         estimate = calibrate(self.data, self.decision_set, self.minimal, how)
-        sets = tied_sets(self.decision_set, self.minimal, estimate.excess)
-        if len(sets) > 1:
-            raise NotImplementedError
-        ds, _ = sets[0]
-        solution = self.at(ds.radius)
-        return self._with_certificate(
-            solution.found, ds, solution.theta, solution.path.steps, solution.path.point.alpha, None, estimate
+        model, asked = self.standardized.model, self.settings
+        union = solve_union(
+            tied_sets(self.decision_set, self.minimal, estimate.excess),
+            model,
+            tol=asked.tol,
+            options=NewtonOptions(max_steps=asked.max_iter),
+            n_jobs=asked.n_jobs,
+            on_round=self.progress.round,
         )
+        penalty, losses = model.penalty_value(union.theta), model.losses(union.theta, slice(None))
+        pieces = tuple(Piece.of(part.decision_set, losses, part.point) for part in union.parts)
+        costs = [
+            in_label_cost_of(self.decision_set, part.decision_set, part.adversary).transport_cost
+            for part in union.parts
+        ]
+        mixture = Adversary(union.label_proba, float(union.weights @ costs))
+        found = Found(union.risk - penalty, union.lower - penalty, union.status, pieces, mixture)
+        return self._with_certificate(found, self.decision_set, union.theta, union.n_steps, estimate)

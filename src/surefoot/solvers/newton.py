@@ -1,11 +1,17 @@
-"""Exact solver: damped Newton on the smoothed dual, following the smoothing τ down to a target gap."""
+"""Exact solver: damped Newton on the smoothed dual, following the smoothing τ down to a target gap.
+
+The method itself (`follow`, `centre_objective`) knows an `Objective` only; `follow_path` and `centre` run it on the
+dual of one decision set.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve
 from scipy.linalg.blas import dsymv
 
@@ -35,25 +41,103 @@ class NewtonOptions:
 DEFAULT_OPTIONS = NewtonOptions()
 
 
+Point = TypeVar("Point")
+
+
 @dataclass(frozen=True)
-class PathPoint:
+class PathState(Generic[Point]):
     """A point on the path with its smoothing: what a warm start needs, and what the certificate reads."""
 
-    point: DualPoint
+    point: Point
     tau: float
     steps: int = 0
     smoothing_gap: float = np.inf
     stalled: bool = False
 
 
+PathPoint = PathState[DualPoint]
+
+
 class StallError(RuntimeError):
     """Newton could make no progress at this τ: rounding errors are as large as the decrease it asks for."""
 
 
-def smoothing_gap(dual: SmoothedDual, point: DualPoint, evaluation: Evaluation, tau: float) -> float:
-    """What τ costs at a minimiser: entropy and barrier terms between F_τ and its own plan, and the widened radius."""
-    widened = dual.radius(tau) - dual.set.radius
-    return tau * (evaluation.entropy + BARRIER * dual.barrier_count) + 2.0 * point.alpha * widened
+class Local(Protocol):
+    """A smooth objective at a point: value, gradient, and its second derivatives where they were asked for."""
+
+    @property
+    def value(self) -> float: ...
+    @property
+    def gradient(self) -> FloatArray: ...
+    @property
+    def hessian(self) -> object | None: ...
+
+
+Here = TypeVar("Here", bound=Local)
+
+
+class Objective(Protocol[Point, Here]):
+    """A smooth convex function F_τ of a point, as Newton's method sees it."""
+
+    @property
+    def positive(self) -> NDArray[np.intp]:
+        """Coordinates of the packed point that must stay positive."""
+
+    def pack(self, point: Point) -> FloatArray: ...
+    def unpack(self, vector: FloatArray, template: Point) -> Point: ...
+    def evaluate(self, point: Point, tau: float, *, second_order: bool) -> Here: ...
+
+    def balance(self, point: Point, here: Here, tau: float) -> tuple[Point, Here]:
+        """A cheap move where Newton's model fails, and the second derivatives where it ends."""
+
+    def direction(self, here: Here, ridge: float) -> tuple[FloatArray, float, float]:
+        """Newton's direction, its decrement and the ridge that it took, at least the one given."""
+
+    def smoothing_gap(self, point: Point, here: Here, tau: float) -> float:
+        """What τ costs at a minimiser of F_τ."""
+
+
+@dataclass(frozen=True)
+class OneSet:
+    """The smoothed dual of one decision set as an objective of Newton's method."""
+
+    dual: SmoothedDual
+
+    @property
+    def positive(self) -> NDArray[np.intp]:
+        alpha = self.dual.layout.alpha
+        return np.arange(alpha.start, alpha.stop)
+
+    def pack(self, point: DualPoint) -> FloatArray:
+        return self.dual.layout.pack(point)
+
+    def unpack(self, vector: FloatArray, template: DualPoint) -> DualPoint:
+        return self.dual.layout.unpack(vector, template)
+
+    def evaluate(self, point: DualPoint, tau: float, *, second_order: bool) -> Evaluation:
+        return self.dual.evaluate(point, tau, second_order=second_order)
+
+    def balance(self, point: DualPoint, here: Evaluation, tau: float) -> tuple[DualPoint, Evaluation]:
+        """Sinkhorn updates of β where an anchor's mass is off by more than a factor e: Newton's model fails there."""
+        weights = self.dual.set.anchor_weights
+        for _ in range(6):
+            ratio = np.log(np.maximum(1.0 - here.gradient[self.dual.layout.beta] / weights, 1e-300))
+            if np.abs(ratio).max() < 1.0:
+                break
+            beta = point.beta + tau * np.where(np.abs(ratio) > 0.3, ratio, 0.0)
+            point = replace(point, beta=beta)
+            here = self.evaluate(point, tau, second_order=False)
+        if here.hessian is None:
+            here = self.evaluate(point, tau, second_order=True)
+        return point, here
+
+    def direction(self, here: Evaluation, ridge: float) -> tuple[FloatArray, float, float]:
+        return newton_direction(here, ridge, self.dual.ray, self.dual.layout.alpha)
+
+    def smoothing_gap(self, point: DualPoint, here: Evaluation, tau: float) -> float:
+        """Entropy and barrier terms between F_τ and its own plan, and the widened radius."""
+        widened = self.dual.radius(tau) - self.dual.set.radius
+        return tau * (here.entropy + BARRIER * self.dual.barrier_count) + 2.0 * point.alpha * widened
 
 
 def follow_path(
@@ -65,20 +149,33 @@ def follow_path(
     final_tau: float = 0.0,
     finished: Callable[[PathPoint], bool] | None = None,
 ) -> PathPoint:
+    """`follow` for one decision set."""
+    return follow(OneSet(dual), start, target_gap, options, on_round, final_tau, finished)
+
+
+def follow(
+    objective: Objective[Point, Here],
+    start: PathState[Point],
+    target_gap: float,
+    options: NewtonOptions = DEFAULT_OPTIONS,
+    on_round: Callable[[PathState[Point]], None] | None = None,
+    final_tau: float = 0.0,
+    finished: Callable[[PathState[Point]], bool] | None = None,
+) -> PathState[Point]:
     """Shrink τ, centring at each, until the gap that smoothing causes is at most target_gap, or τ at most final_tau.
 
     `finished` may end it earlier: it is asked after each round.
     """
     state, tau = start, start.tau
-    older: PathPoint | None = None
+    older: PathState[Point] | None = None
     while state.steps < options.max_steps and tau >= options.smallest_tau:
-        guess = _predict(dual, state, older, tau)
+        guess = _predict(objective, state, older, tau)
         try:
-            point, here, used = centre(dual, guess, tau, options)
+            point, here, used = centre_objective(objective, guess, tau, options)
         except StallError:
             return replace(state, stalled=True)
         older = state if np.isfinite(state.smoothing_gap) and state.tau > tau else None
-        state = PathPoint(point, tau, state.steps + used, smoothing_gap(dual, point, here, tau))
+        state = PathState(point, tau, state.steps + used, objective.smoothing_gap(point, here, tau))
         if on_round is not None:
             on_round(state)
         if state.smoothing_gap <= target_gap or tau <= final_tau or (finished is not None and finished(state)):
@@ -88,20 +185,19 @@ def follow_path(
     return state
 
 
-def _predict(dual: SmoothedDual, state: PathPoint, older: PathPoint | None, tau: float) -> DualPoint:
+def _predict(
+    objective: Objective[Point, Here], state: PathState[Point], older: PathState[Point] | None, tau: float
+) -> Point:
     """Secant predictor along τ, taken only where it lowers F_τ: near τ = 0 the path is linear in τ, far from it not."""
     if older is None or state.smoothing_gap > 1e-4:
         return state.point
-    at = dual.layout
-    now, before = at.pack(state.point), at.pack(older.point)
+    now, before = objective.pack(state.point), objective.pack(older.point)
     moved = now + (now - before) * ((tau - state.tau) / (state.tau - older.tau))
-    if at.alpha_free:
-        moved[at.alpha] = np.maximum(moved[at.alpha], 0.2 * now[at.alpha])
-    guess = at.unpack(moved, state.point)
-    better = (
-        dual.evaluate(guess, tau, second_order=False).value < dual.evaluate(state.point, tau, second_order=False).value
-    )
-    return guess if better else state.point
+    positive = objective.positive
+    moved[positive] = np.maximum(moved[positive], 0.2 * now[positive])
+    guess = objective.unpack(moved, state.point)
+    here = objective.evaluate(state.point, tau, second_order=False)
+    return guess if objective.evaluate(guess, tau, second_order=False).value < here.value else state.point
 
 
 def centre(
@@ -112,18 +208,30 @@ def centre(
     *,
     centred: Callable[[DualPoint, Evaluation, float], bool] | None = None,
 ) -> tuple[DualPoint, Evaluation, int]:
+    """`centre_objective` for one decision set."""
+    return centre_objective(OneSet(dual), start, tau, options, centred=centred)
+
+
+def centre_objective(
+    objective: Objective[Point, Here],
+    start: Point,
+    tau: float,
+    options: NewtonOptions,
+    *,
+    centred: Callable[[Point, Here, float], bool] | None = None,
+) -> tuple[Point, Here, int]:
     """Damped Newton at fixed τ until the point is centred.
 
     By default: half the decrement is a share of the smoothing gap. `centred` judges a point, its evaluation and its
     decrement.
     """
     point, ridge, eager = start, _SMALLEST_RIDGE, True
-    here = dual.evaluate(point, tau, second_order=True)
+    here = objective.evaluate(point, tau, second_order=True)
     for step in range(options.round_steps):
-        point, here = _balance_outliers(dual, point, here, tau)
-        move = _Move.along_newton(dual, point, here, ridge)
+        point, here = objective.balance(point, here, tau)
+        move = _Move.along_newton(objective, point, here, ridge)
         if centred is None:
-            near = 0.5 * move.decrement <= options.centering * smoothing_gap(dual, point, here, tau)
+            near = 0.5 * move.decrement <= options.centering * objective.smoothing_gap(point, here, tau)
         else:
             near = centred(point, here, move.decrement)
         if near:
@@ -131,27 +239,10 @@ def centre(
                 return point, here, step
             ridge = _SMALLEST_RIDGE  # a damped direction proves nothing: look again without
             continue
-        point, here, move, trials = _line_search(dual, point, here, move, tau, eager)
+        point, here, move, trials = _line_search(objective, point, here, move, tau, eager)
         eager = trials == 0
         ridge = max(0.1 * move.ridge, _SMALLEST_RIDGE) if eager else move.ridge
     return point, here, options.round_steps
-
-
-def _balance_outliers(
-    dual: SmoothedDual, point: DualPoint, here: Evaluation, tau: float
-) -> tuple[DualPoint, Evaluation]:
-    """Sinkhorn updates of β where an anchor's mass is off by more than a factor e: Newton's model fails there."""
-    weights = dual.set.anchor_weights
-    for _ in range(6):
-        ratio = np.log(np.maximum(1.0 - here.gradient[dual.layout.beta] / weights, 1e-300))
-        if np.abs(ratio).max() < 1.0:
-            break
-        beta = point.beta + tau * np.where(np.abs(ratio) > 0.3, ratio, 0.0)
-        point = replace(point, beta=beta)
-        here = dual.evaluate(point, tau, second_order=False)
-    if here.hessian is None:
-        here = dual.evaluate(point, tau, second_order=True)
-    return point, here
 
 
 @dataclass(frozen=True)
@@ -164,13 +255,12 @@ class _Move:
     largest: float
 
     @classmethod
-    def along_newton(cls, dual: SmoothedDual, point: DualPoint, here: Evaluation, ridge: float) -> _Move:
-        direction, decrement, ridge = newton_direction(here, ridge, dual.ray, dual.layout.alpha)
-        largest = 1.0
-        if dual.layout.alpha_free:
-            change = float(direction[dual.layout.alpha][0])
-            largest = min(1.0, -0.9 * point.alpha / change) if change < 0 else 1.0
-        return cls(direction, decrement, ridge, largest)
+    def along_newton(cls, objective: Objective[Point, Here], point: Point, here: Here, ridge: float) -> _Move:
+        direction, decrement, ridge = objective.direction(here, ridge)
+        change = direction[objective.positive]
+        falling = change < 0
+        limits = -0.9 * objective.pack(point)[objective.positive][falling] / change[falling]
+        return cls(direction, decrement, ridge, float(min(1.0, limits.min(initial=1.0))))
 
 
 def newton_direction(
@@ -183,7 +273,7 @@ def newton_direction(
     """
     if evaluation.hessian is None:
         raise ValueError("newton_direction needs an evaluation with second_order=True")
-    H, gradient = _along_ray(evaluation.hessian, evaluation.gradient, ray, alpha)
+    H, gradient = along_ray(evaluation.hessian, evaluation.gradient, ray, alpha)
     diagonal = np.maximum(H.diagonal(), 0.0)
     while ridge < 1e8:
         damped = diagonal + ridge * (diagonal + evaluation.natural) + 1e-300
@@ -208,7 +298,7 @@ def newton_direction(
     raise StallError("the Hessian could not be factorised")
 
 
-def _along_ray(H: FloatArray, gradient: FloatArray, ray: FloatArray, alpha: slice) -> tuple[FloatArray, FloatArray]:
+def along_ray(H: FloatArray, gradient: FloatArray, ray: FloatArray, alpha: slice) -> tuple[FloatArray, FloatArray]:
     """H (lower triangle) and gradient in coordinates where α is replaced by the multiple of the ray."""
     if alpha.stop == alpha.start or np.count_nonzero(ray) <= 1:
         return H, gradient
@@ -222,23 +312,23 @@ def _along_ray(H: FloatArray, gradient: FloatArray, ray: FloatArray, alpha: slic
 
 
 def _line_search(
-    dual: SmoothedDual, point: DualPoint, here: Evaluation, move: _Move, tau: float, eager: bool
-) -> tuple[DualPoint, Evaluation, _Move, int]:
+    objective: Objective[Point, Here], point: Point, here: Here, move: _Move, tau: float, eager: bool
+) -> tuple[Point, Here, _Move, int]:
     """Cubic backtracking; every second failure past the first two also damps the direction (Levenberg–Marquardt).
 
     The first trial carries its Hessian when the last search succeeded at once, since it will most likely be accepted.
     """
-    vector, size = dual.layout.pack(point), move.largest
+    vector, size = objective.pack(point), move.largest
     noise = 1e-15 * max(1.0, abs(here.value))
     for trial in range(30):
-        candidate = dual.layout.unpack(vector + size * move.direction, point)
-        there = dual.evaluate(candidate, tau, second_order=eager and trial == 0)
+        candidate = objective.unpack(vector + size * move.direction, point)
+        there = objective.evaluate(candidate, tau, second_order=eager and trial == 0)
         if np.isfinite(there.value) and there.value <= here.value - 1e-4 * size * move.decrement + noise:
             if there.hessian is None:
-                there = dual.evaluate(candidate, tau, second_order=True)
+                there = objective.evaluate(candidate, tau, second_order=True)
             return candidate, there, move, trial
         if trial >= 2 and trial % 2 == 0:
-            move = _Move.along_newton(dual, point, here, max(10 * move.ridge, _FIRST_DAMPING))
+            move = _Move.along_newton(objective, point, here, max(10 * move.ridge, _FIRST_DAMPING))
             size = move.largest
         elif np.isfinite(there.value):
             size = _cubic_step(here.value, -move.decrement, there.value, float(there.gradient @ move.direction), size)
