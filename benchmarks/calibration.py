@@ -155,40 +155,70 @@ def columns(out: Path, study: str, name: str, n: int) -> dict[str, Array] | None
     return {key: np.array([float(as_number.get(row[key], row[key])) for row in rows]) for key in rows[0]}
 
 
-def coverage_table(out: Path, names: Iterable[str], sizes: list[int], study: str) -> list[Record]:
+def coverage_table(out: Path, names: list[str], sizes: list[int], study: str) -> list[Record]:
+    """Share of draws covered, that of the plain quantile in brackets, and the mean over datasets."""
+    table: list[Record] = [{"dataset": name} for name in names] + [{"dataset": "**mean**"}]
+    for n in sizes:
+        shares = []
+        for line, name in zip(table, names, strict=False):
+            found = columns(out, study, name, n)
+            if found is not None:
+                shares.append([np.mean(found[key] >= found["truth"]) for key in ("estimate", "plain") if key in found])
+                line[f"n = {n}"] = _bracketed(shares[-1])
+        if shares:
+            table[-1][f"n = {n}"] = f"**{_bracketed(np.mean(shares, axis=0))}**"
+    return table
+
+
+def _bracketed(shares: Iterable[float]) -> str:
+    first, *rest = (f"{share:.2f}" for share in shares)
+    return first + "".join(f" ({share})" for share in rest)
+
+
+def excess_table(out: Path, names: list[str], sizes: list[int]) -> list[Record]:
+    """Median estimate and, in brackets, median truth."""
     table: list[Record] = []
     for name in names:
         line: Record = {"dataset": name}
         for n in sizes:
-            found = columns(out, study, name, n)
-            line[f"n={n}"] = "" if found is None else float(np.mean(found["estimate"] >= found["truth"]))
-            line[f"plain {n}"] = (
-                "" if found is None or "plain" not in found else float(np.mean(found["plain"] >= found["truth"]))
-            )
-            line[f"excess {n}"] = "" if found is None else (
-                f"{np.median(found['estimate']):.4f} ({np.median(found['truth']):.4f})"
-            )  # fmt: skip
+            found = columns(out, "coverage", name, n)
+            if found is not None:
+                line[f"n = {n}"] = f"{np.median(found['estimate']):.4f} ({np.median(found['truth']):.4f})"
         table.append(line)
-    mean: Record = {"dataset": "**mean**"}
-    for key in table[0]:
-        values = [line[key] for line in table if isinstance(line[key], float)]
-        if values:
-            mean[key] = float(np.mean(values))
-    return [*table, mean]
+    return table
 
 
-def price_table(out: Path, names: Iterable[str], n: int) -> list[Record]:
+PRICES = {
+    "true error": "true_error",
+    "certified, strong prior": "certified_strong",
+    "certified, weak prior": "certified_weak",
+    "held-out bound": "held_out_bound",
+    "true error of that classifier": "held_out_error",
+}
+
+
+def price_table(out: Path, names: list[str], n: int) -> list[Record]:
+    """Medians over draws; then their mean over datasets."""
     table: list[Record] = []
     for name in names:
         found = columns(out, "price", name, n)
         if found is not None:
-            table.append(
-                {"dataset": name}
-                | {key: float(np.median(found[key])) for key in
-                   ("true_error", "certified_strong", "certified_weak", "held_out_bound", "held_out_error")}
-                | {"held": float(np.mean(found["certified_weak"] >= found["true_error"])), "draws": len(found["draw"])}
-            )  # fmt: skip
-    return table
+            line = {text: float(np.median(found[key])) for text, key in PRICES.items()}
+            table.append({"dataset": name} | line)
+    if table:
+        table.append({"dataset": "**mean**"} | {text: np.mean([line[text] for line in table]) for text in PRICES})
+    return [{key: f"{v:.2f}" if isinstance(v, float) else v for key, v in line.items()} for line in table]
+
+
+def broken(out: Path, names: list[str], sizes: list[int]) -> str:
+    """How often a bound was below the error it bounds, over all draws priced."""
+    counts = {"certified_strong": "true_error", "certified_weak": "true_error", "held_out_bound": "held_out_error"}
+    found = [columns(out, "price", name, n) for name in names for n in sizes]
+    return "; ".join(
+        f"{bound} below the truth in {sum(int(np.sum(f[bound] < f[error])) for f in found if f)} of "
+        f"{sum(len(f['draw']) for f in found if f)} draws"
+        for bound, error in counts.items()
+    )
 
 
 def main() -> None:
@@ -210,9 +240,11 @@ def main() -> None:
         cells += [("active", name, 50, asked.active_draws) for name in names]
         Parallel(n_jobs=asked.jobs)(delayed(run_cell)(*cell, asked.out) for cell in cells if cell[3])
     for study, at in (("coverage", sizes), ("active", [50])):
-        print(f"\n{study}\n" + markdown_table(coverage_table(asked.out, names, at, study)))
+        print(f"\n{study}\n\n" + markdown_table(coverage_table(asked.out, names, at, study)))
+    print("\nexcess\n\n" + markdown_table(excess_table(asked.out, names, sizes)))
     for n in sizes:
-        print(f"\nprice, n={n}\n" + markdown_table(price_table(asked.out, names, n)))
+        print(f"\nprice, n = {n}\n\n" + markdown_table(price_table(asked.out, names, n)))
+    print("\n" + broken(asked.out, names, sizes))
 
 
 if __name__ == "__main__":
