@@ -263,10 +263,19 @@ class TestRadius:
         with pytest.raises(AssertionError, match="the solver was called"):
             clf.set_params(radius=minimal).fit(X, y, X_unlabeled=U)
 
-    def test_calibrated_lands_later(self) -> None:
-        X, y, _ = sample()
-        with pytest.raises(NotImplementedError, match="calibrated"):
-            sf.RobustLogisticRegression(radius="calibrated").fit(X, y)
+    @pytest.mark.parametrize("prior", ["clopper-pearson", [0.4, 0.6], None])
+    def test_calibrated_is_an_estimate_that_the_certificate_names(self, prior: Any) -> None:
+        X, y, U = sample()
+        weights = np.linspace(0.5, 2.0, len(X))
+        clf = sf.RobustLogisticRegression(radius="calibrated", label_prior=prior)
+        clf.fit(X, y, sample_weight=weights, X_unlabeled=U)
+        expected = sf.calibrate_radius(X, y, X_unlabeled=U, sample_weight=weights, label_prior=prior)
+        assert clf.radius_ == clf.certificate_.radius == expected.radius > clf.certificate_.minimal_radius
+        assert clf.certificate_.gap <= 1e-4
+        assert "estimated at level 0.9" in repr(clf.certificate_)
+        # over the same sets, by the other route
+        keywords = {"sample_weight": weights, "X_unlabeled": U, "label_prior": prior, "radius": "calibrated"}
+        assert clf.certificate_.risk == pytest.approx(sf.certify(clf, X, y, **keywords).risk, abs=2e-4)
 
     @pytest.mark.parametrize(("seed", "K"), [(0, 2), (3, 2), (1, 3)])
     def test_auto_is_as_robust_as_possible(self, seed: int, K: int) -> None:

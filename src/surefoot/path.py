@@ -9,10 +9,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, log_loss
 
 from surefoot._callbacks import FitProgress
-from surefoot._validation import FloatArray, check_finite_array, check_positive_integer
+from surefoot._errors import warn_caller
+from surefoot._validation import (
+    FloatArray,
+    check_finite_array,
+    check_n_jobs,
+    check_positive_integer,
+    check_positive_scalar,
+)
 from surefoot.ball_model import WassersteinLogisticRegression, ball_risk_of
 from surefoot.certify import prepare_losses
 from surefoot.costs import FeatureMetric
@@ -100,6 +108,11 @@ def radius_path(
         Each entry equals a single fit at its radius, to the tolerance of the estimator; without a penalty the risk
         never falls along the path.
     """
+    if not isinstance(estimator, RobustLogisticRegression | WassersteinLogisticRegression):
+        raise ValueError(
+            "estimator must be a RobustLogisticRegression or a WassersteinLogisticRegression; got "
+            f"{type(estimator).__name__}. Pass one of these, or use worst_case_curve for a fixed classifier."
+        )
     model = clone(estimator)
     if (X_test is None) != (y_test is None):
         raise ValueError("X_test and y_test must be given together; got one of them. Pass both, or neither.")
@@ -107,12 +120,15 @@ def radius_path(
         if X_unlabeled is not None:
             raise ValueError("the ball alone takes no unlabeled rows; got X_unlabeled. Leave it out.")
         minimal = 0.0
-        steps = _ball_steps(model, X, y, sample_weight, _grid(radii, n_radii, 0.0, float(model.label_cost)))
+        # without label flips the spread of the features is the only scale there is
+        scale = float(model.label_cost) if np.isfinite(model.label_cost) else _spread(X)
+        steps = _ball_steps(model, X, y, sample_weight, _grid(radii, n_radii, 0.0, scale or 1.0))
     else:
         problem = FitProblem.of(model, X, y, sample_weight, X_unlabeled, FitProgress(model))
         minimal = problem.minimal.value
         grid = _grid(radii, n_radii, minimal, float(problem.decision_set.label_cost.max()))
         steps = _robust_steps(problem, grid)
+        _warn_about_gap(max(step.risk - step.lower for step in steps), problem.settings.tol)
     rows, weights = _all_rows(X, X_unlabeled, sample_weight)
     return _as_path(model, steps, minimal, rows, weights, X_test, y_test)
 
@@ -198,6 +214,20 @@ def bound_along(grid: FloatArray, solve: Callable[..., CertifiedSolution], tol: 
         settle(len(grid) - 1)
         between(0, len(grid) - 1)
     return [at(i) for i in range(len(grid))]
+
+
+def _spread(X: ArrayLike) -> float:
+    """Standard deviation of the rows about their mean."""
+    return float(np.linalg.norm(np.asarray(X, dtype=np.float64).std(axis=0)))
+
+
+def _warn_about_gap(gap: float, tol: float) -> None:
+    if gap > tol:
+        warn_caller(
+            f"the certified gap is {gap:.2e} at its largest, above tol={tol:.2e}; both bounds hold all the same. Raise "
+            "max_iter or tol, or leave out radii close to the minimal one.",
+            ConvergenceWarning,
+        )
 
 
 def _all_rows(
@@ -314,6 +344,7 @@ def worst_case_curve(  # noqa: PLR0913 - one keyword per part of the problem
         then play no part.
     """
     grid = _grid(radii, 1, 0.0, 1.0)
+    tol, n_jobs = check_positive_scalar(tol, "tol"), check_n_jobs(n_jobs)
     if ball:
         if not isinstance(loss, str) or loss != LOG_LOSS or losses is not None:
             raise ValueError(f"the ball alone is solved for loss={LOG_LOSS!r}; got another. Pass ball=False.")
@@ -333,5 +364,6 @@ def worst_case_curve(  # noqa: PLR0913 - one keyword per part of the problem
         )
 
     bounds = bound_along(grid, solve, tol)
+    _warn_about_gap(max(bound.upper - bound.lower for bound in bounds), tol)
     risk, lower = np.array([[bound.upper, bound.lower] for bound in bounds]).T
     return WorstCaseCurve(grid, risk, lower, minimal.value, judged.name, False)

@@ -392,7 +392,8 @@ class _Search:
             raise RuntimeError("no point was certified: follow a path first")
         (risk, path), (lower, adversary) = self.upper, self.lower
         status = "stopped" if self.gap > self.tol else "separable" if lower.unbounded else "optimal"
-        smooth = next((state for state in self.visited if state.tau <= checkpoint_tau), path)
+        # a vertex is no place to start Newton's method from: its α may be 0
+        smooth = next((state for state in self.visited if state.tau <= checkpoint_tau), [path, *self.visited][-1])
         checkpoint = replace(smooth, steps=0, smoothing_gap=np.inf, stalled=False)
         value = min(lower.value, risk)  # they may cross by rounding only
         return CertifiedSolution(
