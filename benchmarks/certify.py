@@ -15,7 +15,7 @@ from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from common import Array, LearningProblem, Row, learning_problem, timed
+from common import ROOT, Array, LearningProblem, Row, learning_problem, markdown_table, timed, write_csv
 
 import surefoot as sf
 from reference.inner import inner_reference
@@ -129,5 +129,7 @@ def rows(quick: bool = False) -> list[Row]:
 
 
 if __name__ == "__main__":
-    for row in rows(quick="--quick" in sys.argv):
-        print(row)
+    found = rows(quick="--quick" in sys.argv)
+    if "--quick" not in sys.argv:
+        write_csv(ROOT / "benchmarks" / "results-certify.csv", found)
+    print(markdown_table(found))

@@ -1,4 +1,4 @@
-"""All rows of the benchmark, one command: `OPENBLAS_NUM_THREADS=1 python benchmarks/run.py [--quick] [--out FILE]`."""
+"""Learning and ball rows of the benchmark, one command: `OPENBLAS_NUM_THREADS=1 python benchmarks/run.py [--quick] [--out FILE]`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import ball
-import certify
 import learning
 from common import markdown_table, write_csv
 
@@ -19,7 +18,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="small problems: a smoke test of the benchmark itself")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results.csv"))
     arguments = parser.parse_args()
-    rows = [*learning.rows(arguments.quick), *certify.rows(arguments.quick), *ball.rows(arguments.quick)]
+    rows = [*learning.rows(arguments.quick), *ball.rows(arguments.quick)]
     write_csv(arguments.out, rows)
     print(markdown_table(rows))
 
