@@ -189,7 +189,6 @@ class TestGuarantee:
         assert np.isfinite(bounded.risk)
         assert certificate.on_fresh_rows(FRESH[:1], method="bernstein").risk == np.inf
 
-    @pytest.mark.xfail(reason="no bound is capped at the largest loss", raises=AssertionError)
     @pytest.mark.parametrize("method", ["normal", "bernstein"])
     def test_no_bound_exceeds_the_largest_loss(self, method: str) -> None:
         X, y, U = sample(seed=2)

@@ -141,6 +141,8 @@ def prepare_losses(
 ) -> tuple[Judged, LabeledData, FloatArray]:
     """Checked data and the losses (N, K) of a classifier at all rows."""
     known = _classes(classifier, classes)
+    if classes is None and known is not None:
+        _check_known(y, known)
     data = LabeledData.check(X, y, X_unlabeled=X_unlabeled, sample_weight=sample_weight, classes=known, metric=metric)
     judged = Judged.of(classifier, data.classes, loss, clip, own=losses is not None)
     return judged, data, judged.at(X, X_unlabeled) if losses is None else _check_losses(losses, data)
@@ -244,6 +246,15 @@ def _classes(classifier: Any, classes: ArrayLike | None) -> ArrayLike | None:
         missing = np.setdiff1d(own, np.asarray(classes)).tolist()
         raise ValueError(f"classes must contain every class of the classifier; got none of {missing}. Add them.")
     return classes
+
+
+def _check_known(y: ArrayLike, known: ArrayLike) -> None:
+    missing = np.setdiff1d(np.asarray(y), np.asarray(known)).tolist()
+    if missing:
+        raise ValueError(
+            f"y must hold classes of the classifier; got a classifier of {np.asarray(known).tolist()} without "
+            f"{missing}. Pass classes= with all of them: a class that it does not know is never predicted."
+        )
 
 
 def _check_losses(losses: ArrayLike, data: LabeledData) -> FloatArray:

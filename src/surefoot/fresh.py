@@ -47,7 +47,7 @@ class FreshCertificate(Printed):
 
     Attributes
     ----------
-    risk : float, mean + sampling_error.
+    risk : float, mean + sampling_error, or the largest loss where that is smaller.
     mean : float, the dual value with the fresh rows in place of those of the fit.
     sampling_error : float, ε(N_u); infinite where the rows are too few for the method.
     level : float; method : {"normal", "bernstein"}
@@ -93,8 +93,10 @@ class FreshCertificate(Printed):
             NORMAL: "one-sided normal with the Berry-Esseen correction, moments of the sample",
             BERNSTEIN: "empirical Bernstein, bounded losses",
         }
+        capped = self.risk < self.mean + self.sampling_error
+        total = "the largest loss; mean + sampling error exceed it" if capped else "= mean + sampling error"
         return [
-            ("risk", f"{self.risk:.6g}  (= mean + sampling error)"),
+            ("risk", f"{self.risk:.6g}  ({total})"),
             ("mean", f"{self.mean:.6g}  (over {self.n_rows} fresh rows)"),
             ("sampling error", f"{self.sampling_error:.6g}  ({how[self.method]})"),
             ("level", f"{self.level:.4g}"),
@@ -182,19 +184,12 @@ class RowBound:
             (self._piece(piece, distances, at_rows, level, method) for piece in self.pieces),
             key=sum,
         )
+        risk = mean + error
+        if self.largest_loss is not None and np.isfinite(risk):
+            risk = min(risk, self.largest_loss)
         reused = int(np.isin(fingerprints(rows), self.used).sum())
-        return FreshCertificate(
-            mean + error,
-            mean,
-            error,
-            level,
-            method,
-            len(rows),
-            reused,
-            assume_fresh or reused == 0,
-            self.loss,
-            self.radius,
-        )
+        holds = assume_fresh or reused == 0
+        return FreshCertificate(risk, mean, error, level, method, len(rows), reused, holds, self.loss, self.radius)
 
     def _piece(
         self, piece: Piece, distances: FloatArray, losses: FloatArray, level: float, method: str
