@@ -202,3 +202,15 @@ class TestTheStudyCanFail:
     def test_with_a_radius_below_the_true_distance(self, draws: int, n_unlabeled: int) -> None:
         found = study("sharp", draws, n_unlabeled, n_fresh=2000, share=0.3)
         assert misses(found, "normal") > allowed(draws)
+
+
+def test_repeated_rows_at_the_minimal_radius_reach_the_gap() -> None:
+    # many rows coincide and the prior is far from the labels: Newton stalls, and the whole program ends it
+    population, rng = Population.clusters(0, 60, 2, noise=0.02, apart=1.0), np.random.default_rng(0)
+    X, y = population.draw_all_classes(rng, 12)
+    U, _ = population.draw(rng, 300)
+    radius = sf.minimal_radius(X, y, X_unlabeled=U, label_prior=[0.5, 0.5])
+    found = sf.certify(KNeighborsClassifier(1).fit(X, y), X, y, X_unlabeled=U, radius=radius, label_prior=[0.5, 0.5])
+    assert found.status == "optimal"
+    assert found.gap <= 1e-6
+    assert found.risk == pytest.approx(21.0777, abs=5e-4)  # HiGHS on all triples, at a radius larger by 1e-9 of it

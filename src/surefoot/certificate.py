@@ -33,7 +33,9 @@ class Certificate(Printed):
         of the penalised problem, and `lower` is `risk` less the gap. A classifier with larger coefficients may have a
         smaller worst loss.
     radius, minimal_radius : float
-        Radius of the set, and the smallest radius at which it is not empty.
+        Radius of the set, and the smallest radius at which it is not empty. With an estimated radius and label
+        intervals the set is a union: its radius at label probabilities p is larger by κ·TV(p, p̂), less what the minimal
+        radius holds of it.
     label_intervals : array of shape (K, 2)
         Interval of each class's probability.
     loss : str
@@ -128,6 +130,8 @@ class Certificate(Printed):
         ]
         if self.estimate is not None:
             rows.insert(5, ("radius from", self.estimate.meaning))
+            if np.any(self.label_intervals[:, 0] < self.label_intervals[:, 1]):
+                rows.insert(6, ("", "it grows with the adversary's label shift, by label cost times total variation"))
         return rows if self.loss == "log_loss" else [row for row in rows if row[0] != "likelihood"]
 
 

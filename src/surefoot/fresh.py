@@ -82,10 +82,11 @@ class FreshCertificate(Printed):
                 "to which the bound was adapted"
             )
         if not np.isfinite(self.risk):
+            other = ' or method="bernstein"' if self.method == NORMAL else ""
             return (
                 f"nothing is promised: {self.n_rows} rows are too few for this method at level {self.level:.4g}; pass "
-                'more rows, a lower level, or method="bernstein"'
-            )
+                f"more rows, a lower level,{other}"
+            ).rstrip(",")
         return f"with probability {self.level:.4g} over fresh rows, {bound_in_words(self.loss, self.risk)}"
 
     def _rows(self) -> list[tuple[str, str]]:

@@ -334,10 +334,12 @@ class _Search:
         ds, path = self.decision_set, self.upper[1]
         losses = self.model.losses(path.point.theta, slice(None))
         wanted = soft_adversary(ds, self.model, path.point, path.tau).label_proba
-        for share in (1e-3, 1e-2, 1e-1):
+        open_set = ds.with_radius(self.open_radius)
+        whole = isinstance(self.model, FixedLosses) and losses.shape[1] * ds.distances.size <= _SMALL
+        for share in (1e-3, 1e-2, 1e-1, *([np.inf] if whole else [])):
             slack = share * self.scale
             if isinstance(self.model, FixedLosses):
-                triples = triples_within(ds, losses, path.point, slack)
+                triples = triples_within(open_set, losses, path.point, slack)
                 if triples is not None:
                     self._try_vertex(path, triples)
             else:
