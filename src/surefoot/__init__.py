@@ -1,6 +1,6 @@
 """surefoot: few labels, many unlabeled rows, a classifier with a certified worst case."""
 
-from surefoot import costs, priors
+from surefoot import active, costs, datasets, priors
 from surefoot._errors import InfeasibleRadiusError, UnlabeledRowsWarning
 from surefoot._version import __version__
 from surefoot.ball_model import WassersteinLogisticRegression
@@ -27,9 +27,11 @@ __all__ = [
     "WorstCase",
     "WorstCaseCurve",
     "__version__",
+    "active",
     "calibrate_radius",
     "certify",
     "costs",
+    "datasets",
     "minimal_radius",
     "priors",
     "radius_path",

@@ -1,0 +1,312 @@
+"""Label flexibility: which label probabilities the adversary can force at each unlabeled row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from surefoot._errors import InfeasibleRadiusError
+from surefoot._validation import FloatArray, check_finite_array, check_positive_scalar
+from surefoot.active.relabeling import LabelProgram, Relabeling
+from surefoot.active.residual import ClassCosts, ResidualGraph
+from surefoot.costs import FeatureMetric
+from surefoot.labeled import LabeledData
+from surefoot.minimal import _cheapest_relabeling
+from surefoot.priors import LabelPrior
+from surefoot.sets import DecisionSet
+from surefoot.solvers.transport import TransportSolution, solve_transport
+from surefoot.unlabeled import Unlabeled
+
+# The default margin, in units of κ/N: what it costs to change the label of one row.
+DEFAULT_MARGIN = 0.1
+# The margin of the paper's experiments.
+PAPER_MARGIN = 1e-3
+# Bounds on a score that are this close, relative to the spread of the impacts, have met.
+_AGREE = 1e-10
+
+
+@dataclass(frozen=True, eq=False)
+class LabelFlexibility:
+    """The label probabilities q that the adversary can force at each of M rows, one row at a time.
+
+    Row j's q is attainable if some distribution of the decision set has q as its label probabilities at x_j. The
+    attainable q form a convex polytope in the simplex: for two classes an interval.
+
+    Attributes
+    ----------
+    decision_set : DecisionSet
+        Its radius is not used: the budget is `excess`.
+    rows : (M,) indices of the rows among those of the decision set, labeled rows first.
+    classes : (K,)
+    excess : float
+        Radius less minimal radius.
+    """
+
+    decision_set: DecisionSet
+    rows: NDArray[np.intp]
+    classes: NDArray[Any]
+    excess: float
+
+    @cached_property
+    def minimal_radius(self) -> float:
+        return self._transport.cost + _cheapest_relabeling(self.decision_set).cost
+
+    @property
+    def radius(self) -> float:
+        return self.minimal_radius + self.excess
+
+    @cached_property
+    def intervals(self) -> FloatArray:
+        """(M, K, 2) least and largest probability of each class that the adversary can force at each row."""
+        M, K = len(self.rows), len(self.classes)
+        bounds = np.zeros((M, K, 2))
+        for k in range(K if K > 2 else 1):
+            indicator = np.zeros((M, K))
+            indicator[:, k] = 1.0
+            bounds[:, k, 0] = self.least_expectation(indicator)
+            bounds[:, k, 1] = -self.least_expectation(-indicator)
+        if K == 2:
+            bounds[:, 1] = 1.0 - bounds[:, 0, ::-1]
+        return np.clip(bounds, 0.0, 1.0)
+
+    @property
+    def width(self) -> FloatArray:
+        """(M,) length of the widest of a row's intervals: 0 where the labeled rows pin its labels down, at most 1."""
+        return np.ptp(self.intervals, axis=2).max(axis=1)
+
+    def least_expectation(self, impact: ArrayLike) -> FloatArray:
+        """(M,) min over the attainable q of Σ_k q_k f_k, for impacts f (M, K): exact for each row.
+
+        Most rows are settled by a pair of bounds in closed form; each of the others is a small linear program, with
+        cuts from re-optimising the transport plan (docs/active-learning.md).
+        """
+        f = check_impact(impact, len(self.rows), len(self.classes))[:, self._labels.labels]
+        least = f.min(axis=1)
+        if self.excess >= self._unit * self._forced.max():
+            return least  # the budget forces any label at any row
+        spread = np.ptp(f, axis=1)
+        upper, lower = self._upper(f), self._lower(f)
+        values = np.maximum(lower, least)
+        left = np.flatnonzero(~(upper - lower <= _AGREE * spread))
+        if len(left):
+            scaled = (f[left] - least[left, None]) / np.where(spread[left] > 0, spread[left], 1.0)[:, None]
+            values[left] = least[left] + spread[left] * self._by_program(left, scaled)
+        return values
+
+    @cached_property
+    def _unit(self) -> float:
+        """Mass of one unlabeled row."""
+        return float(self.decision_set.row_weights[self.rows[0]]) if len(self.rows) else 1.0
+
+    @cached_property
+    def _labels(self) -> Relabeling:
+        return Relabeling.of(self.decision_set, self._unit)
+
+    @cached_property
+    def _forced(self) -> FloatArray:
+        return self._labels.forced()
+
+    @cached_property
+    def _transport(self) -> TransportSolution:
+        ds = self.decision_set
+        return solve_transport(ds.distances, ds.row_weights, ds.anchor_weights)
+
+    @cached_property
+    def _graph(self) -> ResidualGraph:
+        return ResidualGraph.of(self.decision_set, self._transport, self._unit)
+
+    @cached_property
+    def _class_costs(self) -> ClassCosts:
+        return self._graph.class_costs(self.rows)
+
+    @property
+    def _budget(self) -> float:
+        return self.excess / self._unit
+
+    def _upper(self, f: FloatArray) -> FloatArray:
+        """Scores of plans that draw each label from its cheapest class: feasible, since no entry used runs out."""
+        costs = (self._class_costs.above[:, None, :] + self._forced).min(axis=2)
+        return _cheapest_mixture(costs, f, self._budget)
+
+    def _lower(self, f: FloatArray) -> FloatArray:
+        """Scores at prices that no plan can beat, chosen by the class of the row's home; −∞ for split rows."""
+        home, below = self._class_costs.home, self._class_costs.below
+        lower = np.full(len(f), -np.inf)
+        for c in range(below.shape[1]):
+            at = np.flatnonzero((home >= 0) & (self._graph.slots[home] == c))
+            costs = (below[at][:, None, :] + self._labels.prices(c)[0]).min(axis=2)
+            lower[at] = _cheapest_mixture(costs, f[at], self._budget)
+        return lower
+
+    def _by_program(self, left: NDArray[np.intp], f: FloatArray) -> FloatArray:
+        """Scores of the rows `left` by linear programs, for impacts f from 0 to 1."""
+        from surefoot.kernels.forced_labels import worst_labels
+
+        graph, labels = self._graph, self._labels
+        K, C = labels.flow.shape
+        program = LabelProgram.of(labels, self._budget)
+        values, ok = np.empty(len(left)), np.zeros(len(left), dtype=np.bool_)
+        worst_labels(
+            graph.distances,
+            self.rows[left],
+            (graph.ptr, graph.anchors, graph.amounts),
+            graph.arrays,
+            *graph.parts,
+            f,
+            self._class_costs.below[left],
+            (program.table, program.basis),
+            (K, C, 2 * K * C),
+            float(labels.label_cost.max()),
+            graph.dust,
+            values,
+            ok,
+        )
+        if not ok.all():
+            raise RuntimeError(f"the linear program of {np.sum(~ok)} rows did not end, first row {left[~ok][0]}")
+        return values
+
+
+def label_flexibility(
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    X_unlabeled: ArrayLike | Unlabeled,
+    radius: float | Literal["ends", "minimal"] = "ends",
+    margin: float | None = None,
+    label_prior: LabelPrior | ArrayLike | str | None = "clopper-pearson",
+    label_cost: ArrayLike = 1.0,
+    metric: FeatureMetric | str | Callable[..., float] = "euclidean",
+    classes: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    candidates: ArrayLike | None = None,
+) -> LabelFlexibility:
+    """Which label probabilities the adversary can force at each unlabeled row, given the labeled ones.
+
+    {μ(y=k | x_j), k = 1..K : μ in the decision set}, for each row j
+
+    Rows with a short interval are pinned down by the labels already given; at the others a label would say something
+    new. The result depends on no classifier.
+
+    Parameters
+    ----------
+    X : array of shape (n, d), labeled rows; y : array of shape (n,), their labels.
+    X_unlabeled : array of shape (M, d) or Unlabeled
+        P_X is the empirical distribution of the rows of X and X_unlabeled together, N = n + M.
+    radius : float, "ends" or "minimal", default="ends"
+        "ends": the paper's rule. The largest, over classes, of the minimal radii at which the class's probability is at
+        either end of its interval, plus the margin. With exact probabilities (the strong prior), and without a prior,
+        this is the minimal radius plus the margin. "minimal": minimal radius plus margin for every prior.
+    margin : float or None, default=None
+        Added to the radius; None is 0.1·κ/N, with κ the largest label cost. The paper's is `PAPER_MARGIN`, 1e-3; from
+        2κ/N on every interval is [0, 1]. Not used with a radius that is a number.
+    label_prior, label_cost, metric, classes, sample_weight
+        As in `RobustLogisticRegression`.
+    candidates : array of shape (m,) or None
+        Indices of the rows of X_unlabeled to look at; all by default.
+
+    Examples
+    --------
+    >>> found = label_flexibility([[0.0], [1.0]], [0, 1], X_unlabeled=[[0.1], [0.3]], label_prior=[0.5, 0.5])
+    >>> found.intervals[:, 1].round(3)  # of class 1
+    array([[0.  , 0.11],
+           [0.  , 1.  ]])
+    """
+    data = LabeledData.check(X, y, X_unlabeled=X_unlabeled, sample_weight=sample_weight, classes=classes, metric=metric)
+    if data.unlabeled is None:
+        raise ValueError("X_unlabeled must be given: its rows are those looked at; got None. Pass the unlabeled rows.")
+    chosen = len(data.rows) + check_candidates(candidates, len(data.unlabeled))
+    found = LabelFlexibility(data.decision_set(label_prior, label_cost), chosen, data.classes, 0.0)
+    return replace_excess(found, radius, margin, has_prior=label_prior is not None)
+
+
+def replace_excess(
+    found: LabelFlexibility, radius: float | str, margin: float | None, *, has_prior: bool
+) -> LabelFlexibility:
+    """The same rows with the budget that a radius, or a rule for it and a margin, leaves beyond the minimal radius."""
+    ds = found.decision_set
+    if not isinstance(radius, str):
+        asked = check_positive_scalar(radius, "radius", allow_zero=True)
+        excess = asked - found.minimal_radius
+        if excess < -1e-9 * found.minimal_radius:
+            raise InfeasibleRadiusError(asked, found.minimal_radius)
+        return _with_excess(found, max(excess, 0.0))
+    if radius not in ("ends", "minimal"):
+        raise ValueError(f'radius must be a number, "ends" or "minimal"; got {radius!r}. Pass one of these.')
+    if margin is None:
+        margin = DEFAULT_MARGIN * float(ds.label_cost.max()) * found._unit
+    excess = check_positive_scalar(margin, "margin", allow_zero=True)
+    if radius == "ends" and has_prior:
+        excess += dearest_end(ds) - _cheapest_relabeling(ds).cost
+    return _with_excess(found, excess)
+
+
+def _with_excess(found: LabelFlexibility, excess: float) -> LabelFlexibility:
+    changed = replace(found, excess=excess)
+    # what does not depend on the budget need not be solved for again
+    for name in ("_transport", "minimal_radius", "_unit"):
+        if name in found.__dict__:
+            changed.__dict__[name] = found.__dict__[name]
+    return changed
+
+
+def dearest_end(ds: DecisionSet) -> float:
+    """Largest, over classes k and both ends of their intervals, cost of relabeling with p_k at that end.
+
+    With two classes these are the paper's two ends: p_1 at its lower and at its upper bound.
+    """
+    costs = []
+    for k in np.flatnonzero(np.ptp(ds.intervals, axis=1) > 0):
+        for end in ds.intervals[k]:
+            at_end = ds.intervals.copy()
+            at_end[k] = end
+            costs.append(_cheapest_relabeling(replace(ds, intervals=at_end)).cost)
+    return max(costs, default=_cheapest_relabeling(ds).cost)
+
+
+def check_impact(impact: ArrayLike, n_rows: int, n_classes: int) -> FloatArray:
+    """Finite impacts (n_rows, n_classes)."""
+    f = check_finite_array(impact, "impact", ndim=2)
+    if f.shape != (n_rows, n_classes):
+        raise ValueError(
+            f"impact must have a row per unlabeled row and a column per class, ({n_rows}, {n_classes}); got {f.shape}. "
+            "Pass f(x_j, k) for the classes in sorted order, and name all classes where the labels miss some."
+        )
+    return f
+
+
+def check_candidates(candidates: ArrayLike | None, n_rows: int, name: str = "X_unlabeled") -> NDArray[np.intp]:
+    """Distinct indices of rows, all of them for None."""
+    if candidates is None:
+        return np.arange(n_rows)
+    indices = np.asarray(candidates)
+    if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
+        raise ValueError(
+            f"candidates must be a list of row indices; got an array of shape {indices.shape} and type "
+            f"{indices.dtype}. Pass indices into {name}."
+        )
+    outside = indices[(indices < 0) | (indices >= n_rows)]
+    if outside.size:
+        raise ValueError(f"candidates must be from 0 to {n_rows - 1}, rows of {name}; got {outside[0]}. Correct it.")
+    if len(np.unique(indices)) < len(indices):
+        raise ValueError("candidates must be distinct; got some index twice. Pass np.unique(candidates).")
+    return indices.astype(np.intp)
+
+
+def _cheapest_mixture(costs: FloatArray, f: FloatArray, budget: float) -> FloatArray:
+    """(R,) min Σ_k x_k f_k over x in the simplex with Σ_k x_k cost_k ≤ budget; ∞ where there is none.
+
+    At most two labels are mixed: one within the budget and one beyond it.
+    """
+    within = costs <= budget
+    best = np.where(within, f, np.inf).min(axis=1)
+    for k in range(f.shape[1]):
+        for g in range(f.shape[1]):
+            at = within[:, k] & ~within[:, g] & np.isfinite(costs[:, g])
+            share = (budget - costs[at, k]) / (costs[at, g] - costs[at, k])
+            best[at] = np.minimum(best[at], f[at, k] + share * (f[at, g] - f[at, k]))
+    return best

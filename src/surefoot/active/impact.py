@@ -1,0 +1,160 @@
+"""Impact functions f(x_j, k): how much a model would change if row j were labeled k (paper, section 6.1).
+
+All are gradient norms ‖∇_θ ℓ(h_θ(x_j), k)‖ of the log loss, as matrices (N, K) with the classes in sorted order. Any
+other function of a classifier and rows that returns such a matrix serves as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.pipeline import Pipeline
+
+from surefoot._validation import FloatArray, check_finite_array, check_positive_integer
+from surefoot.losses import probabilities
+
+_SAME_PROBABILITIES = 1e-6
+
+
+def logistic_impact(
+    clf: Any, X: ArrayLike, *, classes: ArrayLike | None = None, feature_norm: bool = True
+) -> FloatArray:
+    """Gradient norms (N, K) of a fitted linear logistic classifier, in closed form.
+
+    Two classes: f(x, k) = (1 − p_k)·‖x̃‖. K classes: f(x, k) = ‖p − e_k‖₂·‖x̃‖.
+
+    Here p = h_θ(x) and x̃ is x with the constant feature one appended, if the classifier has an intercept.
+
+    Parameters
+    ----------
+    clf : fitted classifier
+        Logistic regression of scikit-learn or of this package, or any linear classifier whose probabilities are the
+        softmax of its scores; bare, at the end of a Pipeline, or wrapped by scikit-activeml.
+    X : array of shape (N, d)
+    classes : array of shape (K,) or None
+        All classes, where clf may have seen fewer: those it has not seen have probability zero.
+    feature_norm : bool, default=True
+        False drops the factor ‖x̃‖: the form that the paper's appendix prints for Min and Max model change.
+    """
+    X_seen, last = seen_by_last_step(clf, X)
+    if not hasattr(last, "coef_") or not hasattr(last, "decision_function"):
+        raise ValueError(
+            f"the closed form needs a fitted linear logistic classifier; got {type(last).__name__}. Pass "
+            "impact=function(clf, X) -> array (N, K), or a torch module."
+        )
+    proba = last.predict_proba(X_seen)
+    if not np.allclose(proba, probabilities(last.decision_function(X_seen)), atol=_SAME_PROBABILITIES):
+        raise ValueError(
+            f"the closed form needs probabilities that are the softmax of the scores; those of {type(last).__name__} "
+            "are not. Pass impact=function(clf, X) -> array (N, K)."
+        )
+    p = spread_over(proba, last.classes_, classes)
+    if p.shape[1] == 2:
+        sizes = 1.0 - p
+    else:
+        # ‖p − e_k‖² = ‖p‖² − 2 p_k + 1
+        sizes = np.sqrt(np.maximum(np.square(p).sum(axis=1, keepdims=True) - 2.0 * p + 1.0, 0.0))
+    return sizes * np.linalg.norm(with_constant(X_seen, last), axis=1)[:, None] if feature_norm else sizes
+
+
+def torch_impact(
+    module: Any,
+    X: ArrayLike,
+    *,
+    parameters: Callable[[str], bool] | None = None,
+    batch_size: int = 256,
+) -> FloatArray:
+    """Gradient norms (N, K) of the log loss of a torch module, one gradient per row and label.
+
+    Parameters
+    ----------
+    module : torch.nn.Module, or a fitted skorch net
+        Maps rows (B, ...) to scores (B, K); one score (B,) or (B, 1) is the logit of the second of two classes.
+    X : array of shape (N, ...)
+    parameters : function(name) -> bool, or None
+        Which parameters count, by their names; all by default. The last layer alone is much cheaper.
+    batch_size : int, default=256
+        Rows at a time: memory holds that many gradients.
+    """
+    import torch
+    from torch.func import functional_call, grad, vmap
+
+    module = getattr(module, "module_", module)
+    chosen = {name: p.detach() for name, p in module.named_parameters() if parameters is None or parameters(name)}
+    if not chosen:
+        raise ValueError("parameters must select some of the module's parameters; got none. Check their names.")
+    rest = {name: p.detach() for name, p in module.named_parameters() if name not in chosen}
+    fixed = rest | {name: b.detach() for name, b in module.named_buffers()}
+    some = next(iter(chosen.values()))
+    rows = torch.as_tensor(np.asarray(X), dtype=some.dtype, device=some.device)
+
+    def scores(weights: Any, row: Any) -> Any:
+        out = functional_call(module, weights | fixed, (row[None],)).reshape(-1)
+        return torch.cat([torch.zeros_like(out), out]) if out.numel() == 1 else out
+
+    def loss(weights: Any, row: Any, label: Any) -> Any:
+        return -(torch.log_softmax(scores(weights, row), dim=0) * label).sum()
+
+    per_label = vmap(grad(loss), in_dims=(None, None, 0))
+    per_row = vmap(per_label, in_dims=(None, 0, None))
+    was_training = module.training
+    module.eval()
+    try:
+        labels = torch.eye(scores(chosen, rows[0]).numel(), dtype=some.dtype, device=some.device)
+        found = []
+        for batch in rows.split(check_positive_integer(batch_size, "batch_size")):
+            gradients = per_row(chosen, batch, labels)
+            squares = sum(g.detach().flatten(start_dim=2).square().sum(dim=2) for g in gradients.values())
+            found.append(squares.sqrt().double().cpu().numpy())
+    finally:
+        module.train(was_training)
+    return np.concatenate(found)
+
+
+def gradient_impact(
+    clf: Any, X: ArrayLike, *, classes: ArrayLike | None = None, feature_norm: bool = True
+) -> FloatArray:
+    """`torch_impact` for torch modules and skorch nets, `logistic_impact` for all else."""
+    if is_torch(clf):
+        return torch_impact(clf, X)
+    return logistic_impact(clf, X, classes=classes, feature_norm=feature_norm)
+
+
+def is_torch(clf: Any) -> bool:
+    """Whether clf is a torch module or a skorch net, without importing torch."""
+    inner = getattr(clf, "module_", clf)
+    return any(base.__module__.split(".")[0] == "torch" for base in type(inner).__mro__)
+
+
+def seen_by_last_step(clf: Any, X: ArrayLike) -> tuple[FloatArray, Any]:
+    """Rows as the last step of a classifier sees them, and that step: the steps of a Pipeline before it are applied."""
+    if hasattr(clf, "missing_label"):  # scikit-activeml's wrapper
+        clf = getattr(clf, "estimator_", clf)
+    if isinstance(clf, Pipeline):
+        X = clf[:-1].transform(X) if len(clf) > 1 else X
+        clf = clf[-1]
+    return check_finite_array(X, "X", ndim=2), clf
+
+
+def with_constant(X: FloatArray, last: Any) -> FloatArray:
+    """Rows (N, d+1) with the constant feature one, or X itself for a classifier without an intercept."""
+    return np.hstack([X, np.ones((len(X), 1))]) if getattr(last, "fit_intercept", True) else X
+
+
+def spread_over(proba: FloatArray, seen: NDArray[Any], classes: ArrayLike | None) -> FloatArray:
+    """Columns (N, K) for all classes, zero for those not seen."""
+    if classes is None or len(np.asarray(classes)) == len(seen):
+        return proba
+    known = np.asarray(classes)
+    missing = np.setdiff1d(seen, known)
+    if len(missing):
+        raise ValueError(
+            f"classes must contain those of the classifier; got classes={known.tolist()} without {missing.tolist()}. "
+            "Add them."
+        )
+    p = np.zeros((len(proba), len(known)))
+    p[:, np.searchsorted(known, seen)] = proba
+    return p

@@ -1,0 +1,189 @@
+"""Query strategies: thin classes around the scores."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from surefoot._validation import FloatArray
+from surefoot.active.flexibility import check_impact
+from surefoot.active.impact import gradient_impact, spread_over
+from surefoot.active.pool import Pool, known_classes
+from surefoot.active.query import QueryStrategy
+from surefoot.active.scores import (
+    expected_model_change,
+    max_model_change,
+    min_model_change,
+    robust_model_change,
+)
+from surefoot.costs import FeatureMetric
+from surefoot.priors import LabelPrior
+
+Impact = Literal["gradient"] | Callable[[Any, FloatArray], ArrayLike]
+
+
+class RandomSampling(QueryStrategy):
+    """Rows drawn uniformly at random.
+
+    Parameters
+    ----------
+    missing_label : NaN, None or a label, default=NaN
+    random_state : int, RandomState or None, default=None
+    """
+
+    max_candidates = None
+
+    def __init__(self, missing_label: Any = np.nan, random_state: Any = None) -> None:
+        self.missing_label = missing_label
+        self.random_state = random_state
+
+    def _model(self, clf: Any, pool: Pool, fit_clf: bool, sample_weight: ArrayLike | None) -> None:
+        """No classifier: all rows tie."""
+
+    def _utilities(self, model: Any, pool: Pool, positions: NDArray[np.intp]) -> FloatArray:
+        return np.zeros(len(positions))
+
+
+class ModelChange(QueryStrategy):
+    """Strategies that score impacts f (m, K); the base of four.
+
+    Parameters
+    ----------
+    impact : "gradient" or function(clf, X) -> array (N, K), default="gradient"
+        "gradient": gradient norms, in closed form for linear logistic classifiers, by torch for its modules.
+    feature_norm : bool, default=True
+        False drops the factor ‖x̃‖ of the closed form, as the paper's appendix prints it for Min and Max.
+    classes : array (K,) or None, default=None
+        All classes, where neither the classifier nor the labels show them all.
+    max_candidates : int or None, default=None
+        Score a random subset of the candidates of this size (the paper's is 100); all by default.
+    missing_label : NaN, None or a label, default=NaN
+    random_state : int, RandomState or None, default=None
+    """
+
+    def __init__(
+        self,
+        impact: Impact = "gradient",
+        *,
+        feature_norm: bool = True,
+        classes: ArrayLike | None = None,
+        max_candidates: int | None = None,
+        missing_label: Any = np.nan,
+        random_state: Any = None,
+    ) -> None:
+        self.impact = impact
+        self.feature_norm = feature_norm
+        self.classes = classes
+        self.max_candidates = max_candidates
+        self.missing_label = missing_label
+        self.random_state = random_state
+
+    def _impacts(self, clf: Any, rows: FloatArray) -> FloatArray:
+        """(m, K) impacts of the rows."""
+        classes = known_classes(self.classes, clf)
+        if callable(self.impact):
+            found = np.asarray(self.impact(clf, rows))
+            return check_impact(found, len(rows), found.shape[-1] if classes is None else len(classes))
+        if self.impact != "gradient":
+            raise ValueError(
+                f'impact must be "gradient" or a function(clf, X) -> (N, K); got {self.impact!r}. Pass one of these.'
+            )
+        return gradient_impact(clf, rows, classes=classes, feature_norm=self.feature_norm)
+
+
+class ExpectedModelChange(ModelChange):
+    """EMC: the largest expected impact, if the classifier's probabilities were true. Parameters as in `ModelChange`."""
+
+    def _utilities(self, model: Any, pool: Pool, positions: NDArray[np.intp]) -> FloatArray:
+        rows = pool.rows(positions)
+        proba = spread_over(model.predict_proba(rows), model.classes_, known_classes(self.classes, model))
+        return expected_model_change(self._impacts(model, rows), proba)
+
+
+class MinModelChange(ModelChange):
+    """Min MC: the largest impact that is certain whatever the label. Parameters as in `ModelChange`."""
+
+    def _utilities(self, model: Any, pool: Pool, positions: NDArray[np.intp]) -> FloatArray:
+        return min_model_change(self._impacts(model, pool.rows(positions)))
+
+
+class MaxModelChange(ModelChange):
+    """Max MC: the largest impact that some label has. Parameters as in `ModelChange`."""
+
+    def _utilities(self, model: Any, pool: Pool, positions: NDArray[np.intp]) -> FloatArray:
+        return max_model_change(self._impacts(model, pool.rows(positions)))
+
+
+class RobustModelChange(ModelChange):
+    """DR: the largest impact that no distribution of the decision set can undercut (paper, section 6.2).
+
+    With exact label probabilities this is the paper's DR (strong), with intervals its DR (weak).
+
+    Parameters
+    ----------
+    label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
+        Label probabilities. "clopper-pearson" takes 95 % intervals from all labels so far, which queries have biased:
+        the paper's intervals are those of the first, random labels; pass these as an array.
+    margin, radius, label_cost, metric
+        As in `label_flexibility`. Distances are those of the rows X as given to query.
+    impact, feature_norm, classes, max_candidates, missing_label, random_state
+        As in `ModelChange`.
+    """
+
+    def __init__(
+        self,
+        label_prior: LabelPrior | ArrayLike | str | None = "clopper-pearson",
+        margin: float | None = None,
+        *,
+        radius: float | Literal["ends", "minimal"] = "ends",
+        label_cost: ArrayLike = 1.0,
+        metric: FeatureMetric | str | Callable[..., float] = "euclidean",
+        impact: Impact = "gradient",
+        feature_norm: bool = True,
+        classes: ArrayLike | None = None,
+        max_candidates: int | None = None,
+        missing_label: Any = np.nan,
+        random_state: Any = None,
+    ) -> None:
+        super().__init__(
+            impact,
+            feature_norm=feature_norm,
+            classes=classes,
+            max_candidates=max_candidates,
+            missing_label=missing_label,
+            random_state=random_state,
+        )
+        self.label_prior = label_prior
+        self.margin = margin
+        self.radius = radius
+        self.label_cost = label_cost
+        self.metric = metric
+
+    def _utilities(self, model: Any, pool: Pool, positions: NDArray[np.intp]) -> FloatArray:
+        if pool.extra is not None:
+            raise ValueError(
+                "RobustModelChange needs candidates among the rows of X, which make up P_X; got rows. Append them to "
+                "X, with missing labels, and pass their indices."
+            )
+        if not pool.labeled.any():
+            raise ValueError(
+                "RobustModelChange needs labeled rows; got none. Label some with RandomSampling first, or pass X= and "
+                "y= in the plain form."
+            )
+        unlabeled = np.flatnonzero(~pool.labeled)
+        return robust_model_change(
+            self._impacts(model, pool.rows(positions)),
+            pool.X[pool.labeled],
+            pool.labels,
+            X_unlabeled=pool.X[unlabeled],
+            radius=self.radius,
+            margin=self.margin,
+            label_prior=self.label_prior,
+            label_cost=self.label_cost,
+            metric=self.metric,
+            classes=known_classes(self.classes, model),
+            candidates=np.searchsorted(unlabeled, positions),
+        )

@@ -1,0 +1,188 @@
+"""The journal: no acknowledged answer is ever lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import surefoot.active as al
+from surefoot.active.journal import Journal, fingerprint
+
+SRC = Path(al.__file__).resolve().parents[2]
+
+X = np.random.default_rng(0).normal(size=(400, 3))
+TRUTH = (X[:, 0] > 0).astype(int)
+
+# Labels rows until it is killed; prints a row only when its label has been acknowledged.
+LABELER = """
+import sys
+import numpy as np
+from sklearn.linear_model import LogisticRegression
+import surefoot.active as al
+
+X = np.random.default_rng(0).normal(size=(400, 3))
+truth = (X[:, 0] > 0).astype(int)
+learner = al.ActiveLearner(LogisticRegression(), X, strategy=al.RandomSampling(random_state=0), journal=sys.argv[1])
+print("ready", flush=True)
+for row in np.random.default_rng(len(learner.labels)).permutation(learner.open_rows):
+    if row % 7 == 0:
+        learner.skip(row)
+        print("skip", row, flush=True)
+    else:
+        learner.label(row, truth[row])
+        print("label", row, flush=True)
+    if learner.n_labels % 5 == 1:
+        learner.fit()
+"""
+
+
+def learner(path: Path, **keywords: object) -> al.ActiveLearner:
+    return al.ActiveLearner(LogisticRegression(), X, journal=path, **keywords)  # type: ignore[arg-type]
+
+
+def test_a_killed_process_loses_no_answer(tmp_path: Path) -> None:
+    path, rng = tmp_path / "answers.jsonl", np.random.default_rng()
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(SRC), os.environ.get("PYTHONPATH", "")])}
+    labeled: set[int] = set()
+    skipped: set[int] = set()
+    for kill in range(4):
+        process = subprocess.Popen(
+            [sys.executable, "-W", "ignore", "-c", LABELER, str(path)],
+            stdout=subprocess.PIPE,
+            env=environment,
+            text=True,
+        )
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        if kill:
+            time.sleep(float(rng.uniform(0.0, 0.05)))
+        process.send_signal(signal.SIGKILL)
+        acknowledged = process.stdout.read()
+        ended = process.wait()
+        assert ended == -signal.SIGKILL or (kill and ended == 0)  # a fast machine may label all rows first
+        # the pipe may end within a line: what was not printed whole was not seen by anybody
+        for line in acknowledged.rpartition("\n")[0].splitlines():
+            kind, row = line.split()
+            (labeled if kind == "label" else skipped).add(int(row))
+        resumed = learner(path)
+        assert labeled <= set(resumed.labels), f"kill {kill}"
+        assert not skipped & set(resumed.open_rows.tolist())
+        assert all(value == TRUTH[row] for row, value in resumed.labels.items())
+        assert resumed.n_labels - len(labeled) <= kill + 1  # at most one more per kill: written, not yet printed
+    assert labeled
+
+
+def test_every_torn_end_is_repaired(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    first = learner(path)
+    first.label([3, 4], [0, 1])
+    first.label(5, 1)
+    content = path.read_bytes()
+    last = content.rstrip(b"\n").rfind(b"\n") + 1
+    for cut in range(last, len(content)):
+        path.write_bytes(content[:cut])
+        resumed = learner(path)
+        assert resumed.labels == {3: 0, 4: 1}
+        resumed.label(9, 0)  # the torn line is gone: the next one is whole
+        assert learner(path).labels == {3: 0, 4: 1, 9: 0}
+
+
+def test_a_torn_header_starts_anew(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    learner(path)
+    path.write_bytes(path.read_bytes()[:20])
+    resumed = learner(path)
+    resumed.label(1, 1)
+    assert learner(path).labels == {1: 1}
+
+
+def test_it_resumes_where_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    y = np.full(400, np.nan)
+    y[:20] = TRUTH[:20]
+    strategy = al.MinModelChange(random_state=0)
+    first = al.ActiveLearner(LogisticRegression(), X, y, strategy=strategy, journal=path)
+    first.run(lambda rows, _: TRUTH[rows], max_labels=25)
+    first.skip(first.suggest(2))
+    first.label(0, 1 - TRUTH[0])
+    for given in (y, None):  # the journal holds the first labels too, and its corrections win
+        resumed = al.ActiveLearner(LogisticRegression(), X, given, strategy=strategy, journal=path)
+        assert resumed.labels == first.labels
+        assert resumed.labels[0] == 1 - TRUTH[0]
+        np.testing.assert_array_equal(resumed.open_rows, first.open_rows)
+        assert resumed.rounds == first.rounds
+        np.testing.assert_array_equal(resumed.suggest(3), first.suggest(3))
+        assert resumed.rounds == first.rounds
+
+
+def test_many_answers_are_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    learner(path).label([7, 8, 9], [0, 1, 0])
+    lines = path.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 2
+    assert json.loads(lines[1]) == {"label": [[7, 0], [8, 1], [9, 0]]}
+    assert json.loads(lines[0])["rows"] == 400
+
+
+def test_labels_keep_their_types(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    first = learner(path)
+    first.label([1, 2, 3, 4], ["naïve", np.str_("b"), "c\n", ""])
+    assert learner(path).labels == {1: "naïve", 2: "b", 3: "c\n", 4: ""}
+    numbers = learner(tmp_path / "numbers.jsonl")
+    numbers.label([1, 2, 3], [np.int64(5), np.float32(0.5), True])
+    assert learner(tmp_path / "numbers.jsonl").labels == {1: 5, 2: 0.5, 3: True}
+
+
+def test_another_pool_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "answers.jsonl"
+    learner(path)
+    with pytest.raises(ValueError, match=r"journal must belong to these rows; .* is of 400 rows"):
+        al.ActiveLearner(LogisticRegression(), X[::-1], journal=path)
+    assert fingerprint(X) != fingerprint(X[:, ::-1])
+    assert fingerprint(X) == fingerprint(np.asfortranarray(X))
+
+
+def test_other_files_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text('{"a": 1}\n', encoding="utf-8")
+    with pytest.raises(ValueError, match="a file that ActiveLearner wrote, in version 1"):
+        learner(path)
+    path.write_text("dear diary\nmore\n", encoding="utf-8")
+    with pytest.raises(ValueError, match="line 1 of"):
+        learner(path)
+
+
+def test_an_answer_that_cannot_be_written_does_not_count(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "answers.jsonl"
+    first = learner(path)
+
+    def full(_file: int, _line: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("surefoot.active.journal.os.write", full)
+        with pytest.raises(OSError, match="No space left"):
+            first.label(3, 1)
+    assert first.labels == {}
+    first.label(4, 1)
+    assert learner(path).labels == {4: 1}
+
+
+def test_a_write_cut_short_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    journal = Journal(tmp_path / "answers.jsonl", X)
+    write = os.write
+    with monkeypatch.context() as patch:
+        patch.setattr("surefoot.active.journal.os.write", lambda file, line: write(file, line[:5]))
+        with pytest.raises(OSError, match="only 5 of"):
+            journal.append({"label": [[1, 1]]})
+    assert list(Journal(journal.path, X).events()) == []

@@ -1,0 +1,200 @@
+"""The labeling loop: answers, rounds, certificates, the stopping rule."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_breast_cancer
+from sklearn.linear_model import LogisticRegression
+
+import surefoot as sf
+import surefoot.active as al
+from surefoot.certificate import Certificate
+
+
+def pool(n: int = 10) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scaled rows, labels with missing ones, all labels."""
+    X, truth = load_breast_cancer(return_X_y=True)
+    order = np.random.default_rng(1).permutation(len(X))
+    X, truth = X[order], truth[order]
+    X = (X - X.mean(axis=0)) / X.std(axis=0)
+    y = truth.astype(float)
+    y[n:] = np.nan
+    return X / np.abs(X).max(), y, truth
+
+
+def falling(clf: object, X: np.ndarray, y: np.ndarray, X_unlabeled: object) -> Certificate:
+    """A certificate whose risk is known: 1 / (number of labels)."""
+    assert len(X) == len(y)
+    assert len(X) + len(X_unlabeled[0]) == 569  # type: ignore[index]
+    return Certificate(
+        risk=1 / len(y), lower=0.0, radius=1.0, minimal_radius=0.5, label_intervals=np.array([[0, 1], [0, 1]]),
+        loss="log_loss", status="optimal",
+    )  # fmt: skip
+
+
+def test_rows_are_suggested_labeled_corrected_and_skipped() -> None:
+    X, y, truth = pool()
+    learner = al.ActiveLearner(LogisticRegression(), X, y, strategy=al.MinModelChange(random_state=0))
+    first = learner.suggest(3)
+    assert np.isnan(y[first]).all()
+    learner.label(first[0], truth[first[0]])
+    learner.label(first[1:], truth[first[1:]])
+    assert learner.n_labels == 13
+    assert not set(learner.suggest(5).tolist()) & set(first.tolist())
+    learner.skip(learner.suggest(2))
+    assert len(learner.open_rows) == 569 - 13 - 2
+    wrong, before = first[0], learner.model.coef_.copy()
+    learner.label(wrong, 1 - truth[wrong])
+    learner.fit()
+    assert learner.labels[int(wrong)] == 1 - truth[wrong]
+    assert learner.n_labels == 13
+    assert not np.allclose(learner.model.coef_, before)
+    skipped = np.setdiff1d(np.arange(569), [*learner.labels, *learner.open_rows])
+    learner.label(skipped[0], truth[skipped[0]])  # told after all
+    assert learner.n_labels == 14
+    assert len(learner.open_rows) == 569 - 15
+    learner.skip(skipped[0])  # a label is not lost by skipping
+    assert learner.labels[int(skipped[0])] == truth[skipped[0]]
+    np.testing.assert_array_equal(np.flatnonzero(~np.isnan(learner.y)), np.sort(list(learner.labels)))
+
+
+def test_the_model_is_that_of_all_answers() -> None:
+    X, y, truth = pool()
+    learner = al.ActiveLearner(LogisticRegression(), X, y, strategy=al.RandomSampling(random_state=0))
+    learner.run(lambda rows, _: truth[rows], batch_size=4, max_labels=30)
+    rows = np.sort(list(learner.labels))
+    expected = LogisticRegression().fit(X[rows], truth[rows])
+    np.testing.assert_allclose(learner.model.coef_, expected.coef_, rtol=1e-6)
+    assert [r.n_labels for r in learner.rounds] == [10, 14, 18, 22, 26, 30]
+    assert all(r.risk is None for r in learner.rounds)
+    assert "30 labels" in repr(learner)
+
+
+def test_it_stops_when_the_certified_risk_reaches_the_target() -> None:
+    X, y, truth = pool()
+    seen: list[al.Round] = []
+    learner = al.ActiveLearner(
+        LogisticRegression(), X, y, strategy=al.RandomSampling(random_state=0), target_risk=1 / 15, certify=falling
+    )
+    assert not learner.done
+    learner.run(lambda rows, _: truth[rows], on_round=seen.append)
+    assert learner.n_labels == 15
+    assert learner.done
+    assert learner.suggest().size == 0
+    assert learner.certificate.risk == 1 / 15
+    assert [r.n_labels for r in seen] == list(range(10, 16))
+    assert [r.risk for r in seen] == [1 / n for n in range(10, 16)]
+    assert str(seen[-1]).startswith("15 labels, certified risk 0.06667")
+
+
+def test_a_robust_classifier_brings_its_own_certificate() -> None:
+    X, y, truth = pool(30)
+    X, y, truth = X[:200], y[:200], truth[:200]
+    p = np.bincount(truth) / 200
+    radius = sf.transport_distance(X[:30], truth[:30], X, truth)
+    clf = sf.RobustLogisticRegression(radius=radius, label_prior=p, tol=1e-3)
+    learner = al.ActiveLearner(clf, X, y, strategy=al.RobustModelChange(label_prior=p, random_state=0), target_risk=0.9)
+    assert learner.fit().risk == learner.model.certificate_.risk
+    # all rows of the pool are in P_X, so that the certificate bounds the loss on them
+    expected = sf.RobustLogisticRegression(radius=radius, label_prior=p, tol=1e-3)
+    expected.fit(X[:30], truth[:30], X_unlabeled=X[30:])
+    assert learner.certificate.risk == pytest.approx(expected.certificate_.risk, abs=2e-3)
+    assert learner.done == (learner.certificate.risk <= 0.9)
+
+
+def test_any_classifier_can_be_certified() -> None:
+    X, y, truth = pool(20)
+    X, y, truth = X[:150], y[:150], truth[:150]
+    p = np.bincount(truth) / 150
+    certify = partial(sf.certify, radius=sf.transport_distance(X[:20], truth[:20], X, truth), label_prior=p)
+    learner = al.ActiveLearner(LogisticRegression(), X, y, certify=certify)
+    learner.fit()
+    loss = -np.log(learner.model.predict_proba(X)[np.arange(150), truth]).mean()
+    assert learner.certificate.risk >= loss  # the truth lies within the radius
+
+
+def test_text_labels_and_classes() -> None:
+    X, _, truth = pool()
+    names = np.array(["benign", "malignant"], dtype=object)[truth]
+    learner = al.ActiveLearner(LogisticRegression(), X, strategy=al.MinModelChange(random_state=0), classes=names)
+    learner.label(np.arange(10), names[:10])
+    learner.run(lambda rows, _: names[rows], max_labels=14)
+    assert learner.n_labels == 14
+    assert learner.model.classes_.tolist() == ["benign", "malignant"]
+    assert learner.y[500] is None or isinstance(learner.y[500], str)
+    with pytest.raises(ValueError, match=r"one of \['benign', 'malignant'\]; got 'other'"):
+        learner.label(500, "other")
+
+
+def test_it_can_start_without_labels() -> None:
+    X, _, truth = pool()
+    learner = al.ActiveLearner(LogisticRegression(), X, strategy=al.MinModelChange(random_state=0))
+    with pytest.warns(UserWarning, match="too few to fit"):
+        learner.run(lambda rows, _: truth[rows], batch_size=2, max_labels=12)
+    assert learner.n_labels == 12
+    assert learner.model is not None
+
+
+def test_an_oracle_may_decline() -> None:
+    X, y, truth = pool()
+    learner = al.ActiveLearner(LogisticRegression(), X, y, strategy=al.RandomSampling(random_state=0))
+    learner.run(lambda rows, _: [None if row % 2 else int(truth[row]) for row in rows], batch_size=3, max_labels=20)
+    assert learner.n_labels == 20
+    assert all(row % 2 == 0 for row in list(learner.labels)[10:])
+    assert len(learner.open_rows) < 569 - 20
+
+
+def test_it_ends_when_no_row_is_left() -> None:
+    X, y, truth = pool()
+    learner = al.ActiveLearner(LogisticRegression(), X[:14], y[:14], strategy=al.RandomSampling(random_state=0))
+    learner.run(lambda rows, _: truth[rows], batch_size=3)
+    assert learner.n_labels == 14
+    assert learner.done
+    assert learner.suggest(2).size == 0
+
+
+def test_a_function_as_strategy() -> None:
+    X, y, _ = pool()
+
+    def farthest(estimator: LogisticRegression, rows: np.ndarray) -> np.ndarray:
+        return np.argsort(-np.abs(estimator.decision_function(rows)))
+
+    learner = al.ActiveLearner(LogisticRegression(), X, y, strategy=farthest)
+    rows = learner.suggest(2)
+    scores = np.abs(learner.model.decision_function(X[10:]))
+    assert rows.tolist() == (10 + np.argsort(-scores)[:2]).tolist()
+    with pytest.raises(ValueError, match="needs a fitted classifier; got 0 labels"):
+        al.ActiveLearner(LogisticRegression(), X, strategy=farthest).suggest()
+
+
+@pytest.mark.parametrize(
+    ("rows", "labels", "message"),
+    [
+        ([1, 2], [0], "one per row; got 1 for 2 rows"),
+        (600, 0, "from 0 to 568, rows of X; got 600"),
+        ([3, 3], [0, 1], "distinct"),
+        (3, np.nan, "to leave a row out, call skip"),
+        (3, None, "a label must be a number or a text; got None"),
+    ],
+)
+def test_bad_answers_are_refused_whole(rows: object, labels: object, message: str) -> None:
+    X, y, _ = pool()
+    learner = al.ActiveLearner(LogisticRegression(), X, y)
+    with pytest.raises(ValueError, match=f"(?i){message}"):
+        learner.label(rows, labels)  # type: ignore[arg-type]
+    assert learner.n_labels == 10
+
+
+def test_bad_arguments_are_refused() -> None:
+    X, y, _ = pool()
+    with pytest.raises(ValueError, match="y must have one label per row"):
+        al.ActiveLearner(LogisticRegression(), X, y[:5])
+    with pytest.raises(ValueError, match="target_risk must be a finite number > 0"):
+        al.ActiveLearner(LogisticRegression(), X, y, target_risk=0.0)
+    with pytest.raises(ValueError, match="target_risk needs a certificate, which LogisticRegression does not carry"):
+        al.ActiveLearner(LogisticRegression(), X, y, target_risk=0.3).suggest()
+    with pytest.raises(ValueError, match="NaN"):
+        al.ActiveLearner(LogisticRegression(), np.where(X[3, 3] == X, np.nan, X), y)
