@@ -62,8 +62,9 @@ def test_bounds_and_programs_agree(K: int, prior: str, monkeypatch: pytest.Monke
 @settings(max_examples=25, deadline=None)
 def test_a_margin_of_two_label_costs_frees_every_row(seed: int, K: int, prior: str) -> None:
     problem = draw(seed, K, prior, N=40)
-    if (problem.decision_set.label_frequencies < 2 * problem.unit).any():
-        return  # a class too small to give up a row's mass
+    ds = problem.decision_set
+    if (np.minimum(ds.label_frequencies, ds.intervals[:, 1]) < 2 * problem.unit).any():
+        return  # a class too small to give up a row's mass, or to hold it
     # flipping the row costs at most κ/N, and flipping another one back at most κ/N
     found = problem.flexibility(2 * problem.kappa * problem.unit)
     impact = np.random.default_rng(seed).random((len(problem.U), K))
