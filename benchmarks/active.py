@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from common import Array, LearningProblem, Row, learning_problem, timed
+from common import ROOT, Array, LearningProblem, Row, learning_problem, markdown_table, timed, write_csv
 
 import surefoot.active as al
 from surefoot.minimal import solve_minimal_radius
@@ -34,7 +34,7 @@ class DualVariables(NamedTuple):
     lam_lo: Array
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def _algorithm2(D, pair_cost, w, lo, hi, radius, row, gain, drawn, rate, beta, small):
     """Adam on (α, β, λ̄, λ): one step per line of `drawn` (S, B); small = (α, λ̄, λ), changed in place like beta.
 
@@ -70,7 +70,7 @@ def _algorithm2(D, pair_cost, w, lo, hi, radius, row, gain, drawn, rate, beta, s
             small[s] = max(small[s], 0.0)
 
 
-@njit(cache=True, error_model="numpy")
+@njit(error_model="numpy")
 def _adam(x, g, m, v, rate, step):
     first, second = 1.0 - 0.9 ** (step + 1), 1.0 - 0.999 ** (step + 1)
     for i in range(x.shape[0]):
@@ -241,5 +241,7 @@ def rows(quick: bool = False) -> list[Row]:
 
 
 if __name__ == "__main__":
-    for line in rows(quick="--quick" in sys.argv):
-        print(line)
+    found = rows(quick="--quick" in sys.argv)
+    if "--quick" not in sys.argv:
+        write_csv(ROOT / "benchmarks" / "results-active.csv", found)
+    print(markdown_table(found))
