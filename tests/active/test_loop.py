@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 import pytest
+from scipy.spatial.distance import cdist
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
@@ -114,6 +115,52 @@ def test_any_classifier_can_be_certified() -> None:
     learner.fit()
     loss = -np.log(learner.model.predict_proba(X)[np.arange(150), truth]).mean()
     assert learner.certificate.risk >= loss  # the truth lies within the radius
+
+
+class TestNearestCertifier:
+    """The set holds the truth once the excess covers the rows unlike their nearest labeled row."""
+
+    @pytest.mark.parametrize("loss", ["log_loss", "zero_one"])
+    def test_it_bounds_the_loss_on_the_pool(self, loss: str) -> None:
+        X, y, truth = pool(20)
+        X, y, truth = X[:200], y[:200], truth[:200]
+        p = np.bincount(truth) / 200
+        learner = al.ActiveLearner(LogisticRegression(C=10.0), X, y, strategy=al.MaxModelChange(random_state=0))
+        learner.run(lambda rows, _: truth[rows], batch_size=5, max_labels=40)
+        rows = np.sort(list(learner.labels))
+        rest = np.delete(X, rows, axis=0)
+        nearest = cdist(X, X[rows]).argmin(axis=1)
+        unlike = float(np.mean(truth[rows][nearest] != truth))
+        assert 0 < unlike < 0.3
+        certifier = al.NearestCertifier(unlike, label_prior=p, loss=loss)
+        found = certifier(learner.model, X[rows], truth[rows], X_unlabeled=rest)
+        proba = learner.model.predict_proba(X)
+        true_log, true_error = -np.log(proba[np.arange(200), truth]).mean(), np.mean(proba.argmax(axis=1) != truth)
+        assert found.risk >= (true_log if loss == "log_loss" else true_error) - 1e-6
+        # the centre: labeled rows by how many rows they are nearest to
+        weights = np.bincount(nearest, minlength=len(rows))
+        distance = sf.transport_distance(X[rows], truth[rows], X, truth, sample_weight=weights)
+        assert distance <= found.radius + 1e-9
+        free = al.NearestCertifier(0.1)(learner.model, X[rows], truth[rows], X_unlabeled=rest)
+        assert free.minimal_radius == pytest.approx(cdist(X, X[rows]).min(axis=1).mean(), abs=1e-7)
+
+    def test_it_certifies_less_risk_than_equal_weights_where_rows_were_picked(self) -> None:
+        X, y, truth = pool(20)
+        p = np.bincount(truth) / len(truth)
+        picked = al.ActiveLearner(LogisticRegression(C=10.0), X, y, strategy=al.MinModelChange(random_state=0))
+        picked.run(lambda rows, _: truth[rows], batch_size=10, max_labels=60)
+        rows = np.sort(list(picked.labels))
+        rest = np.delete(X, rows, axis=0)
+        nearest = al.NearestCertifier(0.003, label_prior=p)(picked.model, X[rows], truth[rows], X_unlabeled=rest)
+        radius = sf.minimal_radius(X[rows], truth[rows], X_unlabeled=rest, label_prior=p) + 0.003
+        plain = sf.certify(picked.model, X[rows], truth[rows], X_unlabeled=rest, radius=radius, label_prior=p, tol=1e-4)
+        assert nearest.risk < 0.8 * plain.risk
+
+    def test_a_negative_excess_is_refused(self) -> None:
+        X, y, _ = pool(20)
+        learner = al.ActiveLearner(LogisticRegression(), X, y, certify=al.NearestCertifier(-0.1))
+        with pytest.raises(ValueError, match="excess must be a finite number >= 0"):
+            learner.fit()
 
 
 def test_text_labels_and_classes() -> None:
