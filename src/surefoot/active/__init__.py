@@ -1,5 +1,6 @@
 """Active learning: which rows to label next, and when to stop."""
 
+from surefoot.active.certifier import NearestCertifier
 from surefoot.active.flexibility import DEFAULT_MARGIN, PAPER_MARGIN, LabelFlexibility, label_flexibility
 from surefoot.active.impact import gradient_impact, logistic_impact, torch_impact
 from surefoot.active.loop import ActiveLearner, Round
@@ -26,6 +27,7 @@ __all__ = [
     "LabelFlexibility",
     "MaxModelChange",
     "MinModelChange",
+    "NearestCertifier",
     "RandomSampling",
     "RobustModelChange",
     "Round",
