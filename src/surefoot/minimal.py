@@ -38,7 +38,7 @@ def solve_minimal_radius(ds: DecisionSet, transport: TransportSolution | None = 
     """The closed form: features and labels are moved independently of each other (docs/solver.md)."""
     if transport is None:
         transport = solve_transport(ds.distances, ds.row_weights, ds.anchor_weights)
-    relabeling = _cheapest_relabeling(ds)
+    relabeling = cheapest_relabeling(ds)
     by_class = np.zeros((len(ds.row_weights), ds.n_classes))
     entries = transport.plan.tocoo()
     np.add.at(by_class, (entries.row, ds.anchor_labels[entries.col]), entries.data)
@@ -66,7 +66,7 @@ class _Relabeling:
     from_potentials: FloatArray
 
 
-def _cheapest_relabeling(ds: DecisionSet) -> _Relabeling:
+def cheapest_relabeling(ds: DecisionSet) -> _Relabeling:
     """Cheapest transport of the labeled frequencies into the intervals: an LP in K² variables."""
     p, K = ds.label_frequencies, ds.n_classes
     lo, hi = ds.intervals.T
@@ -74,8 +74,9 @@ def _cheapest_relabeling(ds: DecisionSet) -> _Relabeling:
         return _Relabeling(np.eye(K), 0.0, np.zeros(K), np.zeros(K))
     to_label = np.kron(np.eye(K), np.ones(K))  # variables flow[k, c], k-major
     from_label = np.kron(np.ones(K), np.eye(K))
+    scale = ds.label_cost.max() or 1.0  # the solver has absolute tolerances
     solved = linprog(
-        ds.label_cost.ravel(),
+        ds.label_cost.ravel() / scale,
         A_ub=np.vstack([to_label, -to_label]),
         b_ub=np.concatenate([hi, -lo]) + 1e-15,
         A_eq=from_label,
@@ -86,8 +87,8 @@ def _cheapest_relabeling(ds: DecisionSet) -> _Relabeling:
         raise RuntimeError(f"the relabeling problem failed: {solved.message}")
     flow = _exact_label_flow(np.maximum(solved.x.reshape(K, K), 0.0), p, lo, hi)
     share = np.where(p > 0, flow / np.where(p > 0, p, 1.0), np.eye(K))
-    below, above = -solved.ineqlin.marginals[:K], -solved.ineqlin.marginals[K:]
-    return _Relabeling(share, float((flow * ds.label_cost).sum()), below - above, solved.eqlin.marginals)
+    below, above = -scale * solved.ineqlin.marginals[:K], -scale * solved.ineqlin.marginals[K:]
+    return _Relabeling(share, float((flow * ds.label_cost).sum()), below - above, scale * solved.eqlin.marginals)
 
 
 def _exact_label_flow(flow: FloatArray, p: FloatArray, lo: FloatArray, hi: FloatArray) -> FloatArray:

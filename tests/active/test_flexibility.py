@@ -107,9 +107,10 @@ def test_laws(seed: int, K: int, prior: str) -> None:
     order = np.random.default_rng(seed).permutation(len(problem.U))
     shuffled = Problem(problem.X, problem.y, problem.U[order], K, problem.keywords).flexibility(ends[2])
     np.testing.assert_allclose(shuffled.intervals, found[2][order], atol=1e-7)
-    keywords = problem.keywords | {"label_cost": 3.0 * float(problem.keywords["label_cost"])}  # type: ignore[arg-type]
-    scaled = Problem(3.0 * problem.X, problem.y, 3.0 * problem.U, K, keywords).flexibility(3.0 * ends[2])
-    np.testing.assert_allclose(scaled.intervals, found[2], atol=1e-7)
+    for scale in (1e-4, 1e4):
+        kappa = scale * float(problem.keywords["label_cost"])  # type: ignore[arg-type]
+        moved = Problem(scale * problem.X, problem.y, scale * problem.U, K, problem.keywords | {"label_cost": kappa})
+        np.testing.assert_allclose(moved.flexibility(scale * ends[2]).intervals, found[2], atol=1e-7)
 
 
 def test_intervals_are_the_scores_of_indicators() -> None:

@@ -61,7 +61,10 @@ def test_algorithm_2_comes_within_a_hundredth(benchmark: ModuleType, K: int, pri
     impact = np.random.default_rng(K).random((len(problem.U), K))
     scores = problem.flexibility(excess).least_expectation(impact)
     row = int(np.argmax(scores - impact.min(axis=1)))
-    found = benchmark.run_algorithm2(ds, len(problem.X) + row, impact[row], learning_rate=0.1)
-    reached = benchmark.algorithm2_score(ds, len(problem.X) + row, impact[row], found)
-    assert reached <= scores[row] + 1e-9  # weak duality
-    assert reached == pytest.approx(scores[row], abs=1e-2)
+    reached = []
+    for rate in (1.0, 0.3):
+        found = benchmark.run_algorithm2(ds, len(problem.X) + row, impact[row], learning_rate=rate)
+        reached.append(benchmark.algorithm2_score(ds, len(problem.X) + row, impact[row], found))
+    assert max(reached) <= scores[row] + 1e-9  # weak duality
+    assert max(reached) == pytest.approx(scores[row], abs=1e-2)
+    assert scores[row] > impact[row].min() + 0.05  # not the closed form

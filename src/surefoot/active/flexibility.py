@@ -16,7 +16,7 @@ from surefoot.active.relabeling import LabelProgram, Relabeling
 from surefoot.active.residual import ClassCosts, ResidualGraph
 from surefoot.costs import FeatureMetric
 from surefoot.labeled import LabeledData
-from surefoot.minimal import _cheapest_relabeling
+from surefoot.minimal import cheapest_relabeling
 from surefoot.priors import LabelPrior
 from surefoot.sets import DecisionSet
 from surefoot.solvers.transport import TransportSolution, solve_transport
@@ -54,7 +54,7 @@ class LabelFlexibility:
 
     @cached_property
     def minimal_radius(self) -> float:
-        return self._transport.cost + _cheapest_relabeling(self.decision_set).cost
+        return self._transport.cost + cheapest_relabeling(self.decision_set).cost
 
     @property
     def radius(self) -> float:
@@ -150,7 +150,7 @@ class LabelFlexibility:
         graph, labels = self._graph, self._labels
         K, C = labels.flow.shape
         program = LabelProgram.of(labels, self._budget)
-        values, ok = np.empty(len(left)), np.zeros(len(left), dtype=np.bool_)
+        values = np.empty(len(left))
         worst_labels(
             graph.distances,
             self.rows[left],
@@ -164,10 +164,12 @@ class LabelFlexibility:
             float(labels.label_cost.max()),
             graph.dust,
             values,
-            ok,
         )
-        if not ok.all():
-            raise RuntimeError(f"the linear program of {np.sum(~ok)} rows did not end, first row {left[~ok][0]}")
+        failed = np.isnan(values)
+        if failed.any():
+            raise RuntimeError(
+                f"the linear programs of {failed.sum()} rows did not end; the first is {left[failed][0]}"
+            )
         return values
 
 
@@ -241,7 +243,7 @@ def replace_excess(
         margin = DEFAULT_MARGIN * float(ds.label_cost.max()) * found._unit
     excess = check_positive_scalar(margin, "margin", allow_zero=True)
     if radius == "ends" and has_prior:
-        excess += dearest_end(ds) - _cheapest_relabeling(ds).cost
+        excess += dearest_end(ds) - cheapest_relabeling(ds).cost
     return _with_excess(found, excess)
 
 
@@ -264,8 +266,8 @@ def dearest_end(ds: DecisionSet) -> float:
         for end in ds.intervals[k]:
             at_end = ds.intervals.copy()
             at_end[k] = end
-            costs.append(_cheapest_relabeling(replace(ds, intervals=at_end)).cost)
-    return max(costs, default=_cheapest_relabeling(ds).cost)
+            costs.append(cheapest_relabeling(replace(ds, intervals=at_end)).cost)
+    return max(costs, default=cheapest_relabeling(ds).cost)
 
 
 def check_impact(impact: ArrayLike, n_rows: int, n_classes: int) -> FloatArray:

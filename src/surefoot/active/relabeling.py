@@ -11,9 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import qr
 
 from surefoot._validation import FloatArray
-from surefoot.minimal import _cheapest_relabeling
+from surefoot.minimal import cheapest_relabeling
 from surefoot.sets import DecisionSet
 
 # Masses are in units of one row: less than this is rounding.
@@ -44,7 +45,7 @@ class Relabeling:
     def of(cls, ds: DecisionSet, unit: float) -> Relabeling:
         """The relabeling of a decision set, in units of a row's mass."""
         labels = np.flatnonzero(ds.intervals[:, 1] > 0)
-        share = _cheapest_relabeling(ds).share[np.ix_(labels, ds.present)]
+        share = cheapest_relabeling(ds).share[np.ix_(labels, ds.present)]
         supply = ds.label_frequencies[ds.present] / unit
         flow = share * supply
         flow[flow < DUST] = 0.0
@@ -115,13 +116,23 @@ class LabelProgram:
         basis = q + np.arange(m)
         if not minimise(T, z, basis, m, q) or abs(z[-1]) > 1e-9 * b.max():
             raise RuntimeError(f"the label program has no feasible basis: {abs(z[-1]):.1e} is left of {b.max():.1e}")
-        kept = np.ones(m, dtype=bool)
-        for r in np.flatnonzero(basis >= q):
+        for r in np.flatnonzero(basis >= q):  # artificial variables at zero
             s = int(np.abs(T[r, :q]).argmax())
-            kept[r] = abs(T[r, s]) > 1e-9  # else the row repeats others
-            if kept[r]:
+            if abs(T[r, s]) > 1e-9:
                 pivot(T, z, basis, m, r, s)
-        return cls(np.ascontiguousarray(np.delete(T[kept], np.s_[q:-1], axis=1)), basis[kept])
+        # what is still artificial stands for a row that repeats others; the rest is computed afresh, free of rounding
+        basic = basis[basis < q]
+        rows = _independent_rows(A[:, basic])
+        table = np.linalg.solve(A[np.ix_(rows, basic)], np.hstack([A[rows], b[rows, None]]))
+        table[:, basic] = np.eye(len(basic))
+        table[:, -1] = np.where(np.abs(table[:, -1]) < DUST, 0.0, table[:, -1])
+        return cls(table, basic)
+
+
+def _independent_rows(A: FloatArray) -> NDArray[np.intp]:
+    """As many rows of A (m, k), of rank k, as it has columns, independent of each other."""
+    _, _, order = qr(A.T, pivoting=True, mode="economic")
+    return np.sort(order[: A.shape[1]])
 
 
 def _constraints(labels: Relabeling, budget: float) -> tuple[FloatArray, FloatArray]:

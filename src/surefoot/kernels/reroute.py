@@ -67,7 +67,8 @@ def _receive(entries, head, r, v, amount):  # pragma: no cover (compiled)
     if e == rows.shape[0]:
         size = 2 * e + 16
         more_rows, more_caps, more_following = np.empty(size, np.int64), np.empty(size), np.empty(size, np.int64)
-        more_rows[:e], more_caps[:e], more_following[:e] = rows, caps, following
+        for i in range(e):
+            more_rows[i], more_caps[i], more_following[i] = rows[i], caps[i], following[i]
         rows, caps, following = more_rows, more_caps, more_following
     rows[e], caps[e], following[e] = r, amount, head[v]
     head[v] = e
@@ -178,14 +179,15 @@ def reroute(D, j, slots, hold, target, beta, raw, via, entries, head, slopes):  
     anchors of a class do not hold enough, or where the paths do not end.
     """
     n, C = slots.shape[0], target.shape[0]
-    label, best, have = np.empty(n), np.empty(n), np.zeros(C)
+    label, best, have, surplus = np.empty(n), np.empty(n), np.zeros(C), np.empty(C)
     parent, arc, mover = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
     for v in range(n):
         have[slots[v]] += hold[v]
     total, found, paths = 0.0, 0, 0
     for source in range(C):
         while target[source] - have[source] > DUST:
-            surplus = have - target
+            for c in range(C):
+                surplus[c] = have[c] - target[c]
             end = _shortest_path(
                 D, j, slots, source, hold, surplus, beta, raw, via, entries, head, label, best, parent, arc, mover
             )  # fmt: skip
@@ -197,10 +199,15 @@ def reroute(D, j, slots, hold, target, beta, raw, via, entries, head, slopes):  
                 beta[v] = -label[v] if best[v] == -np.inf else beta[v] - reach
             m = min(found, slopes.shape[0] - 1)
             found = m + 1
-            slopes[m] = np.inf
+            for c in range(C):
+                slopes[m, c] = np.inf
             for v in range(n):
                 slopes[m, slots[v]] = min(slopes[m, slots[v]], D[j, v] + beta[v])
-            slopes[m] += total - (have * slopes[m]).sum()  # Σ_c a_c = 1: a constant is a slope
+            constant = total
+            for c in range(C):
+                constant -= have[c] * slopes[m, c]
+            for c in range(C):
+                slopes[m, c] += constant  # Σ_c a_c = 1: a constant is a slope
             amount = min(target[source] - have[source], surplus[slots[end]], hold[end])
             amount = _bottleneck(hold, entries, end, amount, parent, arc, mover)
             entries = _augment(hold, entries, head, end, amount, parent, arc, mover)

@@ -10,24 +10,35 @@ import numpy as np
 from numba import njit
 
 _PIVOT = 1e-9
+_TIE = 1e-12
 _COST = 1e-11
-_BELOW_ZERO = 1e-10
+_BELOW_ZERO = 1e-11
+_ROUNDING = 1e-8
 _STEPS = 5000
 _GREEDY_STEPS = 100
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
+def eliminate(target, row, s):  # pragma: no cover (compiled)
+    """Subtract the multiple of a row, whose entry s is 1, that clears entry s of the target."""
+    f = target[s]
+    if f != 0.0:
+        for v in range(target.shape[0]):
+            target[v] -= f * row[v]
+        target[s] = 0.0
+
+
+@njit(cache=True, nogil=True, error_model="numpy")
 def pivot(T, z, basis, m, r, s):  # pragma: no cover (compiled)
     """Let variable s enter the basis in row r."""
-    T[r] /= T[r, s]
+    row, scale = T[r], 1.0 / T[r, s]
+    for v in range(row.shape[0]):
+        row[v] *= scale
+    row[s] = 1.0
     for i in range(m):
-        f = T[i, s]
-        if i != r and f != 0.0:
-            T[i] -= f * T[r]
-            T[i, s] = 0.0
-    f = z[s]
-    z -= f * T[r]
-    z[s] = 0.0
+        if i != r:
+            eliminate(T[i], row, s)
+    eliminate(z, row, s)
     basis[r] = s
 
 
@@ -39,16 +50,18 @@ def minimise(T, z, basis, m, q):  # pragma: no cover (compiled)
         for v in range(q):
             if z[v] < least:
                 s, least = v, z[v]
-                if step > _GREEDY_STEPS:  # the first will do: Bland's rule has no cycles
+                if step > _GREEDY_STEPS:  # the first will do, should the steepest ones go in circles
                     break
         if s < 0:
             return True
-        r, ratio = -1, np.inf
+        ratio = np.inf
         for i in range(m):
             if T[i, s] > _PIVOT:
-                t = max(T[i, -1], 0.0) / T[i, s]
-                if t < ratio or (t == ratio and basis[i] < basis[r]):
-                    r, ratio = i, t
+                ratio = min(ratio, max(T[i, -1], 0.0) / T[i, s])
+        r, largest = -1, 0.0
+        for i in range(m):  # of the rows that tie, the largest pivot loses the least digits
+            if T[i, s] > _PIVOT and max(T[i, -1], 0.0) / T[i, s] <= ratio + _TIE and T[i, s] > largest:
+                r, largest = i, T[i, s]
         if r < 0:
             return False
         pivot(T, z, basis, m, r, s)
@@ -70,15 +83,20 @@ def restore(T, z, basis, m, q):  # pragma: no cover (compiled)
                     break
         if r < 0:
             return True
-        s, ratio = -1, np.inf
+        ratio = np.inf
         for v in range(q):
             if T[r, v] < -_PIVOT:
-                t = max(z[v], 0.0) / -T[r, v]
-                if t < ratio:
-                    s, ratio = v, t
+                ratio = min(ratio, max(z[v], 0.0) / -T[r, v])
+        s, largest = -1, 0.0
+        for v in range(q):
+            if T[r, v] < -_PIVOT and max(z[v], 0.0) / -T[r, v] <= ratio + _TIE and -T[r, v] > largest:
+                s, largest = v, -T[r, v]
         if s < 0:
-            return False
-        pivot(T, z, basis, m, r, s)
+            if least < -_ROUNDING:
+                return False
+            T[r, -1] = 0.0  # nothing can raise it, and so little is missing that it is rounding
+        else:
+            pivot(T, z, basis, m, r, s)
     return False
 
 
@@ -86,8 +104,5 @@ def restore(T, z, basis, m, q):  # pragma: no cover (compiled)
 def append_row(T, basis, m, slack):  # pragma: no cover (compiled)
     """Make row m, as written in terms of all variables, a row of the tableau, its slack variable basic."""
     for i in range(m):
-        f = T[m, basis[i]]
-        if f != 0.0:
-            T[m] -= f * T[i]
-            T[m, basis[i]] = 0.0
+        eliminate(T[m], T[i], basis[i])
     basis[m] = slack

@@ -53,10 +53,16 @@ def _simplex(distances: FloatArray, rows: FloatArray, anchors: FloatArray) -> tu
     import ot
 
     anchors = anchors * (rows.sum() / anchors.sum())
+    # its tolerances are absolute, so the largest distance must be near 1; powers of two lose no digits
+    exponent = int(np.frexp(distances.max())[1])
+    if 0 <= exponent <= 2:
+        exponent = 0  # 1/2 to 4 is near enough, and spares a copy
+    else:
+        distances = np.ldexp(distances, -exponent)
     plan, log = ot.emd(rows, anchors, distances, numItermax=10_000_000, log=True)
     if log["warning"] is not None:
         raise RuntimeError(f"network simplex failed on a {distances.shape} problem: {log['warning']}")
-    return plan, -np.asarray(log["v"])
+    return plan, -np.ldexp(log["v"], exponent)
 
 
 def _smoothed_potentials(distances: FloatArray, rows: FloatArray, anchors: FloatArray) -> FloatArray:
