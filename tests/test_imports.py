@@ -25,6 +25,7 @@ ORDER = [
     {"dual", "kernels"},
     {"solvers"},
     {"bounds"},
+    {"lower_bound"},
     {"minimal"},
     {"sampling"},
     {"fresh"},

@@ -1,22 +1,20 @@
 """Both bounds of a robust problem, recomputed from a dual point by plain NumPy: nothing here is the solver's.
 
 Upper: the exact dual value. Lower: the labels q of the soft plan, repaired until a transport plan proves them feasible,
-then the smallest loss that any classifier of the model can have under q.
+for which `surefoot.lower_bound` finds the smallest loss that any classifier of the model can have. What runs over rows
+is additive over blocks of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import dataclass
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, lstsq
-from scipy.special import entr, logsumexp
+from scipy.special import logsumexp
 
 from surefoot._validation import FloatArray
-from surefoot.dual import DualPoint, FixedLosses, LinearModel, Model
-from surefoot.losses import log_loss_matrix, probabilities
+from surefoot.dual import DualPoint, Model
 from surefoot.sets import DecisionSet, row_chunks
 
 # At the minimal radius the set has no interior; there the adversary may exceed it by this share, and nowhere else.
@@ -83,10 +81,20 @@ def soft_adversary(ds: DecisionSet, model: Model, point: DualPoint, tau: float) 
     Anchors that received too much are scaled down; the mass set free goes to the anchors of the same class that lack
     it, and what is then left to those of other classes. Labels do not change.
     """
+    repair = AnchorRepair.of(ds, plan_mass(ds, model, point, tau))
+    return repaired_plan(ds, model, point, tau, repair)
+
+
+def plan_mass(ds: DecisionSet, model: Model, point: DualPoint, tau: float) -> FloatArray:
+    """(n,) what the softmax plan brings to each anchor: a sum over rows."""
     mass = np.zeros(len(ds.anchor_weights))
     for rows, joint, share in _soft_plan(ds, model, point, tau):
         mass += ds.row_weights[rows] @ (joint.sum(axis=1)[:, ds.anchor_slots] * share)
-    repair = _AnchorRepair.of(ds, mass)
+    return mass
+
+
+def repaired_plan(ds: DecisionSet, model: Model, point: DualPoint, tau: float, repair: AnchorRepair) -> Adversary:
+    """Labels of the softmax plan, and its cost, a sum over rows, once its anchor marginal is repaired."""
     q = np.empty((len(ds.row_weights), ds.n_classes))
     cost = 0.0
     for rows, joint, share in _soft_plan(ds, model, point, tau):
@@ -96,7 +104,7 @@ def soft_adversary(ds: DecisionSet, model: Model, point: DualPoint, tau: float) 
 
 
 @dataclass(frozen=True)
-class _AnchorRepair:
+class AnchorRepair:
     """How a plan's anchor marginal is made exact: keep (n,) of each anchor, then where the mass set free goes.
 
     stay : (C,) share of a class's free mass that stays in the class; within : (n,) its shares, summing to one by class;
@@ -109,7 +117,7 @@ class _AnchorRepair:
     across: FloatArray
 
     @classmethod
-    def of(cls, ds: DecisionSet, mass: FloatArray) -> _AnchorRepair:
+    def of(cls, ds: DecisionSet, mass: FloatArray) -> AnchorRepair:
         starts, slots = ds.class_offsets[:-1], ds.anchor_slots
         keep = np.minimum(1.0, ds.anchor_weights / np.maximum(mass, 1e-300))
         lack = np.maximum(ds.anchor_weights - keep * mass, 0.0)
@@ -135,6 +143,11 @@ class _AnchorRepair:
         outside = leaving.sum(axis=1) * (D @ self.across) + leaving @ (ds.label_cost[:, ds.anchor_labels] @ self.across)
         return inside.sum(axis=(1, 2)) + outside
 
+    def class_shares(self, share: FloatArray, classes: FloatArray) -> FloatArray:
+        """(B, C) class shares of the repaired plan of a problem without labels; classes (n, C) is one-hot."""
+        held = share * self.keep
+        return held @ classes + (1.0 - held.sum(axis=1))[:, None] * (self.within @ classes)
+
 
 def _soft_plan(
     ds: DecisionSet, model: Model, point: DualPoint, tau: float
@@ -157,18 +170,25 @@ def _soft_plan(
 
 def feasible_adversary(ds: DecisionSet, wanted: Adversary, nearest: Adversary) -> Adversary:
     """Move `wanted` into the decision set: labels into their intervals, then towards the cheapest one, `nearest`."""
-    inside = _labels_into_intervals(ds, wanted)
-    limit = max(ds.radius, nearest.transport_cost * (1.0 + FEASIBILITY))
-    if inside.transport_cost <= limit:
+    change, added = label_repair(ds, wanted.label_probabilities(ds))
+    inside = Adversary(wanted.label_proba @ change, wanted.transport_cost + added) if change is not None else wanted
+    t = retreat(ds, inside.transport_cost, nearest.transport_cost)
+    if t == 0:
         return inside
-    spare = inside.transport_cost - nearest.transport_cost
-    t = min(1.0, (inside.transport_cost - limit) / spare) if spare > 0 else 1.0
     q = (1.0 - t) * inside.label_proba + t * nearest.label_proba
     return Adversary(q, (1.0 - t) * inside.transport_cost + t * nearest.transport_cost)
 
 
-def _labels_into_intervals(ds: DecisionSet, adversary: Adversary) -> Adversary:
-    p = adversary.label_probabilities(ds)
+def retreat(ds: DecisionSet, cost: float, nearest: float) -> float:
+    """How far to go from a distribution of this cost towards one of cost `nearest`, to be within the radius."""
+    limit = max(ds.radius, nearest * (1.0 + FEASIBILITY))
+    if cost <= limit:
+        return 0.0
+    return min(1.0, (cost - limit) / (cost - nearest)) if cost > nearest else 1.0
+
+
+def label_repair(ds: DecisionSet, p: FloatArray) -> tuple[FloatArray | None, float]:
+    """What moves label probabilities p (K,) into their intervals: a matrix (K, K), from by to, and what it costs."""
     lo, hi = ds.intervals.T
     give, take = np.maximum(p - hi, 0.0), np.maximum(lo - p, 0.0)
     missing = give.sum() - take.sum()
@@ -179,115 +199,9 @@ def _labels_into_intervals(ds: DecisionSet, adversary: Adversary) -> Adversary:
         room = np.maximum(p - lo - give, 0.0)
         give += room * (-missing / max(room.sum(), 1e-300))
     if min(give.sum(), take.sum()) <= 1e-15:  # rounding of the sum of label_proba, nothing to move
-        return adversary
+        return None, 0.0
     share = np.divide(give, p, out=np.zeros_like(p), where=p > 0)
     change = np.diag(1.0 - share) + np.outer(share, take / take.sum())
     cost = ds.label_cost[:, ds.present]
     dearer = np.maximum((cost[None, :, :] - cost[:, None, :]).max(axis=2), 0.0)  # [from, to]
-    added = float(give @ dearer @ take / take.sum())
-    return Adversary(adversary.label_proba @ change, adversary.transport_cost + added)
-
-
-@dataclass(frozen=True)
-class LowerBound:
-    """Smallest loss of the model under the adversary's labels; `unbounded` when no finite θ attains it."""
-
-    value: float
-    unbounded: bool = False
-
-
-def lower_bound(ds: DecisionSet, model: Model, adversary: Adversary, theta: FloatArray) -> LowerBound:
-    """Minimum over θ of E_q ℓ(θ) + ½ θᵀRθ, from below."""
-    if isinstance(model, FixedLosses):
-        return LowerBound(float(ds.row_weights @ (adversary.label_proba * model.matrix).sum(axis=1)))
-    return _LogisticDual(model, ds.row_weights, adversary.label_proba).bound(theta)
-
-
-class _LogisticDual:
-    """Weighted logistic regression with soft labels q: max Σ m H(s) − ½ θᵀRθ over s with Σ m (s − q) xᵀ = −Rθ.
-
-    s = softmax(Xθ) moved by one linearised Newton step satisfies the constraint exactly, so its value is a true lower
-    bound.
-    """
-
-    def __init__(self, model: LinearModel, weights: FloatArray, q: FloatArray):
-        kept = weights > 0  # a row without mass takes no part, and its scores may be anything
-        self.model, self.m, self.q = replace(model, X=model.X[kept]), weights[kept], q[kept]
-        self.penalty = cast("FloatArray", np.kron(model.penalty_coupling(), np.diag(model.penalty)))
-
-    def bound(self, theta: FloatArray, max_steps: int = 25) -> LowerBound:
-        shape = theta.shape
-        best = float(self.m @ entr(self.q).sum(axis=1)) if not self.model.penalty.any() else 0.0
-        value = self._primal(theta)
-        unbounded = self._recedes(theta)
-        for _ in range(max_steps):
-            s, step, moved = self._newton_step(theta)
-            drift = np.abs(moved).max(initial=0.0)
-            bound = self._dual_value(s, moved, theta + step.reshape(shape))
-            best = max(best, bound)
-            unbounded = unbounded or drift > 0.05
-            if value - best <= 1e-12 * max(1.0, abs(value)) or drift < 1e-9:
-                unbounded = (unbounded and drift > 1e-6) or self._recedes(theta)
-                break
-            size = 1.0
-            while size > 1e-6:
-                trial = self._primal(theta + size * step.reshape(shape))
-                if trial <= value:
-                    break
-                size *= 0.5
-            else:
-                break
-            theta, value = theta + size * step.reshape(shape), trial
-        return LowerBound(best, unbounded)
-
-    def _recedes(self, theta: FloatArray) -> bool:
-        """Whether the loss under q falls all the way along θ, to scores so large that it has nothing left to lose."""
-        scores = self.model.scores(theta, slice(None))
-        size = np.abs(scores).max(initial=0.0)
-        slope = self.m @ (scores.max(axis=1) - (self.q * scores).sum(axis=1))
-        return size > 15.0 and slope <= 1e-9 * size and not self.model.penalty.any()
-
-    def _primal(self, theta: FloatArray) -> float:
-        losses = log_loss_matrix(self.model.scores(theta, slice(None)))
-        return float(self.m @ (self.q * losses).sum(axis=1)) + self.model.penalty_value(theta)
-
-    def _newton_step(self, theta: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Probabilities s (N, K), the Newton step (flat) and the relative change (N, K) of s that it makes."""
-        X = self.model.X
-        s = probabilities(self.model.scores(theta, slice(None)))
-        free, p = theta.shape
-        g = ((self.m[:, None] * (s - self.q))[:, 1:].T @ X + self.model.penalty_gradient(theta)).ravel()
-        H = self.penalty.copy()
-        for a in range(free):
-            for b in range(a + 1):
-                weight = self.m * (s[:, a + 1] * (float(a == b) - s[:, b + 1]))
-                block = X.T @ (X * weight[:, None])
-                H[a * p : (a + 1) * p, b * p : (b + 1) * p] += block
-                if a != b:
-                    H[b * p : (b + 1) * p, a * p : (a + 1) * p] += block.T
-        step = -_solve_symmetric(H, g)
-        eta = self.model.scores(step.reshape(free, p), slice(None))
-        return s, step, eta - (s * eta).sum(axis=1, keepdims=True)
-
-    def _dual_value(self, s: FloatArray, moved: FloatArray, theta: FloatArray) -> float:
-        if moved.min() < -1.0:
-            return -np.inf
-        s = s * (1.0 + moved)
-        residual = (self.m[:, None] * (s - self.q))[:, 1:].T @ self.model.X + self.model.penalty_gradient(theta)
-        # what rounding leaves of the constraint is paid for at twice the size of θ
-        slack = 2.0 * float(np.abs(residual).ravel() @ (1.0 + np.abs(theta)).ravel())
-        return float(self.m @ entr(s).sum(axis=1)) - self.model.penalty_value(theta) - slack
-
-
-def _solve_symmetric(H: FloatArray, g: FloatArray) -> FloatArray:
-    scale = 1.0 / np.sqrt(np.maximum(H.diagonal(), 1e-300))
-    scaled = H * scale[:, None] * scale
-    try:
-        factor = cho_factor(scaled + 1e-13 * np.eye(len(g)), check_finite=False)
-        x = cho_solve(factor, g * scale, check_finite=False)
-        x += cho_solve(factor, g * scale - scaled @ x, check_finite=False)
-        if np.abs(scaled @ x - g * scale).max(initial=0.0) <= 1e-10 * np.abs(g * scale).max(initial=1e-300):
-            return x * scale
-    except np.linalg.LinAlgError:
-        x = np.zeros_like(g)
-    return lstsq(scaled, g * scale, check_finite=False)[0] * scale
+    return change, float(give @ dearer @ take / take.sum())

@@ -17,13 +17,12 @@ from surefoot._validation import FloatArray
 from surefoot.bounds import (
     FEASIBILITY,
     Adversary,
-    LowerBound,
     dual_value,
     feasible_adversary,
-    lower_bound,
     soft_adversary,
 )
 from surefoot.dual import DualPoint, FixedLosses, LinearModel, SmoothedDual
+from surefoot.lower_bound import LowerBound, lower_bound
 from surefoot.minimal import MinimalRadius
 from surefoot.sets import DecisionSet
 from surefoot.solvers.coarse import coarsen

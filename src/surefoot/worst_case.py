@@ -15,10 +15,8 @@ from surefoot._validation import FloatArray
 from surefoot.bounds import (
     FEASIBILITY,
     Adversary,
-    LowerBound,
     dual_value,
     feasible_adversary,
-    lower_bound,
     soft_adversary,
 )
 from surefoot.calibration import RadiusEstimate
@@ -26,6 +24,7 @@ from surefoot.certificate import Certificate, WorstCase
 from surefoot.dual import DualPoint, Evaluation, FixedLosses, Model, SmoothedDual
 from surefoot.fresh import LossFunction, Piece, RowBound, fingerprints
 from surefoot.labeled import LabeledData
+from surefoot.lower_bound import LowerBound, lower_bound
 from surefoot.minimal import MinimalRadius, check_radius, solve_minimal_radius
 from surefoot.sets import DecisionSet
 from surefoot.solvers.coarse import coarsen
