@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 import warnings
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
@@ -18,111 +18,22 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from common import ROOT, Array, LearningProblem, Row, learning_problem, markdown_table, timed, write_csv
 
 import surefoot.active as al
+from surefoot.active.algorithm2 import PAPER_STEPS, algorithm2_score
 from surefoot.minimal import solve_minimal_radius
 from surefoot.sets import DecisionSet, build_decision_set
 
+# First step sizes of Algorithm 2, which the paper does not name.
 LEARNING_RATES = (1.0, 3e-1, 1e-1, 3e-2, 1e-2)
-DECAY, DECAY_EVERY = 10.0, 5000
 
 
-class DualVariables(NamedTuple):
-    """alpha, beta (n,), lam_hi (K,) and lam_lo (K,), the paper's λ̄ and λ."""
-
-    alpha: float
-    beta: Array
-    lam_hi: Array
-    lam_lo: Array
-
-
-@njit(error_model="numpy")
-def _algorithm2(D, pair_cost, w, lo, hi, radius, row, gain, drawn, rate, beta, small):
-    """Adam on (α, β, λ̄, λ): one step per line of `drawn` (S, B); small = (α, λ̄, λ), changed in place like beta.
-
-    The max over labels and anchors is taken as printed, over all pairs; gain (K,) = −f(x*, k)/φ̂(x*).
-    """
-    steps, B = drawn.shape
-    K, n = pair_cost.shape
-    m_b, v_b, m_s, v_s = np.zeros(n), np.zeros(n), np.zeros(1 + 2 * K), np.zeros(1 + 2 * K)
-    g_b, g_s = np.empty(n), np.empty(1 + 2 * K)
-    for step in range(steps):
-        alpha = small[0]
-        g_b[:] = w
-        g_s[0] = radius
-        g_s[1 : 1 + K] = hi
-        g_s[1 + K :] = -lo
-        for b in range(B):
-            j = drawn[step, b]
-            best, label, anchor = -np.inf, 0, 0
-            for k in range(K):
-                own = (gain[k] if j == row else 0.0) - (small[1 + k] - small[1 + K + k])
-                for i in range(n):
-                    t = own - alpha * (D[j, i] + pair_cost[k, i]) - beta[i]
-                    if t > best:
-                        best, label, anchor = t, k, i
-            g_b[anchor] -= 1.0 / B
-            g_s[0] -= (D[j, anchor] + pair_cost[label, anchor]) / B
-            g_s[1 + label] -= 1.0 / B
-            g_s[1 + K + label] += 1.0 / B
-        size = rate / DECAY ** (step // DECAY_EVERY)
-        _adam(beta, g_b, m_b, v_b, size, step)
-        _adam(small, g_s, m_s, v_s, size, step)
-        for s in range(1 + 2 * K):
-            small[s] = max(small[s], 0.0)
-
-
-@njit(error_model="numpy")
-def _adam(x, g, m, v, rate, step):
-    first, second = 1.0 - 0.9 ** (step + 1), 1.0 - 0.999 ** (step + 1)
-    for i in range(x.shape[0]):
-        m[i] += 0.1 * (g[i] - m[i])
-        v[i] += 0.001 * (g[i] * g[i] - v[i])
-        x[i] -= rate * (m[i] / first) / (np.sqrt(v[i] / second) + 1e-8)
-
-
-def run_algorithm2(
-    ds: DecisionSet,
-    row: int,
-    impact: Array,
-    *,
-    learning_rate: float,
-    steps: int = 50_000,
-    batch: int = 100,
-    seed: int = 0,
-) -> DualVariables:
-    """The paper's Algorithm 2 for one candidate, from zeros: the settings of its appendix, rows drawn from P_X.
-
-    φ̂(x*) is the mass of the row. The rate is divided by 10 every 5,000 steps.
-    """
-    K, n = ds.n_classes, len(ds.anchor_weights)
-    rng = np.random.default_rng(seed)
-    cumulative = np.cumsum(ds.row_weights) / ds.row_weights.sum()
-    drawn = np.minimum(np.searchsorted(cumulative, rng.random((steps, batch)), side="right"), len(cumulative) - 1)
-    beta, small = np.zeros(n), np.zeros(1 + 2 * K)
-    lo, hi = ds.intervals.T.copy()
-    pair_cost = np.ascontiguousarray(ds.label_cost[:, ds.anchor_labels])
-    gain = -impact / ds.row_weights[row]
-    _algorithm2(
-        ds.distances, pair_cost, ds.anchor_weights, lo, hi, ds.radius, row, gain, drawn, learning_rate, beta, small
-    )  # fmt: skip
-    return DualVariables(float(small[0]), beta, small[1 : 1 + K].copy(), small[1 + K :].copy())
-
-
-def algorithm2_score(ds: DecisionSet, row: int, impact: Array, found: DualVariables) -> float:
-    """The score ĝ that Algorithm 2 returns: the dual over all rows, a lower bound of the exact score."""
-    lo, hi = ds.intervals.T
-    least = np.minimum.reduceat(found.alpha * ds.distances + found.beta, ds.class_offsets[:-1], axis=1)
-    costs = (least[:, None, :] + found.alpha * ds.present_label_cost).min(axis=2) + found.lam_hi - found.lam_lo
-    costs[row] += impact / ds.row_weights[row]
-    value = found.alpha * ds.radius + ds.anchor_weights @ found.beta + found.lam_hi @ hi - found.lam_lo @ lo
-    return -float(value - ds.row_weights @ costs.min(axis=1))
+def run_algorithm2(ds: DecisionSet, row: int, impact: Array, *, learning_rate: float, steps: int = 50_000) -> float:
+    """The score that the paper's Algorithm 2 returns for one candidate: a lower bound of the exact score."""
+    return algorithm2_score(ds, row, impact, replace(PAPER_STEPS, learning_rate=learning_rate, n_steps=steps))
 
 
 def best_rate(ds: DecisionSet, row: int, impact: Array, steps: int) -> tuple[float, float]:
     """The rate with the largest score, and that score: not part of any timing."""
-    scores = {
-        rate: algorithm2_score(ds, row, impact, run_algorithm2(ds, row, impact, learning_rate=rate, steps=steps))
-        for rate in LEARNING_RATES
-    }
+    scores = {rate: run_algorithm2(ds, row, impact, learning_rate=rate, steps=steps) for rate in LEARNING_RATES}
     rate = max(scores, key=scores.__getitem__)
     return rate, scores[rate]
 

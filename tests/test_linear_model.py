@@ -74,6 +74,7 @@ class TestPlumbing:
             "confidence": 0.6,
             "max_iter": 100,
             "n_jobs": 1,
+            "solver": "newton",
         }
         clf = sf.RobustLogisticRegression(**given)
         assert clf.get_params() == given

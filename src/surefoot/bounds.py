@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import logsumexp, softmax
 
 from surefoot._validation import FloatArray
 from surefoot.dual import DualPoint, Model
@@ -88,7 +89,7 @@ def soft_adversary(ds: DecisionSet, model: Model, point: DualPoint, tau: float) 
 def plan_mass(ds: DecisionSet, model: Model, point: DualPoint, tau: float) -> FloatArray:
     """(n,) what the softmax plan brings to each anchor: a sum over rows."""
     mass = np.zeros(len(ds.anchor_weights))
-    for rows, joint, share in _soft_plan(ds, model, point, tau):
+    for rows, _, joint, share in _soft_plan(ds, model, point, tau):
         mass += ds.row_weights[rows] @ (joint.sum(axis=1)[:, ds.anchor_slots] * share)
     return mass
 
@@ -97,10 +98,20 @@ def repaired_plan(ds: DecisionSet, model: Model, point: DualPoint, tau: float, r
     """Labels of the softmax plan, and its cost, a sum over rows, once its anchor marginal is repaired."""
     q = np.empty((len(ds.row_weights), ds.n_classes))
     cost = 0.0
-    for rows, joint, share in _soft_plan(ds, model, point, tau):
+    for rows, D, joint, share in _soft_plan(ds, model, point, tau):
         q[rows] = joint.sum(axis=2)
-        cost += float(ds.row_weights[rows] @ repair.cost(ds, ds.distances[rows], joint, share))
+        cost += float(ds.row_weights[rows] @ repair.cost(ds, D, joint, share))
     return Adversary(q, cost)
+
+
+def soft_labels(ds: DecisionSet, model: Model, point: DualPoint, tau: float) -> FloatArray:
+    """(N, K) labels of the softmax plan."""
+    return np.concatenate([joint.sum(axis=2) for _, _, joint, _ in _soft_plan(ds, model, point, tau)])
+
+
+def soft_shares(distances: FloatArray, potentials: FloatArray, tau: float) -> FloatArray:
+    """(B, n) P(anchor | row) of the softmax plan of plain transport."""
+    return cast("FloatArray", softmax((distances + potentials) / -tau, axis=1))
 
 
 @dataclass(frozen=True)
@@ -151,11 +162,12 @@ class AnchorRepair:
 
 def _soft_plan(
     ds: DecisionSet, model: Model, point: DualPoint, tau: float
-) -> Iterator[tuple[slice, FloatArray, FloatArray]]:
-    """Chunks of (rows, joint (B, K, C) = P(label, class of anchor | row), share (B, n) = P(anchor | row, class))."""
+) -> Iterator[tuple[slice, FloatArray, FloatArray, FloatArray]]:
+    """Chunks of rows: distances (B, n), P(label, class of anchor | row) (B, K, C), P(anchor | row, class) (B, n)."""
     starts = ds.class_offsets[:-1]
     for rows in row_chunks(*ds.distances.shape):
-        V = (point.alpha * ds.distances[rows] + point.beta) / -tau
+        D = ds.distances[rows]
+        V = (point.alpha * D + point.beta) / -tau
         top = np.maximum.reduceat(V, starts, axis=1)
         share = np.exp(V - top[:, ds.anchor_slots])
         total = np.add.reduceat(share, starts, axis=1)
@@ -165,7 +177,7 @@ def _soft_plan(
         logits = gain[:, :, None] - point.alpha / tau * ds.present_label_cost + soft[:, None, :]
         joint = np.exp(logits - logsumexp(logits, axis=(1, 2), keepdims=True))
         joint /= joint.sum(axis=(1, 2), keepdims=True)
-        yield rows, joint, share
+        yield rows, D, joint, share
 
 
 def feasible_adversary(ds: DecisionSet, wanted: Adversary, nearest: Adversary) -> Adversary:

@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import cast
+from typing import Protocol, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -142,7 +142,14 @@ def excess_between(
     return max(solve_transport(both, a, b).cost - solve_transport(features, a, b).cost - relabeling, 0.0)
 
 
-def calibrate(data: LabeledData, ds: DecisionSet, minimal: MinimalRadius, how: Calibrated) -> RadiusEstimate:
+class HasValue(Protocol):
+    """A minimal radius."""
+
+    @property
+    def value(self) -> float: ...
+
+
+def calibrate(data: LabeledData, ds: DecisionSet, minimal: HasValue, how: Calibrated) -> RadiusEstimate:
     """The radius of a decision set, estimated from its labeled rows."""
     splits = estimate_excess(data.distances_between_labeled(), data.codes, data.weights, ds.label_cost, how)
     n_labeled = int(np.count_nonzero(data.weights))

@@ -15,17 +15,30 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from surefoot._errors import warn_caller
-from surefoot._validation import FloatArray, check_finite_array, check_n_jobs, check_positive_scalar
+from surefoot._validation import (
+    FloatArray,
+    check_finite_array,
+    check_labeled_rows,
+    check_n_jobs,
+    check_positive_scalar,
+)
+from surefoot.blocks.learning import certify_losses
+from surefoot.blocks.options import Newton
+from surefoot.blocks.problem import block_problem
+from surefoot.blocks.sources import RowSource
 from surefoot.calibration import Calibrated, calibrate, in_label_cost_of, resolve_radius, tied_sets
 from surefoot.certificate import Certificate
 from surefoot.costs import FeatureMetric
+from surefoot.distributed import rows_elsewhere
 from surefoot.dual import FixedLosses
 from surefoot.labeled import LabeledData
 from surefoot.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
 from surefoot.minimal import check_radius, solve_minimal_radius
 from surefoot.priors import LabelPrior
+from surefoot.sets import DecisionSet
+from surefoot.solvers.newton import NewtonOptions
 from surefoot.unlabeled import Unlabeled, unwrap
-from surefoot.worst_case import Found, solve_certified
+from surefoot.worst_case import Found, solve_certified, solver_threads
 
 
 def certify(  # noqa: PLR0913 - one keyword per part of the problem
@@ -58,6 +71,8 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     X : array of shape (n, d), labeled rows; y : array of shape (n,), their labels.
         They need not be the rows that the classifier was trained on, nor i.i.d.
     X_unlabeled : array of shape (M, d), Unlabeled or None
+        A memory map, `ParquetRows`, or a Dask array or dataframe is read in blocks; the path then ends at the smoothing
+        of `tol`, which should not be much below 1e-5.
     radius : float, "calibrated" or Calibrated
         Radius of the set; "calibrated" estimates it from the labels, see `calibrate_radius`.
     label_prior, label_cost, metric, sample_weight
@@ -89,8 +104,17 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     >>> knn = KNeighborsClassifier(1).fit(X, y)
     >>> c = certify(knn, X, y, X_unlabeled=U, radius=0.2, label_prior=[0.5, 0.5], loss="zero_one")
     >>> round(c.risk, 6)
-    0.15
+    0.1875
     """
+    source = rows_elsewhere(unwrap(X_unlabeled)[0], check_labeled_rows(X, y)[0].shape[1])
+    if source is not None:
+        if losses is not None:
+            raise ValueError("losses= needs rows in memory; got rows that are read in blocks. Pass a classifier.")
+        judged, data, _ = prepare_losses(
+            classifier, np.asarray(X), y, None, sample_weight, classes, metric, loss, None, clip
+        )
+        ds = data.decision_set(label_prior, label_cost)
+        return _certify_in_blocks(judged, data, ds, source, radius, tol, n_jobs)
     judged, data, matrix = prepare_losses(
         classifier, X, y, X_unlabeled, sample_weight, classes, metric, loss, losses, clip
     )
@@ -118,6 +142,10 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
         losses_at=judged.losses if losses is None else None,
         largest_loss=judged.largest,
     )
+    return _warn_about(certificate, tol)
+
+
+def _warn_about(certificate: Certificate, tol: float) -> Certificate:
     if certificate.gap > tol:
         warn_caller(
             f"the certified gap is {certificate.gap:.2e}, above tol={tol:.2e}; both bounds hold all the same. Raise "
@@ -125,6 +153,32 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
             ConvergenceWarning,
         )
     return certificate
+
+
+def _certify_in_blocks(
+    judged: Judged,
+    data: LabeledData,
+    ds: DecisionSet,
+    source: RowSource,
+    radius: float | str | Calibrated,
+    tol: float,
+    n_jobs: int | None,
+) -> Certificate:
+    """`certify` for rows that are read in blocks; the classifier sees them as arrays of numbers."""
+    tol, asked = check_positive_scalar(tol, "tol"), resolve_radius(radius)
+    with solver_threads(check_n_jobs(n_jobs)) as executor:
+        maker = Newton().sweep_maker(judged.losses, executor)
+        problem = block_problem(data, ds, source, options=NewtonOptions(), make_sweep=maker)
+        found = certify_losses(
+            problem,
+            asked,
+            loss=judged.name,
+            losses_at=judged.losses,
+            largest_loss=judged.largest,
+            tol=tol,
+            scale=float(np.ptp(judged.losses(data.rows))) or 1.0,
+        )
+    return _warn_about(found, tol)
 
 
 def prepare_losses(

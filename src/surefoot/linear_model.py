@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.exceptions import ConvergenceWarning
 
 from surefoot._callbacks import FitProgress, with_callbacks
 from surefoot._errors import warn_caller
@@ -17,6 +19,9 @@ from surefoot._validation import (
     check_positive_scalar,
     check_unit_scalar,
 )
+from surefoot.block_fit import fit_in_blocks, is_elsewhere
+from surefoot.blocks.learning import Learned
+from surefoot.blocks.options import Newton
 from surefoot.bounds import Adversary
 from surefoot.calibration import (
     AUTO,
@@ -30,6 +35,7 @@ from surefoot.calibration import (
 from surefoot.certificate import Certificate
 from surefoot.costs import FeatureMetric, resolve_metric
 from surefoot.design_matrix import StandardizedRows
+from surefoot.dual import FixedLosses, LinearModel
 from surefoot.fresh import LinearLosses, Piece
 from surefoot.labeled import LabeledData
 from surefoot.linear_classifier import LinearClassifier, check_labeled, warn_about
@@ -39,6 +45,7 @@ from surefoot.priors import LabelPrior
 from surefoot.radius import as_robust_as_possible
 from surefoot.sets import DecisionSet
 from surefoot.solvers.newton import NewtonOptions, PathPoint
+from surefoot.solvers.sgd import StochasticGradient, StochasticSolution, resolve_solver, run_algorithm1
 from surefoot.union import solve_union
 from surefoot.unlabeled import Unlabeled, check_unlabeled
 from surefoot.worst_case import CertifiedSolution, Found, solve_certified
@@ -78,6 +85,11 @@ class RobustLogisticRegression(LinearClassifier):
         Bound on the Newton steps of one solve.
     n_jobs : int or None, default=None
         Threads over groups of rows. The result does not depend on it.
+    solver : "newton", "sgd", Newton or StochasticGradient, default="newton"
+        "newton": exact, to the gap `tol`. A `Newton` says where it runs: in blocks of rows, on a GPU. "sgd": the
+        paper's Algorithm 1, stochastic subgradients on the features as they are given; its settings are those of a
+        `StochasticGradient`. The coefficients it ends with get the same certificate, from the exact solver, so that
+        this costs more than "newton".
 
     Attributes
     ----------
@@ -88,7 +100,7 @@ class RobustLogisticRegression(LinearClassifier):
         The distribution behind the lower bound.
     radius_ : float
     classes_ : array (K,)
-    n_iter_ : int, Newton steps of the last solve.
+    n_iter_ : int, Newton steps of the last solve, or stochastic steps.
 
     Examples
     --------
@@ -112,6 +124,7 @@ class RobustLogisticRegression(LinearClassifier):
         confidence: float = 0.7,
         max_iter: int = 600,
         n_jobs: int | None = None,
+        solver: str | StochasticGradient | Newton = "newton",
     ) -> None:
         self.radius = radius
         self.label_prior = label_prior
@@ -124,6 +137,7 @@ class RobustLogisticRegression(LinearClassifier):
         self.confidence = confidence
         self.max_iter = max_iter
         self.n_jobs = n_jobs
+        self.solver = solver
 
     @with_callbacks
     def fit(
@@ -132,20 +146,28 @@ class RobustLogisticRegression(LinearClassifier):
         y: ArrayLike,
         sample_weight: ArrayLike | None = None,
         *,
-        X_unlabeled: ArrayLike | Unlabeled | None = None,
+        X_unlabeled: Any = None,
     ) -> RobustLogisticRegression:
         """Fit to labeled rows X (n, d), y (n,) and unlabeled rows X_unlabeled (M, d), bare or in an `Unlabeled`.
+
+        X_unlabeled may also be a memory map, `ParquetRows`, a Dask array or dataframe: it is then read in blocks, and
+        no more than a block of distances is held (see `Newton`).
 
         A weight of sample_weight (n,) counts that labeled row so many times, among the labeled rows and in the feature
         marginal, where each unlabeled row counts once.
         """
         progress = FitProgress(self)
-        problem = FitProblem.of(self, X, y, sample_weight, X_unlabeled, progress)
-        learned = problem.solve(resolve_radius(self.radius, auto=True))
+        asked = resolve_radius(self.radius, auto=True)
+        if isinstance(self.solver, Newton) or is_elsewhere(X_unlabeled):
+            learned = fit_in_blocks(self, asked, X, y, sample_weight, X_unlabeled, progress.round)
+            warn_about(learned.certificate.status, learned.certificate.gap, float(self.tol))
+        else:
+            problem = FitProblem.of(self, X, y, sample_weight, X_unlabeled, progress)
+            learned = problem.solve(asked)
+            problem.warn_about(learned.certificate)
         self.coef_, self.intercept_ = learned.coef, learned.intercept
         self.certificate_, self.worst_case_ = learned.certificate, learned.certificate.worst_case
         self.radius_, self.n_iter_ = learned.certificate.radius, max(1, learned.steps)
-        warn_about(learned.certificate.status, learned.certificate.gap, problem.settings.tol)
         progress.done()
         return self
 
@@ -159,6 +181,7 @@ class _Settings:
     confidence: float
     max_iter: int
     n_jobs: int | None
+    stochastic: StochasticGradient | None
 
     @classmethod
     def of(cls, estimator: RobustLogisticRegression) -> _Settings:
@@ -168,17 +191,8 @@ class _Settings:
             check_unit_scalar(estimator.confidence, "confidence"),
             check_positive_integer(estimator.max_iter, "max_iter"),
             check_n_jobs(estimator.n_jobs),
+            None if isinstance(estimator.solver, Newton) else resolve_solver(estimator.solver),
         )
-
-
-@dataclass(frozen=True)
-class Learned:
-    """Coefficients (1, d) or (K, d), intercepts, their certificate, and the Newton steps that it took."""
-
-    coef: FloatArray
-    intercept: FloatArray
-    certificate: Certificate
-    steps: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +223,8 @@ class FitProblem:
         data = LabeledData(rows, codes, weights, U, estimator.classes_, resolve_metric(estimator.metric))
         ds = data.decision_set(estimator.label_prior, estimator.label_cost)
         minimal = solve_minimal_radius(ds)
-        standardized = StandardizedRows.of(
+        coordinates = StandardizedRows.of if settings.stochastic is None else rows_as_given
+        standardized = coordinates(
             data.everything, ds.row_weights, len(data.classes), settings.l2, estimator.fit_intercept
         )
         return cls(settings, data, ds, minimal, standardized, progress)
@@ -229,6 +244,18 @@ class FitProblem:
             ds, self.standardized.model, tol=self.settings.tol, minimal=self.minimal, warm_start=warm_start
         )
 
+    def warn_about(self, found: Certificate) -> None:
+        """Say so where a fit did not reach its tolerance, or has no finite optimum."""
+        if self.settings.stochastic is None:
+            warn_about(found.status, found.gap, self.settings.tol)
+        elif found.gap > self.settings.tol:
+            warn_caller(
+                f"the certified gap of Algorithm 1 is {found.gap:.2e}, above tol={self.settings.tol:.2e}; both bounds "
+                "of certificate_ hold all the same. Scale the features, raise n_steps, try other learning rates, raise "
+                'tol, or pass solver="newton".',
+                ConvergenceWarning,
+            )
+
     def learned(self, solution: CertifiedSolution) -> Learned:
         return self._with_certificate(solution.found, solution.decision_set, solution.theta, solution.path.steps)
 
@@ -246,10 +273,34 @@ class FitProblem:
         )
         return Learned(coef, intercept, certificate, steps)
 
-    def _solve(self, *args: Any, **keywords: Any) -> CertifiedSolution:
-        options = NewtonOptions(max_steps=self.settings.max_iter)
-        return solve_certified(
-            *args, options=options, n_jobs=self.settings.n_jobs, on_round=self.progress.round, **keywords
+    def _solve(self, ds: DecisionSet, model: LinearModel, **keywords: Any) -> CertifiedSolution:
+        keywords |= {"options": NewtonOptions(max_steps=self.settings.max_iter), "n_jobs": self.settings.n_jobs}
+        if self.settings.stochastic is None:
+            return solve_certified(ds, model, on_round=self.progress.round, **keywords)
+        keywords.pop("warm_start", None)  # Algorithm 1 starts from zeros
+        found = run_algorithm1(
+            ds, model, self.settings.stochastic, on_block=lambda steps, _value: self.progress.round(steps)
+        )
+        return self._certify(found, **keywords)
+
+    def _certify(self, found: StochasticSolution, *, tol: float, **keywords: Any) -> CertifiedSolution:
+        """Both bounds of the learning problem at the coefficients that Algorithm 1 ends with.
+
+        Upper: their own worst case, by the inner problem. Lower: the exact solver's adversary, against whom no
+        coefficients do better. So the gap is what Algorithm 1 leaves to be gained.
+        """
+        ds, model, theta = found.decision_set, found.model, found.point.theta
+        fixed = FixedLosses(model.losses(theta, slice(None)))
+        inner = solve_certified(ds, fixed, tol=0.1 * tol, **keywords)
+        scaled = StandardizedRows.of(
+            self.data.everything, ds.row_weights, ds.n_classes, self.settings.l2, self.standardized.fit_intercept
+        )
+        exact = solve_certified(ds, scaled.model, tol=0.5 * tol, **keywords)
+        risk = inner.risk + model.penalty_value(theta)
+        status = "stopped" if risk - exact.lower > tol else "separable" if exact.status == "separable" else "optimal"
+        path = replace(inner.path, point=replace(inner.path.point, theta=theta), steps=int(found.steps[-1]))
+        return CertifiedSolution(
+            ds, model, path, exact.checkpoint, self.minimal, exact.adversary, risk, min(exact.lower, risk), status
         )
 
     def _auto(self) -> CertifiedSolution:
@@ -274,8 +325,11 @@ class FitProblem:
         """Learn against the sets of an estimated radius: one, or with label intervals a union."""
         estimate = calibrate(self.data, self.decision_set, self.minimal, how)
         model, asked = self.standardized.model, self.settings
+        sets = tied_sets(self.decision_set, self.minimal, estimate.excess)
+        if asked.stochastic is not None:
+            return self._stochastic_calibrated(sets, estimate)
         union = solve_union(
-            tied_sets(self.decision_set, self.minimal, estimate.excess),
+            sets,
             model,
             tol=asked.tol,
             options=NewtonOptions(max_steps=asked.max_iter),
@@ -291,3 +345,28 @@ class FitProblem:
         mixture = Adversary(union.label_proba, float(union.weights @ costs))
         found = Found(union.risk - penalty, union.lower - penalty, union.status, pieces, mixture)
         return self._with_certificate(found, self.decision_set, union.theta, union.n_steps, estimate)
+
+    def _stochastic_calibrated(
+        self, sets: list[tuple[DecisionSet, MinimalRadius]], estimate: RadiusEstimate
+    ) -> Learned:
+        """Algorithm 1 at an estimated radius, where that means one decision set."""
+        if len(sets) > 1:
+            raise ValueError(
+                'solver="sgd" learns against one decision set; a calibrated radius with label intervals makes a union '
+                f"of {len(sets)}. Pass exact label probabilities as label_prior, a number as radius, or "
+                'solver="newton".'
+            )
+        solution = self.at(estimate.radius)
+        return self._with_certificate(
+            solution.found, solution.decision_set, solution.theta, solution.path.steps, estimate
+        )
+
+
+def rows_as_given(
+    rows: FloatArray, weights: FloatArray, n_classes: int, l2: float, fit_intercept: bool
+) -> StandardizedRows:
+    """The design matrix of Algorithm 1: rows (N, d) as they are, and the constant feature one."""
+    d = rows.shape[1]
+    penalty = np.append(np.full(d, l2), np.zeros(int(fit_intercept)))
+    X = np.hstack([rows, np.ones((len(rows), int(fit_intercept)))])
+    return StandardizedRows(LinearModel(X, penalty, n_classes), np.zeros(d), np.ones(d), None, fit_intercept)

@@ -16,16 +16,20 @@ from surefoot._validation import (
     check_same_names,
     check_weights,
 )
+from surefoot.blocks.learning import NEAREST_TOL
+from surefoot.blocks.options import Newton
+from surefoot.blocks.problem import block_problem
 from surefoot.costs import FeatureMetric, label_cost_matrix, resolve_metric
+from surefoot.distributed import rows_elsewhere
 from surefoot.dual import LinearModel
 from surefoot.labeled import LabeledData
 from surefoot.losses import probabilities
 from surefoot.minimal import MinimalRadius, solve_minimal_radius
 from surefoot.priors import LabelPrior
 from surefoot.sets import DecisionSet
-from surefoot.solvers.newton import PathPoint
+from surefoot.solvers.newton import NewtonOptions, PathPoint
 from surefoot.solvers.transport import solve_transport
-from surefoot.unlabeled import Unlabeled
+from surefoot.unlabeled import Unlabeled, unwrap
 from surefoot.worst_case import CertifiedSolution, solve_certified
 
 
@@ -61,8 +65,20 @@ def minimal_radius(
     >>> minimal_radius([[0.0], [1.0]], [0, 1], X_unlabeled=[[2.0], [3.0]])
     1.0
     """
-    data = LabeledData.check(X, y, X_unlabeled=X_unlabeled, sample_weight=sample_weight, classes=classes, metric=metric)
-    return solve_minimal_radius(data.decision_set(label_prior, label_cost)).value
+    source = rows_elsewhere(unwrap(X_unlabeled)[0], check_labeled_rows(X, y)[0].shape[1])
+    data = LabeledData.check(
+        X,
+        y,
+        X_unlabeled=X_unlabeled if source is None else None,
+        sample_weight=sample_weight,
+        classes=classes,
+        metric=metric,
+    )
+    ds = data.decision_set(label_prior, label_cost)
+    if source is None:
+        return solve_minimal_radius(ds).value
+    maker = Newton().sweep_maker(None, None)
+    return block_problem(data, ds, source, options=NewtonOptions(), make_sweep=maker).nearest(NEAREST_TOL).upper
 
 
 def transport_distance(

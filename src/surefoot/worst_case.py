@@ -40,7 +40,7 @@ from surefoot.solvers.linear_program import (
 from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions, PathPoint, StallError, centre, follow_path
 
 # Near the minimal radius the set is widened by this share of the ground cost per unit of relative smoothing.
-_ROOM = 2e-2
+ROOM = 2e-2
 # An excess over the minimal radius below this share of the ground cost: the problem at the minimal radius comes first.
 _NEAR = 2e-4
 # Newton steps for each α tried at the minimal radius, unless the problem is small.
@@ -219,7 +219,7 @@ class _Search:
             self.model,
             minimal_radius=self.minimal.value,
             potentials=(self.minimal.anchor_potentials, self.minimal.label_potentials),
-            room=_ROOM * self.ground / self.scale,
+            room=ROOM * self.ground / self.scale,
             executor=self.executor,
         )
 
@@ -269,7 +269,7 @@ class _Search:
             path = follow_path(dual, path, target, self.options, self._visit, finished=self.finish_at_vertex)
             if self.gap <= self.tol:
                 return
-            path = _polish(dual, path, self.tol, self.scale, self.options)
+            path = polish(dual, path, self.tol, self.scale, self.options, _mean_distance(dual.set))
             self._certify(path)
             ended = path.stalled or path.steps >= self.options.max_steps or path.tau <= self.options.smallest_tau
             if self.gap <= self.tol:
@@ -417,9 +417,14 @@ def _cold_start(ds: DecisionSet, model: Model, scale: float) -> PathPoint:
     return PathPoint(DualPoint(np.zeros(model.shape), scale / _mean_distance(ds), np.zeros(K), np.zeros(n)), tau=scale)
 
 
-def _polish(dual: SmoothedDual, path: PathPoint, tol: float, scale: float, options: NewtonOptions) -> PathPoint:
-    """Centre until what is left to repair in the plan's marginals costs the lower bound far less than tol."""
-    at, typical = dual.layout, _mean_distance(dual.set)
+def polish(
+    dual: SmoothedDual, path: PathPoint, tol: float, scale: float, options: NewtonOptions, typical: float
+) -> PathPoint:
+    """Centre until what is left to repair in the plan's marginals costs the lower bound far less than tol.
+
+    `scale` and `typical` are the sizes of losses and distances.
+    """
+    at = dual.layout
 
     def centred(point: DualPoint, here: Evaluation, decrement: float) -> bool:
         price = point.alpha if at.alpha_free else scale / typical

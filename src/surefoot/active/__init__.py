@@ -1,5 +1,6 @@
 """Active learning: which rows to label next, and when to stop."""
 
+from surefoot.active.algorithm2 import algorithm2
 from surefoot.active.certifier import NearestCertifier
 from surefoot.active.flexibility import DEFAULT_MARGIN, PAPER_MARGIN, LabelFlexibility, label_flexibility
 from surefoot.active.impact import gradient_impact, logistic_impact, torch_impact
@@ -32,6 +33,7 @@ __all__ = [
     "RobustModelChange",
     "Round",
     "Simulation",
+    "algorithm2",
     "expected_model_change",
     "gradient_impact",
     "label_flexibility",

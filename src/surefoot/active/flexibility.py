@@ -215,8 +215,8 @@ def label_flexibility(
     --------
     >>> found = label_flexibility([[0.0], [1.0]], [0, 1], X_unlabeled=[[0.1], [0.3]], label_prior=[0.5, 0.5])
     >>> found.intervals[:, 1].round(3)  # of class 1
-    array([[0.  , 0.11],
-           [0.  , 1.  ]])
+    array([[0.  , 0.25],
+           [0.75, 1.  ]])
     """
     data = LabeledData.check(X, y, X_unlabeled=X_unlabeled, sample_weight=sample_weight, classes=classes, metric=metric)
     if data.unlabeled is None:

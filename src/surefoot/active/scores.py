@@ -66,7 +66,7 @@ def robust_model_change(
     --------
     >>> f = [[1.0, 2.0], [2.0, 1.0]]
     >>> robust_model_change(f, [[0.0], [1.0]], [0, 1], X_unlabeled=[[0.1], [0.3]], label_prior=[0.5, 0.5]).round(3)
-    array([1.  , 1.25])
+    array([1., 1.])
     """
     found = label_flexibility(
         X,

@@ -1,0 +1,104 @@
+"""How the exact solver runs over rows: where, in which precision, with how much memory."""
+
+from __future__ import annotations
+
+import numbers
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from surefoot._validation import check_positive_integer
+from surefoot.blocks.sources import BLOCK_ROWS, RowSource
+from surefoot.blocks.stored_losses import StoredLosses
+from surefoot.blocks.sweep import LocalSweep, Sweep, SweepMaker
+
+
+@dataclass(frozen=True)
+class Newton:
+    """The exact solver in blocks of rows: pass an instance as `solver` of `RobustLogisticRegression` or of `certify`.
+
+    Without one, rows in memory are solved at once, and sources that lie elsewhere in blocks with these defaults.
+
+    Parameters
+    ----------
+    device : str, default="cpu"
+        "cpu" runs compiled loops, one block at a time and thread. Any other name, such as "cuda" or "cuda:1", is a
+        torch device: all rows go there. "torch" is torch on the CPU.
+    precision : {"float64", "float32"}, default="float64"
+        Of the solver's sums on a torch device. Both bounds are evaluated in float64 all the same.
+    memory : int, default=1 GiB
+        Bytes for distances that are kept from pass to pass; what does not fit is computed again in each. Half of it is
+        for the samples on which the path begins.
+    block_rows : int, default=65536
+        Rows at a time. Sums are put together in one order, so results do not depend on who adds them up; they do, by
+        rounding, on this number.
+    """
+
+    device: str = "cpu"
+    precision: str = "float64"
+    memory: int = 1 << 30
+    block_rows: int = BLOCK_ROWS
+
+    def __post_init__(self) -> None:
+        if self.precision not in ("float64", "float32"):
+            raise ValueError(f'precision must be "float64" or "float32"; got {self.precision!r}. Pass one of these.')
+        if not isinstance(self.memory, numbers.Integral) or isinstance(self.memory, bool) or self.memory < 0:
+            raise ValueError(f"memory must be a number of bytes >= 0; got {self.memory!r}. Pass 1 << 30, say.")
+        if not isinstance(self.device, str):
+            raise ValueError(f'device must be "cpu", "torch" or a torch device; got {self.device!r}. Pass "cuda", say.')
+        check_positive_integer(self.block_rows, "block_rows")
+        if self.precision != "float64" and self.device == "cpu":
+            raise ValueError(
+                'precision="float32" needs a torch device; got device="cpu". Pass device="cuda" or "torch".'
+            )
+
+    def sweep_maker(self, losses_at: Any, executor: Any) -> SweepMaker:
+        """Who adds up over a source of rows. losses_at : function(rows) -> (B, K), where losses are fixed."""
+        return partial(_sweep, here=self._here(losses_at, executor), losses_at=losses_at, how=self)
+
+    def _here(self, losses_at: Any, executor: Any) -> SweepMaker:
+        if self.device == "cpu":
+            return partial(_local, losses_at=losses_at, executor=executor, how=self)
+        return partial(_on_device, losses_at=losses_at, how=self)
+
+
+def _sweep(source: RowSource, weights: Any, unit: float, *, here: SweepMaker, losses_at: Any, how: Newton) -> Sweep:
+    """A source with workers of its own sweeps over its rows itself."""
+    elsewhere = getattr(getattr(source, "rest", None), "sweep", None)
+    if elsewhere is None:
+        return here(source, weights, unit)
+    if how.device != "cpu":
+        raise ValueError(f'Dask collections are swept by their workers\' CPUs; got device={how.device!r}. Pass "cpu".')
+    return elsewhere(source, weights, unit, losses_at, how.block_rows)
+
+
+def _local(source: RowSource, weights: Any, unit: float, *, losses_at: Any, executor: Any, how: Newton) -> Sweep:
+    losses = None if losses_at is None else StoredLosses.of(source, losses_at, how.block_rows)
+    return LocalSweep(source, weights, unit, losses, executor, _share(source, how), how.block_rows)
+
+
+def _on_device(source: RowSource, weights: Any, unit: float, *, losses_at: Any, how: Newton) -> Sweep:
+    try:
+        import torch
+
+        from surefoot.blocks.torch_sweep import TorchSweep
+    except ImportError as error:
+        raise ImportError(f'device={how.device!r} needs torch: pip install "surefoot[torch]"') from error
+    device = "cpu" if how.device == "torch" else how.device
+    if device.startswith("cuda") and not torch.cuda.is_available():
+        raise ValueError(f'device={how.device!r}: torch sees no CUDA device here. Pass device="cpu".')
+    losses = None if losses_at is None else losses_at(source.read(0, source.n_rows))
+    return TorchSweep.of(
+        source,
+        weights,
+        unit,
+        device=device,
+        dtype=getattr(torch, how.precision),
+        losses=losses,
+        keep_bytes=_share(source, how),
+    )
+
+
+def _share(source: RowSource, how: Newton) -> int:
+    """Half of the memory for all rows, a quarter for each of the two samples, which are stacked on nothing."""
+    return how.memory // (2 if getattr(source, "rest", None) is not None else 4)

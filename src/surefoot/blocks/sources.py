@@ -1,0 +1,200 @@
+"""Where rows come from: arrays, memory maps, Parquet files. All are read in the same blocks, whatever their chunks.
+
+A block holds `BLOCK_ROWS` rows (the last one fewer), counted from the first row. Sums over rows are taken block by
+block and put together in one fixed order, so a result does not depend on where the rows lie or who adds them up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot._validation import FloatArray, check_finite_array
+
+BLOCK_ROWS = 1 << 16
+_GROUPS_KEPT = 2
+
+
+class RowSource(Protocol):
+    """Rows (n_rows, n_features) that can be read in parts."""
+
+    @property
+    def n_rows(self) -> int: ...
+    @property
+    def n_features(self) -> int: ...
+    def read(self, start: int, stop: int) -> FloatArray: ...
+
+
+@dataclass(frozen=True, eq=False)
+class ArrayRows:
+    """Rows of an array, or of a memory map: only what is read is in memory."""
+
+    array: NDArray[Any]
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.array.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        return int(self.array.shape[1])
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        return _checked(self.array[start:stop], start)
+
+
+class ParquetRows:
+    """Rows of a Parquet file, of a folder of them, or of a list, in the order of their names.
+
+    Parameters
+    ----------
+    path : str, Path or sequence of them
+    columns : sequence of str or None, default=None
+        Features, in this order; by default all columns.
+    """
+
+    def __init__(self, path: str | Path | Sequence[str | Path], columns: Sequence[str] | None = None):
+        self.files = _files(path)
+        parquet = _parquet()
+        metadata = [parquet.read_metadata(file) for file in self.files]
+        names = list(metadata[0].schema.to_arrow_schema().names)
+        self.columns = names if columns is None else list(columns)
+        missing = [name for name in self.columns if name not in names]
+        if missing:
+            raise ValueError(
+                f"columns must be columns of {self.files[0].name}, which are {names}; got {missing}. Pass names from "
+                "these."
+            )
+        counts = [(f, g, m.row_group(g).num_rows) for f, m in enumerate(metadata) for g in range(m.num_row_groups)]
+        self._groups = [(f, g) for f, g, _ in counts]
+        self._edges = np.concatenate([[0], np.cumsum([rows for _, _, rows in counts])]).astype(np.int64)
+        self._read_last: dict[int, FloatArray] = {}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return vars(self) | {"_read_last": {}}
+
+    @property
+    def n_rows(self) -> int:
+        return int(self._edges[-1])
+
+    @property
+    def n_features(self) -> int:
+        return len(self.columns)
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Rows start to stop; only their row groups are read."""
+        first = int(np.searchsorted(self._edges, start, side="right")) - 1
+        last = int(np.searchsorted(self._edges, stop, side="left"))
+        parts = []
+        for at in range(first, last):
+            lo, hi = max(start - self._edges[at], 0), min(stop, self._edges[at + 1]) - self._edges[at]
+            parts.append(self._group(at)[lo:hi])
+        return _checked(np.concatenate(parts) if parts else np.empty((0, self.n_features)), start)
+
+    def _group(self, at: int) -> FloatArray:
+        """One row group as numbers. The last ones stay in memory: a group may hold many blocks."""
+        found = self._read_last.get(at)
+        if found is None:
+            file, group = self._groups[at]
+            table = _parquet().ParquetFile(self.files[file]).read_row_group(group, columns=self.columns)
+            found = np.column_stack([_numbers(table.column(name), name) for name in self.columns])
+            kept = list(self._read_last.items())[-_GROUPS_KEPT + 1 :]
+            self._read_last = dict([*kept, (at, found)])  # one assignment: other threads see the old or the new
+        return found
+
+    def __repr__(self) -> str:
+        return f"ParquetRows(<{len(self.files)} files, {self.n_rows} rows, {self.n_features} columns>)"
+
+
+@dataclass(frozen=True)
+class StackedRows:
+    """Labeled rows first, then the others: all rows of a problem."""
+
+    first: FloatArray
+    rest: RowSource | None
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.first) + (0 if self.rest is None else self.rest.n_rows)
+
+    @property
+    def n_features(self) -> int:
+        return int(self.first.shape[1])
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        n = len(self.first)
+        parts = [self.first[start : min(stop, n)]] if start < n else []
+        if stop > n and self.rest is not None:
+            parts.append(self.rest.read(max(start - n, 0), stop - n))
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def block_edges(n_rows: int, block_rows: int = BLOCK_ROWS) -> Iterator[tuple[int, int]]:
+    """First row and end of each block."""
+    for start in range(0, n_rows, block_rows):
+        yield start, min(start + block_rows, n_rows)
+
+
+def sample_rows(source: RowSource, size: int, rng: np.random.Generator) -> tuple[FloatArray, NDArray[np.intp]]:
+    """Rows drawn without replacement, in their order, and where they were; one pass."""
+    chosen = np.sort(rng.choice(source.n_rows, min(size, source.n_rows), replace=False))
+    parts = []
+    for start, stop in block_edges(source.n_rows):
+        lo, hi = np.searchsorted(chosen, [start, stop])
+        if hi > lo:
+            parts.append(source.read(start, stop)[chosen[lo:hi] - start])
+    return np.concatenate(parts), chosen
+
+
+def as_source(rows: Any, n_features: int) -> RowSource:
+    """A source of rows as it is, or the rows of an array (memory maps stay on disk)."""
+    source: RowSource = rows if hasattr(rows, "read") and hasattr(rows, "n_rows") else ArrayRows(np.asanyarray(rows))
+    if isinstance(source, ArrayRows) and source.array.ndim != 2:
+        raise ValueError(f"X_unlabeled must have 2 dimensions; got {source.array.ndim}. Pass an array (M, d).")
+    if source.n_features != n_features:
+        raise ValueError(
+            f"X_unlabeled must have the {n_features} features of X; got {source.n_features}. Pass the same columns."
+        )
+    return source
+
+
+def _checked(rows: NDArray[Any], start: int) -> FloatArray:
+    """Rows as float64, refused where a number is missing or infinite."""
+    found = np.asarray(rows, dtype=np.float64)
+    if not np.isfinite(found).all():
+        bad = start + int(np.flatnonzero(~np.isfinite(found).all(axis=1))[0])
+        return check_finite_array(found, f"X_unlabeled (see its row {bad})", ndim=2)
+    return found
+
+
+def _numbers(column: Any, name: str) -> NDArray[Any]:
+    try:
+        return np.asarray(column.to_numpy(), dtype=np.float64)
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"the columns of a Parquet source must hold numbers; column {name!r} holds {column.type}. Pass columns= "
+            "without it, or encode it first."
+        ) from error
+
+
+def _files(path: str | Path | Sequence[str | Path]) -> list[Path]:
+    if not isinstance(path, str | Path):
+        return [Path(one) for one in path]
+    whole = Path(path)
+    files = sorted(whole.glob("**/*.parquet")) if whole.is_dir() else [whole]
+    if not files or not all(file.exists() for file in files):
+        raise ValueError(f"path must name Parquet files; got {str(path)!r}, where there are none. Check the path.")
+    return files
+
+
+def _parquet() -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError as error:
+        raise ImportError('Parquet needs the package pyarrow: pip install "surefoot[dask]"') from error
+    return pyarrow.parquet

@@ -1,0 +1,223 @@
+"""Rows of Dask arrays and dataframes: the same sums over blocks, taken by the workers of a cluster.
+
+Anchors and parameters go to the workers, partial sums come back by a tree of additions, in the order in which one
+process would add them: the result is the same to the last bit, whatever the chunks and the number of workers.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from surefoot._validation import FloatArray
+from surefoot.blocks.block import Block, Header, RawBlock
+from surefoot.blocks.sources import BLOCK_ROWS, RowSource, StackedRows, as_source
+from surefoot.blocks.sweep import FAN_IN, Sweep
+
+
+@dataclass
+class Traffic:
+    """What a fit has sent: passes over the rows, tasks, bytes to the workers and back.
+
+    Bytes to the workers count parameters once per worker and pass, bytes back the partial sums of every block.
+    """
+
+    passes: int = 0
+    tasks: int = 0
+    sent: int = 0
+    received: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.passes} passes, {self.tasks} tasks, {self.sent / 1e6:.1f} MB to the workers, "
+            f"{self.received / 1e6:.1f} MB of partial sums"
+        )
+
+
+@dataclass(eq=False)
+class DaskRows:
+    """Rows of a Dask array (M, d), or of a dataframe's columns.
+
+    Parameters
+    ----------
+    collection : dask array of shape (M, d), or dask dataframe
+    client : distributed.Client, str or None
+        A client, or the address of a scheduler; None takes the current client, or starts a cluster on this machine.
+    """
+
+    collection: Any
+    client: Any = None
+    traffic: Traffic = field(default_factory=Traffic)
+
+    @cached_property
+    def array(self) -> Any:
+        """The rows as a Dask array with known chunks."""
+        rows = self.collection
+        if hasattr(rows, "to_dask_array"):
+            rows = rows.to_dask_array(lengths=True)
+        if rows.ndim != 2:
+            raise ValueError(f"X_unlabeled must have 2 dimensions; got {rows.ndim}. Pass an array (M, d).")
+        if np.isnan(rows.shape[0]):
+            rows = rows.compute_chunk_sizes()
+        return rows.astype(np.float64)
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.array.shape[0])
+
+    @property
+    def n_features(self) -> int:
+        return int(self.array.shape[1])
+
+    def read(self, start: int, stop: int) -> FloatArray:
+        """Rows start to stop, on this machine."""
+        return np.asarray(connect(self.client).compute(self.array[start:stop]).result())
+
+    def sweep(
+        self, source: StackedRows, weights: FloatArray, unit: float, losses_at: Any, block_rows: int = BLOCK_ROWS
+    ) -> Sweep:
+        """All rows, the first ones those of `source`, over the workers."""
+        import dask.array as da
+
+        first = da.from_array(np.ascontiguousarray(source.first), chunks=(-1, -1))
+        rows = da.concatenate([first, self.array]).rechunk((block_rows, -1))
+        return DaskSweep(rows, weights, unit, connect(self.client), losses_at, self.traffic)
+
+
+@dataclass(eq=False)
+class DaskSweep:
+    """Sums over the blocks of a Dask array (N, d), each computed where its rows are."""
+
+    rows: Any
+    weights: FloatArray
+    unit: float
+    client: Any
+    losses_at: Callable[[FloatArray], FloatArray] | None
+    traffic: Traffic
+
+    @property
+    def n_rows(self) -> int:
+        return int(self.rows.shape[0])
+
+    @cached_property
+    def _blocks(self) -> list[Any]:
+        """One delayed (rows, weights, losses) per block."""
+        from dask.delayed import delayed
+
+        parts = [part[0] for part in self.rows.to_delayed()]
+        edges = np.concatenate([[0], np.cumsum(self.rows.chunks[0])])
+        prepare = delayed(_prepare, pure=True)
+        made = []
+        for part, start, stop in zip(parts, edges[:-1], edges[1:], strict=True):
+            labeled = self.weights[start:stop]
+            made.append(prepare(part, np.concatenate([labeled, np.full(stop - start - len(labeled), self.unit)])))
+        return made
+
+    def raw(self, name: str, *parameters: Any) -> Any:
+        return self._tree(_raw_sum, None, name, parameters)
+
+    def total(self, header: Header, name: str, *parameters: Any) -> Any:
+        return self._tree(_block_sum, header, name, parameters)
+
+    def gather(self, header: Header, name: str, *parameters: Any) -> Any:
+        from dask.delayed import delayed
+
+        work = delayed(_block_sum)
+        shared = self._share((header, name, parameters, self.losses_at))
+        return np.concatenate(self.client.gather(self.client.compute([work(block, shared) for block in self._blocks])))
+
+    def _share(self, what: Any) -> Any:
+        """Parameters of a pass, as a task of its graph: a worker that is lost takes nothing with it."""
+        from dask.delayed import delayed
+
+        workers = len(self.client.scheduler_info(n_workers=-1)["workers"])
+        self.traffic.sent += len(pickle.dumps(what, protocol=5)) * max(1, workers)
+        return delayed(what, traverse=False)
+
+    def _tree(self, function: Callable[..., Any], header: Header | None, name: str, parameters: Any) -> Any:
+        """Parts of all blocks, added up in groups of FAN_IN, level by level."""
+        from dask.delayed import delayed
+
+        shared = self._share((header, name, parameters, self.losses_at))
+        work, add = delayed(function), delayed(_add)
+        parts = [work(block, shared) for block in self._blocks]
+        self.traffic.passes += 1
+        self.traffic.tasks += len(parts)
+        count = len(parts)
+        while len(parts) > 1:
+            parts = [add(parts[at : at + FAN_IN]) for at in range(0, len(parts), FAN_IN)]
+            self.traffic.tasks += len(parts)
+        found = self.client.compute(parts[0]).result()
+        self.traffic.received += count * len(pickle.dumps(found, protocol=5))
+        return found
+
+
+def connect(client: Any) -> Any:
+    """A client: the one given, one for an address, the current one, or one of a new cluster on this machine."""
+    try:
+        from distributed import Client, get_client
+    except ImportError as error:
+        raise ImportError('Dask collections need the package dask: pip install "surefoot[dask]"') from error
+    if isinstance(client, str):
+        return Client(client, set_as_default=False)
+    if client is not None:
+        return client
+    try:
+        return get_client()
+    except ValueError:
+        return Client(processes=True, threads_per_worker=1, dashboard_address=None)
+
+
+def rows_elsewhere(X_unlabeled: Any, n_features: int) -> RowSource | None:
+    """A source for rows that are to be read in blocks: sources, memory maps, Dask collections; None for others."""
+    if hasattr(X_unlabeled, "__dask_graph__"):
+        X_unlabeled = DaskRows(X_unlabeled)
+    elif not isinstance(X_unlabeled, np.memmap) and not (
+        hasattr(X_unlabeled, "read") and hasattr(X_unlabeled, "n_rows")
+    ):
+        return None
+    return as_source(X_unlabeled, n_features)
+
+
+def _prepare(rows: Any, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    found = np.asarray(rows, dtype=np.float64)
+    if not np.isfinite(found).all():
+        raise ValueError("X_unlabeled must hold finite numbers; got NaN or infinity. Drop or fill these rows.")
+    return found, weights
+
+
+def _block(block: tuple[FloatArray, FloatArray], header: Header, losses_at: Any) -> Block:
+    rows, weights = block
+    fixed = header.coordinates is None and header.decision_set.n_classes > 1 and losses_at is not None
+    return Block(header, rows, weights, losses_at(rows) if fixed else None)
+
+
+def _block_sum(block: tuple[FloatArray, FloatArray], shared: tuple[Any, ...]) -> Any:
+    header, name, parameters, losses_at = shared
+    return _one_thread(lambda: getattr(_block(block, header, losses_at), name)(*parameters))
+
+
+def _raw_sum(block: tuple[FloatArray, FloatArray], shared: tuple[Any, ...]) -> Any:
+    _, name, parameters, _ = shared
+    return _one_thread(lambda: getattr(RawBlock(*block), name)(*parameters))
+
+
+def _one_thread(work: Callable[[], Any]) -> Any:
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(limits=1, user_api="blas"):
+        return work()
+
+
+def _add(parts: list[Any]) -> Any:
+    from copy import deepcopy
+
+    total = deepcopy(parts[0])  # a result on a worker must not change
+    for part in parts[1:]:
+        total += part
+    return total

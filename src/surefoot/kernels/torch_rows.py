@@ -1,0 +1,161 @@
+"""The hot kernel by torch: what `soft_rows` computes, on any device, in float64 or float32.
+
+Sums over rows are accumulated in float64. See `soft_rows` for the quantities.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class SoftRows:
+    """A dual point at a smoothing, on a device: alpha, beta (n,), kappa (K, C), the classes' columns."""
+
+    alpha: float
+    tau: float
+    beta: Tensor
+    kappa: Tensor
+    columns: tuple[tuple[int, int], ...]
+
+    @classmethod
+    def of(cls, ds: Any, point: Any, tau: float, device: str, dtype: torch.dtype) -> SoftRows:
+        beta = torch.as_tensor(point.beta, dtype=dtype, device=device)
+        kappa = torch.as_tensor(ds.present_label_cost, dtype=dtype, device=device)
+        return cls(point.alpha, tau, beta, kappa, tuple((int(lo), int(hi)) for lo, hi in pairwise(ds.class_offsets)))
+
+
+def class_moments(D: Tensor, beta: Tensor, alpha: float, tau: float) -> tuple[Tensor, ...]:
+    """One class: weights (B, n_c), not normalised, and per row their log-sum, 1/sum, E d, E d², and entropy."""
+    v = alpha * D + beta
+    low = v.amin(dim=1)
+    excess = (v - low[:, None]) / tau
+    weights = torch.exp(-excess)
+    total = weights.sum(dim=1)
+    first = (weights * D).sum(dim=1) / total
+    second = (weights * D * D).sum(dim=1) / total
+    entropy = (weights * excess).sum(dim=1) / total + torch.log(total)
+    return weights, low - tau * torch.log(total), 1.0 / total, first, second, entropy
+
+
+def soft_moments(at: SoftRows, D: Tensor, gain: Tensor) -> dict[str, Tensor]:
+    """Per row: phi (B,), q (B, K), pc (B, C), cost moments, entropy, s (B, K, C), and the anchors' weights (B, n)."""
+    by_class = [class_moments(D[:, lo:hi], at.beta[lo:hi], at.alpha, at.tau) for lo, hi in at.columns]
+    S, inverse, T1, T2, entropy = (torch.stack([part[i] for part in by_class], dim=1) for i in range(1, 6))
+    value = gain[:, :, None] - at.alpha * at.kappa - S[:, None, :]
+    flat = value.flatten(1) / at.tau
+    log_total = torch.logsumexp(flat, dim=1)
+    p = torch.exp(flat - log_total[:, None]).view_as(value)
+    q, pc = p.sum(dim=2), p.sum(dim=1)
+    cost = T1[:, None, :] + at.kappa
+    by_label = (p * cost).sum(dim=2)
+    mean = by_label.sum(dim=1)
+    second = (p * (T2[:, None, :] + at.kappa * (2.0 * T1[:, None, :] + at.kappa))).sum(dim=(1, 2))
+    plan_entropy = (p * entropy[:, None, :]).sum(dim=(1, 2)) + torch.special.entr(p).sum(dim=(1, 2))
+    some = pc > 1e-30
+    kbar = torch.where(some, (p * at.kappa).sum(dim=1) / pc.clamp(min=1e-30) - mean[:, None], 0.0)
+    s = torch.where(some[:, None, :], p / pc.clamp(min=1e-30)[:, None, :] - q[:, :, None], 0.0)
+    for c in range(len(by_class)):
+        by_class[c][0].mul_((pc[:, c] * inverse[:, c])[:, None])
+    return {
+        "phi": at.tau * log_total,
+        "q": q,
+        "mean": mean,
+        "variance": second - mean * mean,
+        "entropy": plan_entropy,
+        "label_cost": by_label - mean[:, None] * q,
+        "kbar": kbar,
+        "s": s,
+        "weights": torch.hstack([part[0] for part in by_class]) if len(by_class) > 1 else by_class[0][0],
+    }
+
+
+def add_row_sums(
+    sums: dict[str, Tensor],
+    at: SoftRows,
+    D: Tensor,
+    m: Tensor,
+    gain: Tensor,
+    X: Tensor | None,
+    losses: Tensor,
+    *,
+    second_order: bool,
+) -> None:
+    """Add a chunk of rows to the sums of `dual.RowSums`; m, X and losses are float64, D and gain of the kernel's."""
+    moments = COMPILED(at, D, gain) if COMPILED is not None and D.is_cuda else soft_moments(at, D, gain)
+    a, s = moments["weights"], moments["s"]
+    dtype = D.dtype
+    small = m.to(dtype)
+    q, label_cost = moments["q"].double(), moments["label_cost"].double()
+    sums["small"] += torch.stack([m @ moments[name].double() for name in ("phi", "mean", "variance", "entropy")])
+    sums["label"] += m @ q
+    sums["label_cost"] += m @ label_cost
+    sums["label_label"] -= (m[:, None] * q).T @ q
+    sums["beta"] += (small @ a).double()
+    for c, (lo, hi) in enumerate(at.columns):
+        part = a[:, lo:hi]
+        weighted = torch.stack([small * moments["kbar"][:, c], *(small * s[:, k, c] for k in range(s.shape[1]))])
+        found = (weighted @ part).double()
+        sums["alpha_beta"][lo:hi] += found[0]
+        sums["label_beta"][:, lo:hi] += found[1:]
+        sums["alpha_beta"][lo:hi] += (small @ (part * D[:, lo:hi])).double()
+    if X is not None:
+        p = torch.exp(-losses)
+        sums["theta"] += (m[:, None] * (p - q))[:, 1:].T @ X
+        if second_order:
+            _add_theta_blocks(sums, X, m, q, p, label_cost, at.tau)
+            narrow = X.to(dtype)
+            for k in range(sums["theta_beta"].shape[0]):
+                for c, (lo, hi) in enumerate(at.columns):
+                    rows = narrow * (small * s[:, k + 1, c])[:, None]
+                    sums["theta_beta"][k, lo:hi] += (a[:, lo:hi].T @ rows).double()
+    if second_order:
+        a.mul_(small.sqrt()[:, None])
+        sums["beta_beta"] += (a.T @ a).double()
+
+
+def _add_theta_blocks(
+    sums: dict[str, Tensor], X: Tensor, m: Tensor, q: Tensor, p: Tensor, label_cost: Tensor, tau: float
+) -> None:
+    """The blocks of the Hessian that touch θ but not β."""
+    K = q.shape[1]
+    sums["theta_alpha"] += (m[:, None] * label_cost[:, 1:]).T @ X
+    for k in range(1, K):
+        cov = -q * q[:, [k]]
+        cov[:, k] += q[:, k]
+        sums["theta_label"][k - 1] += (m[:, None] * cov).T @ X
+        for other in range(k, K):
+            curvature = p[:, k] * (float(k == other) - p[:, other])
+            weight = m * (cov[:, other] / tau + curvature)
+            sums["theta_theta"][k - 1, other - 1] += X.T @ (X * weight[:, None])
+
+
+def exact_rows(D: Tensor, gain: Tensor, alpha: float, beta: Tensor, ds: Any) -> Tensor:
+    """(B,) Φ, the maximum itself."""
+    reduced = alpha * D + beta
+    least = torch.stack([reduced[:, lo:hi].amin(dim=1) for lo, hi in pairwise(ds.class_offsets)], dim=1)
+    kappa = torch.as_tensor(ds.present_label_cost, dtype=D.dtype, device=D.device)
+    return (gain[:, :, None] - alpha * kappa - least[:, None, :]).amax(dim=(1, 2))
+
+
+def soft_plan(D: Tensor, gain: Tensor, alpha: float, beta: Tensor, tau: float, ds: Any) -> tuple[Tensor, Tensor]:
+    """P(label, class of anchor | row) (B, K, C) and P(anchor | row, class) (B, n)."""
+    logits = (alpha * D + beta) / -tau
+    columns = list(pairwise(ds.class_offsets))
+    soft = torch.stack([torch.logsumexp(logits[:, lo:hi], dim=1) for lo, hi in columns], dim=1)
+    for c, (lo, hi) in enumerate(columns):
+        logits[:, lo:hi].sub_(soft[:, [c]])
+    share = logits.exp_()
+    kappa = torch.as_tensor(ds.present_label_cost, dtype=D.dtype, device=D.device)
+    value = gain[:, :, None] / tau - alpha / tau * kappa + soft[:, None, :]
+    joint = torch.softmax(value.flatten(1), dim=1).view_as(value)
+    return joint, share
+
+
+# torch.compile of `soft_moments`, where it was asked for: fewer passes over the device's memory.
+COMPILED: Any = None

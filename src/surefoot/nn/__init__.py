@@ -1,0 +1,40 @@
+"""Neural networks: the dual objective as a torch loss, and a classifier on skorch with a certificate.
+
+Needs the extra `torch`: pip install "surefoot[torch]".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+try:
+    from surefoot.nn.dual_loss import DualLoss, WorstOf
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ImportError('surefoot.nn needs PyTorch, which is not installed: pip install "surefoot[torch]"') from error
+
+if TYPE_CHECKING:
+    from surefoot.nn.classifier import RobustNetClassifier
+    from surefoot.nn.frozen import Embedded
+
+__all__ = ["DualLoss", "Embedded", "RobustNetClassifier", "WorstOf"]
+
+
+def __getattr__(name: str) -> Any:
+    """`RobustNetClassifier` is imported on first use: `DualLoss` alone does not need skorch."""
+    if name == "Embedded":
+        from surefoot.nn.frozen import Embedded
+
+        return Embedded
+    if name != "RobustNetClassifier":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        from surefoot.nn.classifier import RobustNetClassifier
+    except ModuleNotFoundError as error:
+        if error.name != "skorch":
+            raise
+        raise ImportError(
+            'RobustNetClassifier needs skorch, which is not installed: pip install "surefoot[torch]"'
+        ) from error
+    return RobustNetClassifier

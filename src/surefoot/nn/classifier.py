@@ -1,0 +1,229 @@
+"""A robust network for scikit-learn users: skorch trains it on the dual objective, the exact solver certifies it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import ClassifierMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+from skorch import NeuralNet
+from skorch.utils import to_tensor
+from torch import Tensor
+from torch.utils.data import WeightedRandomSampler
+
+from surefoot._validation import FloatArray, check_positive_scalar
+from surefoot.calibration import Calibrated, resolve_radius
+from surefoot.certify import certify
+from surefoot.costs import FeatureMetric, resolve_metric
+from surefoot.labeled import LabeledData
+from surefoot.linear_classifier import check_labeled
+from surefoot.losses import probabilities
+from surefoot.nn.dual_loss import PRECOMPUTED, DualLoss, WorstOf
+from surefoot.nn.frozen import Embedded, FrozenNet, frozen_copy
+from surefoot.nn.start import linear_certificate
+from surefoot.priors import LabelPrior
+from surefoot.unlabeled import Unlabeled, check_unlabeled
+
+# Defaults of skorch's own parameters that differ from skorch's.
+_DEFAULTS: dict[str, Any] = {
+    "criterion": WorstOf,
+    "optimizer": torch.optim.Adam,
+    "lr": 0.01,
+    "max_epochs": 50,
+    "batch_size": 100,
+    "train_split": None,
+    "iterator_train__shuffle": True,
+    "verbose": 0,
+}
+
+
+class RobustNetClassifier(ClassifierMixin, NeuralNet):
+    """A network that minimises its worst expected log loss over a decision set, with a certificate.
+
+    min over weights of  max_μ E_μ[ℓ(x, y)]
+
+    over the same sets as `RobustLogisticRegression`. Training takes stochastic steps on the dual (`DualLoss`) and finds
+    some network; the certificate is then computed for that network by the exact solver, and holds however training
+    went. It says nothing about other networks: `lower` bounds the worst loss of this one.
+
+    Parameters
+    ----------
+    module : torch module class or instance
+        Maps rows (B, d) of float32 to logits (B, K); one column, or none, is the logit of the second of two classes.
+    radius : float, "calibrated" or Calibrated, default="calibrated"
+        As in `RobustLogisticRegression`, where "auto" would need a training per radius tried.
+    label_prior, label_cost, metric, classes
+        As in `RobustLogisticRegression`.
+    embedding : torch module, function or None, default=None
+        Distances are taken between embedding(x) and embedding(x'); it is copied and held fixed. See
+        docs/neural-networks.md for what the certificate then means.
+    tol : float, default=1e-6
+        Certified gap of the certificate.
+    random_state : int or None, default=0
+        Seed of the weights and batches; the state of torch's own generator is left as it was. None does not seed.
+    **kwargs
+        skorch's: `lr=0.01`, `max_epochs=50`, `batch_size=100`, `optimizer=torch.optim.Adam`, `device="cpu"`,
+        `verbose=0`, `callbacks`, `compile`, `module__...`, `optimizer__...` and the rest.
+
+    Attributes
+    ----------
+    certificate_ : Certificate; worst_case_ : WorstCase; radius_ : float; classes_ : array (K,)
+    module_, history_ : as in skorch; `train_loss` is the dual objective, the bound as training sees it.
+
+    Interrupting the training (Ctrl-C) keeps the network as it is then, and certifies it.
+    """
+
+    module_: Any  # set by skorch
+
+    def __init__(
+        self,
+        module: Any,
+        *,
+        radius: float | str | Calibrated = "calibrated",
+        label_prior: LabelPrior | ArrayLike | str | None = "clopper-pearson",
+        label_cost: ArrayLike = 1.0,
+        metric: FeatureMetric | str | Callable[..., float] = "euclidean",
+        embedding: Any = None,
+        classes: ArrayLike | None = None,
+        tol: float = 1e-6,
+        random_state: int | None = 0,
+        **kwargs: Any,
+    ) -> None:
+        self.radius = radius
+        self.label_prior = label_prior
+        self.label_cost = label_cost
+        self.metric = metric
+        self.embedding = embedding
+        self.classes = classes
+        self.tol = tol
+        self.random_state = random_state
+        super().__init__(module, **{**_DEFAULTS, **kwargs})
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        X_unlabeled: ArrayLike | Unlabeled | None = None,
+    ) -> RobustNetClassifier:
+        """Fit to labeled rows X (n, d), y (n,) and unlabeled rows X_unlabeled (M, d), bare or in an `Unlabeled`."""
+        radius, tol = resolve_radius(self.radius), check_positive_scalar(self.tol, "tol")
+        rows, codes, weights = check_labeled(self, X, y, sample_weight, self.classes)
+        U = None if X_unlabeled is None else check_unlabeled(self, rows, X_unlabeled)
+        data = LabeledData(rows, codes, weights, U, self.classes_, self._distance())
+        problem: dict[str, Any] = {
+            "radius": radius,
+            "label_prior": self.label_prior,
+            "label_cost": self.label_cost,
+            "metric": data.metric,
+            "classes": self.classes_,
+        }
+        with self._seeded():
+            self._train(data, problem)
+        self.certificate_ = certify(
+            FrozenNet(frozen_copy(self.module_), self.classes_),
+            rows,
+            self.classes_[codes],
+            X_unlabeled=U,
+            sample_weight=weights,
+            tol=tol,
+            **problem,
+        )
+        self.worst_case_, self.radius_ = self.certificate_.worst_case, self.certificate_.radius
+        return self
+
+    def _train(self, data: LabeledData, problem: dict[str, Any]) -> None:
+        """Stochastic steps from the dual point of a linear classifier; the rows' distances stand for their targets."""
+        started = linear_certificate(data.rows, data.classes[data.codes], data.unlabeled, data.weights, **problem)
+        if started.row_bound is None:
+            raise RuntimeError("the linear classifier's certificate has no dual point")
+        anchors = started.row_bound.pieces[0].decision_set.anchor_rows
+        if anchors is None:
+            raise RuntimeError("the decision set does not know its anchors' rows")
+        everything = data.everything
+        distances = data.metric.labeled_distances(everything, data.rows, anchors)
+        weights = np.append(data.weights, np.ones(len(everything) - len(data.rows)))
+        # names that end in _ are no parameters to skorch
+        self.pieces_ = started.row_bound.pieces
+        self.row_weights_ = None if np.ptp(weights) == 0 else weights
+        try:
+            if self.warm_start and self.initialized_:
+                self._initialize_criterion()
+                self._initialize_optimizer()
+            super().fit(everything.astype(np.float32), distances.astype(np.float32))
+        finally:
+            del self.pieces_, self.row_weights_
+
+    def initialize_module(self) -> RobustNetClassifier:
+        """As in skorch; an instance is copied, so that every fit starts from the weights given."""
+        super().initialize_module()
+        if self.module_ is self.module:
+            self.module_ = copy.deepcopy(self.module)
+        return self
+
+    def initialize_criterion(self) -> RobustNetClassifier:
+        """The dual objective of the data being fitted."""
+        if not hasattr(self, "pieces_"):
+            raise ValueError("the dual objective is built from the data; got none yet. Call fit(X, y, X_unlabeled=U).")
+        if self.criterion is not WorstOf:
+            raise ValueError(
+                f"criterion is the dual objective and cannot be chosen; got {self.criterion!r}. Leave it out."
+            )
+        losses = (DualLoss(piece.decision_set, None, PRECOMPUTED).set_duals_from(piece.point) for piece in self.pieces_)
+        self.criterion_ = WorstOf(list(losses))
+        return self
+
+    def get_iterator(self, dataset: Any, training: bool = False) -> Any:
+        """Batches; in training, of rows drawn from the feature marginal where rows have unequal weights."""
+        weights = getattr(self, "row_weights_", None)
+        if not training or weights is None:
+            return super().get_iterator(dataset, training=training)
+        keywords = {"batch_size": self.batch_size, **self.get_params_for("iterator_train"), "shuffle": False}
+        return self.iterator_train(dataset, sampler=WeightedRandomSampler(weights, len(weights)), **keywords)
+
+    def get_loss(self, y_pred: Tensor, y_true: Tensor, X: Any = None, training: bool = False) -> Tensor:
+        """The dual objective of a batch; y_true are its distances to the anchors."""
+        distances = to_tensor(y_true, device=self.device)
+        if distances.ndim != 2:
+            raise ValueError(
+                "a network is trained by fit(X, y, X_unlabeled=U), which knows the labels; got targets of shape "
+                f"{tuple(distances.shape)}, from partial_fit? Call fit with warm_start=True to go on training."
+            )
+        return self.criterion_(distances, y_pred)
+
+    def train_step(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
+        """One step of the optimiser, then the projection."""
+        step = super().train_step(batch, **fit_params)
+        self.criterion_.project_()
+        return step
+
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """Class probabilities (N, K), columns as in classes_."""
+        check_is_fitted(self, "certificate_")
+        rows: FloatArray = validate_data(self, X, reset=False, dtype=np.float64)
+        logits = [out.double().numpy() for out in self.forward_iter(rows.astype(np.float32))]
+        return probabilities(np.concatenate(logits))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable class of each row."""
+        return self.classes_[self.predict_proba(X).argmax(axis=1)]
+
+    def _distance(self) -> FeatureMetric:
+        metric = resolve_metric(self.metric)
+        return metric if self.embedding is None else Embedded(self.embedding, metric)
+
+    @contextmanager
+    def _seeded(self) -> Iterator[None]:
+        if self.random_state is None:
+            yield
+            return
+        with torch.random.fork_rng():
+            torch.manual_seed(self.random_state)
+            yield

@@ -1,0 +1,319 @@
+"""The dual objective as a torch module: what a network minimises in place of the mean loss.
+
+αε + Σ_i w_i β_i + Σ_k σ_k(λ_k) + mean_j max_{k,i} [ ℓ_jk − α c((x_j, k), z_i) − β_i − λ_k ]
+
+over the rows j of a batch (paper, eq. worst-case-dual), ℓ the log loss of the network's logits. The max over anchors
+separates by class: memory holds the (B, n) distances of a batch to the anchors and arrays (B, K, C), never (B, n, K).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from surefoot._validation import check_positive_scalar
+from surefoot.certificate import Certificate
+from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Manhattan, resolve_metric
+from surefoot.dual import DualPoint
+from surefoot.labeled import LabeledData
+from surefoot.minimal import check_radius, solve_minimal_radius
+from surefoot.priors import LabelPrior
+from surefoot.sets import DecisionSet
+from surefoot.unlabeled import Unlabeled
+
+PRECOMPUTED = "precomputed"
+_NORMS: dict[type[FeatureMetric], float] = {Euclidean: 2.0, Manhattan: 1.0, Chebyshev: np.inf}
+
+
+class DualLoss(nn.Module):
+    """The dual objective on a batch, with α, β and λ as parameters: minimise it jointly with the network's weights.
+
+    The labels stay inside: a batch has features and logits only, of labeled and unlabeled rows alike, drawn from the
+    feature marginal. After every step of the optimiser call `project_()`, which puts α back on [0, ∞). At any values of
+    the parameters the mean of the objective over all rows is an upper bound of the network's worst expected loss.
+
+    Parameters
+    ----------
+    decision_set : DecisionSet
+        Anchors, label costs, intervals and radius. Its rows are not kept. `from_labeled` builds one.
+    anchors : tensor or array of shape (n, e), or None
+        The labeled rows in the order of the decision set, in the space where distances are taken. None with
+        metric="precomputed".
+    metric : str, FeatureMetric or callable, default="euclidean"
+        "euclidean", "manhattan", "chebyshev"; a function (features (B, e), anchors (n, e)) -> (B, n) of tensors; or
+        "precomputed", with the distances (B, n) themselves passed as features.
+
+    Attributes
+    ----------
+    alpha : Parameter, scalar; beta : Parameter (n,); lam : Parameter (K,), the paper's λ̄ − λ.
+        Float32 even where the network is cast to half precision; all start at zero.
+
+    Examples
+    --------
+    >>> loss = DualLoss.from_labeled([[0.0], [1.0]], [0, 1], X_unlabeled=[[0.1], [0.9]], radius=0.3)
+    >>> loss(torch.tensor([[0.1], [0.9]]), torch.zeros(2, 2)).item() > 0
+    True
+    """
+
+    anchors: Tensor
+    anchor_weights: Tensor
+    label_cost: Tensor
+    intervals: Tensor
+
+    def __init__(
+        self,
+        decision_set: DecisionSet,
+        anchors: Tensor | ArrayLike | None,
+        metric: FeatureMetric | str | Callable[..., Any] = "euclidean",
+    ) -> None:
+        super().__init__()
+        ds = decision_set
+        self.radius = check_positive_scalar(ds.radius, "radius", allow_zero=True)
+        self.n_classes = ds.n_classes
+        self.metric = _torch_metric(metric)
+        n = len(ds.anchor_weights)
+        if (anchors is None) != isinstance(self.metric, str):
+            raise ValueError(
+                'anchors must be given, or metric must be "precomputed", but not both; got '
+                f"anchors={'None' if anchors is None else 'an array'} and metric={metric!r}. Leave one out."
+            )
+        if anchors is not None:
+            rows = torch.as_tensor(np.asarray(anchors), dtype=torch.float32)
+            if rows.ndim != 2 or len(rows) != n:
+                raise ValueError(
+                    f"anchors must have shape (n, e) with n = {n}, a row per anchor; got {tuple(rows.shape)}. Pass "
+                    "the labeled rows in the order of the decision set."
+                )
+            self.register_buffer("anchors", rows)
+        for name, values in [
+            ("anchor_weights", ds.anchor_weights),
+            ("label_cost", ds.present_label_cost),
+            ("intervals", ds.intervals),
+        ]:
+            self.register_buffer(name, torch.as_tensor(values, dtype=torch.float32))
+        # a class that some anchor carries holds the anchors from one offset to the next
+        self._groups = [(int(a), int(b)) for a, b in pairwise(ds.class_offsets)]
+        self.alpha = nn.Parameter(torch.zeros(()))
+        self.beta = nn.Parameter(torch.zeros(n))
+        self.lam = nn.Parameter(torch.zeros(ds.n_classes))
+
+    @classmethod
+    def from_labeled(
+        cls,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        X_unlabeled: ArrayLike | Unlabeled | None = None,
+        radius: float,
+        label_prior: LabelPrior | ArrayLike | str | None = "clopper-pearson",
+        label_cost: ArrayLike = 1.0,
+        metric: FeatureMetric | str | Callable[..., float] = "euclidean",
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        start: bool = True,
+    ) -> DualLoss:
+        """The objective around labeled rows X (n, e), y (n,), all in the space where distances are taken.
+
+        Parameters
+        ----------
+        X, y, X_unlabeled, label_prior, label_cost, classes, sample_weight
+            As in `RobustLogisticRegression`.
+        radius : float
+            At least the minimal radius, or InfeasibleRadiusError.
+        metric : str or FeatureMetric
+            "euclidean", "manhattan" or "chebyshev"; for others build the decision set yourself.
+        start : bool, default=True
+            Start α, β and λ where they are optimal for a robust linear classifier on the same rows: a good start for a
+            network, which would take thousands of steps to find their size. False starts them at zero, as in the
+            paper.
+        """
+        if not isinstance(_torch_metric(metric), float):
+            raise ValueError(
+                f"metric must be a norm in from_labeled; got {metric!r}. Pass its name, or build the decision set with "
+                "surefoot.sets.build_decision_set and call DualLoss(decision_set, anchors, metric)."
+            )
+        data = LabeledData.check(
+            X, y, X_unlabeled=X_unlabeled, sample_weight=sample_weight, classes=classes, metric=metric
+        )
+        ds = data.decision_set(label_prior, label_cost, check_positive_scalar(radius, "radius", allow_zero=True))
+        check_radius(ds, solve_minimal_radius(ds))
+        if ds.anchor_rows is None:
+            raise ValueError("the decision set must know its anchors' rows: build it with build_decision_set")
+        loss = cls(ds, data.rows[ds.anchor_rows], metric)
+        if start:
+            from surefoot.nn.start import linear_certificate
+
+            loss.set_duals_from(
+                linear_certificate(
+                    data.rows,
+                    data.classes[data.codes],
+                    data.unlabeled,
+                    data.weights,
+                    radius=ds.radius,
+                    label_prior=ds.intervals,
+                    label_cost=ds.label_cost,
+                    metric=data.metric,
+                    classes=data.classes,
+                )
+            )
+        return loss
+
+    def forward(self, features: Tensor, logits: Tensor, weights: Tensor | None = None) -> Tensor:
+        """The objective on a batch: features (B, e), or distances (B, n); logits (B, K), or (B,) of two classes.
+
+        weights (B,) of the rows, where they count differently; they are divided by their sum. Distances carry no
+        gradient: the decision set is fixed, see docs/neural-networks.md. Computed in the precision of the parameters,
+        float32, also under autocast.
+        """
+        with torch.autocast(device_type=logits.device.type, enabled=False):
+            losses = self.losses(logits)
+            prices = self.alpha * self.distances(features) + self.beta
+            least = torch.stack([prices[:, a:b].amin(dim=1) for a, b in self._groups], dim=1)  # (B, C)
+            values = (losses - self.lam)[:, :, None] - self.alpha * self.label_cost - least[:, None, :]
+            phi = values.amax(dim=(1, 2))
+            mean = phi.mean() if weights is None else (weights @ phi) / weights.sum()
+            return self.constant() + mean
+
+    def constant(self) -> Tensor:
+        """αε + Σ w β + Σ_k σ_k(λ_k): all of the objective but the rows."""
+        support = torch.where(self.lam >= 0, self.lam * self.intervals[:, 1], self.lam * self.intervals[:, 0]).sum()
+        return self.alpha * self.radius + self.anchor_weights @ self.beta + support
+
+    def losses(self, logits: Tensor) -> Tensor:
+        """Log losses (B, K) in the precision of the parameters."""
+        scores = logits.to(self.beta.dtype)
+        if scores.ndim == 1 or scores.shape[-1] == 1:
+            scores = scores.reshape(-1, 1)
+            scores = torch.cat([torch.zeros_like(scores), scores], dim=1)
+        if scores.shape[1] != self.n_classes:
+            raise ValueError(
+                f"logits must have a column per class, {self.n_classes}; got shape {tuple(logits.shape)}. Give the "
+                "network's last layer that many outputs."
+            )
+        return -torch.log_softmax(scores, dim=1)
+
+    def distances(self, features: Tensor) -> Tensor:
+        """(B, n) distances to the anchors, without gradient."""
+        with torch.no_grad():
+            if isinstance(self.metric, str):
+                found = features
+            elif callable(self.metric):
+                found = self.metric(features, self.anchors)
+            else:
+                rows = features.to(self.anchors.dtype)
+                mode = "donot_use_mm_for_euclid_dist"  # near rows keep their digits
+                found = torch.cdist(rows, self.anchors, p=self.metric, compute_mode=mode)
+        if found.shape != (len(features), len(self.beta)):
+            raise ValueError(
+                f"distances must have shape (B, n) = ({len(features)}, {len(self.beta)}); got {tuple(found.shape)}. "
+                "Pass features in the space of the anchors, or distances to all anchors."
+            )
+        return found.detach().to(self.beta.dtype)
+
+    @torch.no_grad()
+    def project_(self) -> DualLoss:
+        """Put α back on [0, ∞), in place: after every step of the optimiser. β and λ may have any sign."""
+        self.alpha.clamp_(min=0.0)
+        return self
+
+    @property
+    def point(self) -> DualPoint:
+        """α, β and λ as the exact solver knows them."""
+        beta, lam = (p.detach().double().cpu().numpy() for p in (self.beta, self.lam))
+        return DualPoint(np.zeros((0, 0)), self.alpha.item(), lam, beta)
+
+    @torch.no_grad()
+    def set_duals_from(self, certificate: Certificate | DualPoint) -> DualLoss:
+        """Take α, β and λ from a certificate over the same set, or from a point of the exact solver, in place.
+
+        With the certificate of `certify(network, ...)` they become optimal for the network as it is.
+        """
+        point = certificate if isinstance(certificate, DualPoint) else _only_point(certificate)
+        if len(point.beta) != len(self.beta) or len(point.lam) != len(self.lam):
+            raise ValueError(
+                f"the certificate must be over the same anchors and classes, ({len(self.beta)}, {len(self.lam)}); got "
+                f"({len(point.beta)}, {len(point.lam)}). Certify with the same labeled rows and metric."
+            )
+        self.alpha.fill_(max(point.alpha, 0.0))
+        self.beta.copy_(torch.as_tensor(point.beta))
+        self.lam.copy_(torch.as_tensor(point.lam))
+        return self
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> DualLoss:
+        """What `.to()`, `.half()` and the like do; the dual variables keep single precision or more."""
+
+        def keeping(tensor: Tensor) -> Tensor:
+            moved = fn(tensor)
+            lowered = moved.is_floating_point() and moved.element_size() < 4
+            return tensor.to(moved.device, torch.float32) if lowered else moved
+
+        return super()._apply(keeping, recurse)
+
+    def extra_repr(self) -> str:
+        """What `print` shows."""
+        return f"{len(self.beta)} anchors, {self.n_classes} classes, radius={self.radius:.6g}"
+
+
+class WorstOf(nn.Module):
+    """The largest of several dual objectives: a union of decision sets, as a calibrated radius with intervals makes.
+
+    The network follows the largest one; the dual variables of every set follow their own.
+    """
+
+    def __init__(self, losses: Sequence[DualLoss]) -> None:
+        super().__init__()
+        if not losses:
+            raise ValueError("losses must hold at least one DualLoss; got none. Pass a list of them.")
+        self.parts = nn.ModuleList(losses)
+
+    @property
+    def losses(self) -> list[DualLoss]:
+        """One per decision set."""
+        return [part for part in self.parts if isinstance(part, DualLoss)]
+
+    def forward(self, features: Tensor, logits: Tensor, weights: Tensor | None = None) -> Tensor:
+        """As in `DualLoss`."""
+        if len(self.parts) == 1:
+            return self.parts[0](features, logits, weights)
+        values = torch.stack([part(features, logits, weights) for part in self.parts])
+        alone = torch.stack([part(features, logits.detach(), weights) for part in self.parts])
+        worst = torch.zeros_like(values).scatter(0, values.argmax(dim=0, keepdim=True), 1.0)
+        others = ((1.0 - worst) * alone).sum()
+        return (worst * values).sum() + others - others.detach()
+
+    def project_(self) -> WorstOf:
+        """As in `DualLoss`."""
+        for part in self.losses:
+            part.project_()
+        return self
+
+
+def _only_point(certificate: Certificate) -> DualPoint:
+    bound = certificate.row_bound
+    if bound is None or len(bound.pieces) != 1:
+        raise ValueError(
+            "the certificate must be over one decision set; got one over "
+            f"{'a ball' if bound is None else f'a union of {len(bound.pieces)}'}. Certify with a number as radius."
+        )
+    return bound.pieces[0].point
+
+
+def _torch_metric(metric: Any) -> str | float | Callable[[Tensor, Tensor], Tensor]:
+    """The p of a p-norm, a function of tensors, or "precomputed", the only string."""
+    if isinstance(metric, str) and metric == PRECOMPUTED:
+        return PRECOMPUTED
+    if callable(metric) and not isinstance(metric, type | FeatureMetric):
+        return metric
+    found = _NORMS.get(type(resolve_metric(metric)))
+    if found is None:
+        raise ValueError(
+            f"metric must be a norm, a function of tensors or 'precomputed' in a torch loop; got {metric!r}. Pass "
+            "metric='precomputed' and the distances as features."
+        )
+    return found

@@ -1,0 +1,123 @@
+"""The passes of torch are those of the compiled loops, on the CPU and, where there is one, on a GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import surefoot as sf
+from blocks.problems import Pool
+from surefoot.blocks.block import Header
+from surefoot.blocks.coordinates import standardize
+from surefoot.blocks.problem import BlockProblem, block_problem
+from surefoot.blocks.sources import ArrayRows
+from surefoot.bounds import AnchorRepair
+from surefoot.dual import RowSums
+from surefoot.labeled import LabeledData
+from surefoot.solvers.newton import NewtonOptions
+
+DEVICES = [
+    "torch",
+    pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")),
+]
+
+
+@pytest.fixture(scope="module", params=[2, 3])
+def solved(request: pytest.FixtureRequest) -> tuple[Pool, dict[str, BlockProblem], Header, Any]:
+    pool = Pool.draw(request.param, M=500)
+    data = LabeledData.check(pool.X, pool.y, X_unlabeled=None, sample_weight=None, classes=None, metric="euclidean")
+    ds = data.decision_set("clopper-pearson", 1.0)
+    problems = {
+        device: block_problem(
+            data, ds, ArrayRows(pool.U), options=NewtonOptions(), make_sweep=how.sweep_maker(None, None)
+        )
+        for device, how in {"cpu": sf.Newton(), "torch": sf.Newton("torch"), "cuda": sf.Newton("cuda")}.items()
+        if device != "cuda" or torch.cuda.is_available()
+    }
+    here = problems["cpu"]
+    levels = here.nearest_by_level(1e-4)
+    model = standardize(here.sweep, 0.0, True)
+    solution = here.learn(levels[-1].upper + 0.02, levels, model, tol=1e-3)
+    return pool, problems, solution.header, solution
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("tau", [0.3, 1e-2, 1e-3])
+def test_sums_of_the_solver(solved: Any, device: str, tau: float) -> None:
+    _, problems, header, solution = solved
+    point = solution.path.point
+    ours, theirs = (
+        vars(problems[who].sweep.total(header, "row_sums", point, tau, True, True)) for who in ("cpu", device)
+    )
+    assert list(ours) == list(RowSums.__dataclass_fields__)
+    for name, mine in ours.items():
+        lower = np.tril if name == "beta_beta" else np.asarray
+        np.testing.assert_allclose(lower(theirs[name]), lower(mine), atol=1e-10, err_msg=name)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("away", [0.0, 0.4, 1.0])
+def test_sums_of_the_bounds(solved: Any, device: str, away: float) -> None:
+    _, problems, header, solution = solved
+    point, tau = solution.path.point, solution.path.tau
+    adversary = replace(solution.adversary, away=away)
+    here, there = problems["cpu"].sweep, problems[device].sweep
+    repair = AnchorRepair.of(header.decision_set, here.total(header, "mass", point, tau).sums[0])
+    passes: list[tuple[Any, ...]] = [
+        ("dual_rows", point),
+        ("mass", point, tau),
+        ("plan", point, tau, repair),
+        ("logistic", "start", adversary, point.theta),
+        ("logistic", "local", adversary, point.theta),
+        ("logistic", "moved", adversary, point.theta, 0.1 * point.theta),
+    ]
+    for name, *parameters in passes:
+        mine, theirs = (sweep.total(header, name, *parameters) for sweep in (here, there))
+        for a, b in zip(mine.sums, theirs.sums, strict=True):
+            np.testing.assert_allclose(b, a, atol=1e-12, err_msg=name)
+        np.testing.assert_allclose(theirs.largest, mine.largest, atol=1e-10)
+    q = [sweep.gather(header, "label_proba", adversary) for sweep in (here, there)]
+    np.testing.assert_allclose(q[1], q[0], atol=1e-12)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("metric", ["manhattan", "chebyshev", sf.costs.Mahalanobis(np.diag([1.0, 2.0, 3.0]))])
+def test_a_fit_and_its_metric(device: str, metric: Any) -> None:
+    pool = Pool.draw(M=400)
+    radius = sf.minimal_radius(pool.X, pool.y, X_unlabeled=pool.U, metric=metric) + 0.05
+    ours, theirs = (pool.fit(pool.U, sf.Newton(who), metric=metric, radius=radius) for who in ("cpu", device))
+    assert theirs.certificate_.risk == pytest.approx(ours.certificate_.risk, abs=1e-6)
+    assert theirs.certificate_.lower == pytest.approx(ours.certificate_.lower, abs=1e-6)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_float32_ends_in_a_certificate_of_float64(device: str) -> None:
+    pool = Pool.draw(M=1500)
+    exact = pool.fit(pool.U, "newton", tol=1e-7).certificate_
+    found = pool.fit(pool.U, sf.Newton(device, precision="float32")).certificate_
+    assert found.gap <= 1e-4
+    assert found.lower - 1e-12 <= exact.risk
+    assert found.risk >= exact.lower - 1e-12
+
+
+def test_a_metric_that_torch_does_not_know() -> None:
+    pool = Pool.draw(M=300)
+
+    def squared(rows: Any, anchors: Any) -> Any:
+        return np.square(rows[:, None, :] - anchors[None, :, :]).sum(axis=2)
+
+    metric = sf.costs.CallableMetric(squared, vectorized=True)
+    radius = sf.minimal_radius(pool.X, pool.y, X_unlabeled=pool.U, metric=metric) + 0.05
+    ours, theirs = (pool.fit(pool.U, sf.Newton(who), metric=metric, radius=radius) for who in ("cpu", "torch"))
+    assert theirs.certificate_.risk == pytest.approx(ours.certificate_.risk, abs=1e-6)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a CUDA device")
+def test_a_missing_gpu_is_said() -> None:
+    pool = Pool.draw(M=300)
+    with pytest.raises(ValueError, match="torch sees no CUDA device"):
+        pool.fit(pool.U, sf.Newton("cuda"))
