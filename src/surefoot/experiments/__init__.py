@@ -1,0 +1,99 @@
+"""The figures and tables of the paper: `reproduce("figure5")`.
+
+Needs pandas, matplotlib and rich: `pip install "surefoot[cli]"`. Results and how they compare with the paper's are in
+docs/reproduction.
+"""
+
+from __future__ import annotations
+
+import numbers
+import os
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from surefoot._validation import check_positive_integer
+from surefoot.datasets._load import resolve
+from surefoot.experiments.protocol import Experiment, Settings, Task
+from surefoot.experiments.runner import Reproduction, run_experiment
+
+__all__ = ["Experiment", "Reproduction", "Settings", "Task", "experiment", "names", "reproduce"]
+
+_MODULES = ("figure1", "figure2", "figure3", "figure4", "figure5", "figure6", "table1", "table2")
+
+
+def names() -> list[str]:
+    """Names of all experiments."""
+    return list(_MODULES)
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment of this name."""
+    if name not in _MODULES:
+        raise ValueError(f"name must be one of {', '.join(_MODULES)}; got {name!r}. Pass one of these.")
+    found: Experiment = import_module(f"surefoot.experiments.{name}").EXPERIMENT
+    return found
+
+
+def reproduce(
+    name: str,
+    *,
+    datasets: Iterable[str] | None = None,
+    trials: int | None = None,
+    quick: bool = False,
+    jobs: int | None = 1,
+    out: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    progress: bool = True,
+) -> Reproduction:
+    """Run an experiment of the paper, or go on with one that was stopped, and write its tables and figures.
+
+    Each finished task is on the disk before the next is counted: a run that is killed goes on from there when it is
+    started again with the same settings, and ends with the same tables.
+
+    Parameters
+    ----------
+    name : str
+        One of `names()`.
+    datasets : list of str or None
+        Names of `surefoot.datasets`; None for the paper's.
+    trials : int or None
+        None for as many as in the paper.
+    quick : bool, default=False
+        One small dataset that comes with scikit-learn, few trials, a coarse grid: seconds, to see that it works.
+    jobs : int or None, default=1
+        Processes, -1 for one per core, or None for what the active joblib backend has: within
+        `joblib.parallel_config(backend="dask")` the tasks go to a Dask cluster. Results do not depend on it.
+    out : path or None
+        Folder for `config.json` (settings, versions, times), `records.jsonl` (a line per task, to be read also while
+        the run goes on), tables (CSV) and figures (PNG and PDF); None for `reproduction/<study>` in the working
+        directory. A folder that was begun with other settings is refused.
+    seed : int, default=0
+        Of everything random.
+    progress : bool, default=True
+        Show progress and the time left, on the standard error; needs the package rich.
+
+    Returns
+    -------
+    Reproduction
+        The tables, and where everything is.
+    """
+    chosen = experiment(name)
+    if isinstance(datasets, str):
+        raise ValueError(f"datasets must be a list of names; got the string {datasets!r}. Pass [{datasets!r}].")
+    wanted = (chosen.quick_datasets if quick else chosen.datasets) if datasets is None else tuple(datasets)
+    wanted = tuple(dict.fromkeys(resolve(dataset) for dataset in wanted))
+    if not wanted:
+        raise ValueError("datasets must name at least one dataset; got none. Pass None for the paper's.")
+    if trials is None:
+        trials = chosen.quick_trials if quick else chosen.trials
+    settings = Settings(wanted, check_positive_integer(trials, "trials"), bool(quick), _check_seed(seed))
+    folder = Path("reproduction") / (f"{chosen.study}-quick" if quick else chosen.study) if out is None else Path(out)
+    return run_experiment(chosen, settings, out=folder, jobs=jobs, progress=progress)
+
+
+def _check_seed(seed: Any) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
+        raise ValueError(f"seed must be an integer >= 0; got {seed!r}. Pass a whole number.")
+    return int(seed)
