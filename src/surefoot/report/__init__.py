@@ -1,0 +1,13 @@
+"""The report of a fit: one HTML file that needs no network.
+
+Three steps: `gather` takes numbers from a fitted model into the plain data of `contents`, `charts` draws them, `page`
+puts them into words and HTML.
+"""
+
+from surefoot.report.certified import certified_error
+from surefoot.report.contents import Report
+from surefoot.report.gather import build_report
+from surefoot.report.page import render_report, write_report
+from surefoot.report.query import rows_to_label
+
+__all__ = ["Report", "build_report", "certified_error", "render_report", "rows_to_label", "write_report"]

@@ -1,0 +1,80 @@
+"""The page: sections put into the template, with the style sheet inside, and written in one piece."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from importlib.resources import files
+from pathlib import Path
+from string import Template
+
+from surefoot.report import sections
+from surefoot.report.contents import Report
+from surefoot.report.html import Html, el, join
+
+_SECTIONS = {
+    "promise": ("Promise", sections.promise_section),
+    "warnings": ("Warnings", sections.warnings_section),
+    "certificate": ("Certificate", sections.certificate_section),
+    "radius": ("Radius", sections.radius_section),
+    "confidence": ("Confidence", sections.confidence_section),
+    "adversary": ("Worst case", sections.adversary_section),
+    "next": ("Label next", sections.next_section),
+    "data": ("Data", sections.data_section),
+}
+
+
+def render_report(report: Report) -> str:
+    """The whole page as HTML that loads nothing from anywhere and runs no script."""
+    folder = files("surefoot.report")
+    head = report.head
+    links = [el("li", el("a", _link_text(report, key, name), href=f"#{key}")) for key, (name, _) in _SECTIONS.items()]
+    facts = [
+        ("Label column", head.label_name),
+        *([("File", head.source)] if head.source else []),
+        ("Rows", f"{report.data.n_labeled:,} labeled, {report.data.n_unlabeled:,} unlabeled"),
+        ("Classes", f"{len(report.classes)}"),
+    ]
+    return Template((folder / "template.html").read_text(encoding="utf-8")).substitute(
+        title=join([head.title]),
+        style=(folder / "style.css").read_text(encoding="utf-8"),
+        facts=join([el("div", el("dt", name), el("dd", value)) for name, value in facts]),
+        links=join(links),
+        sections=join([build(report) for _, build in _SECTIONS.values()]),
+        foot=join(_foot(report)),
+    )
+
+
+def _link_text(report: Report, key: str, name: str) -> str:
+    return f"{name} ({len(report.cautions)})" if key == "warnings" and report.cautions else name
+
+
+def _foot(report: Report) -> list[Html | str]:
+    when = f" on {report.head.created}" if report.head.created else ""
+    return [f"Made by surefoot {report.head.version}{when}. This file loads nothing from the network."]
+
+
+def write_report(path: str | os.PathLike[str], report: Report) -> Path:
+    """Write the page to a file, whole or not at all: an error leaves neither half a file nor a changed one."""
+    target = Path(path)
+    text = render_report(report)
+    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        # mkstemp keeps others out; a report is an ordinary file
+        Path(name).chmod(target.stat().st_mode if target.exists() else 0o666 & ~_umask())
+        Path(name).replace(target)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+    return target
+
+
+def _umask() -> int:
+    """The mask of new files: it can only be read by setting it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,163 @@
+"""The promise and its assumptions in plain words. Plain texts: the page escapes them."""
+
+from __future__ import annotations
+
+from surefoot.report.contents import Adversary, Bounds, Confidence, Promise, RadiusCurve
+
+_PERCENT = "\N{NO-BREAK SPACE}%"
+RADIUS_NAMES = {"auto": "set by a rule of thumb", "calibrated": "estimated from the labels", "number": "set by you"}
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share as a percentage; never rounded to 0 % or 100 % unless it is."""
+    text = f"{100 * share:.{digits}f}"
+    least = 10.0**-digits
+    if share > 0 and float(text) == 0:
+        return f"under {least:g}{_PERCENT}"
+    if share < 1 and float(text) == 100:
+        return f"over {100 - least:g}{_PERCENT}"
+    return f"{text}{_PERCENT}"
+
+
+def at_most(share: float) -> str:
+    """An upper bound as a percentage, rounded up to a tenth."""
+    tenths = min(-int(-1000 * share // 1), 1000) / 10
+    return f"{tenths:.1f}{_PERCENT}"
+
+
+def at_least(share: float) -> str:
+    """A lower bound as a percentage, rounded down to a tenth."""
+    return f"{int(1000 * share) / 10:.1f}{_PERCENT}"
+
+
+def radius_assumption(promise: Promise, label_cost: float) -> list[str]:
+    """What is assumed about the radius, and where it comes from."""
+    first = (
+        f"All rows with their true labels are no farther from the labeled rows than the radius, {promise.radius:.4g}. "
+        f"(Distance: how far the labeled rows must be moved, on average, to become all rows, plus {label_cost:.4g} for "
+        "each label that is changed.)"
+    )
+    if promise.radius_kind == "auto" and promise.minimal:
+        return [
+            first,
+            "This is the smallest radius at which any labels fit: even there, half of the rows get an answer with less "
+            f"than {percent(promise.confidence_threshold or 0)} confidence. So the rule of thumb found no larger one. "
+            "Nothing proves that it covers the truth, and it leaves no room for error.",
+        ]
+    if promise.radius_kind == "auto":
+        return [
+            first,
+            "This radius is a rule of thumb: the largest at which half of the rows still get an answer with "
+            f"{percent(promise.confidence_threshold or 0)} confidence or more. It looks at no hidden label. Nothing "
+            "proves that it covers the truth.",
+        ]
+    if promise.radius_kind == "calibrated":
+        tied = " The radius grows with the change in label shares that the worst case makes." if promise.tied else ""
+        return [
+            first + tied,
+            f"This radius is an estimate from {promise.n_splits} random splits of the labeled rows. It is meant to "
+            f"cover the truth for {percent(promise.level or 0)} of samples, if the labeled rows were picked at random. "
+            "How often it does was measured on 14 datasets. It is not a theorem.",
+        ]
+    return [
+        first,
+        "You set this number. The promise is as good as your reason for it: nothing in the data can prove it.",
+    ]
+
+
+def distance_in_words(promise: Promise, label_cost: float) -> str:
+    """How much room the radius leaves, as a share of labels."""
+    spent = f"Of this radius, {promise.minimal_radius:.4g} is needed to get from the labeled rows to all rows at all."
+    if promise.minimal:
+        return f"{spent} Nothing is left to spend on labels."
+    share = promise.excess / label_cost
+    if share >= 1:
+        return f"{spent} The rest, {promise.excess:.3g}, is enough to change every label."
+    return (
+        f"{spent} The rest, {promise.excess:.3g}, is enough to change any {percent(share, 1)} of the labels. Where "
+        "rows of different classes lie close together, it is enough for more."
+    )
+
+
+def shares_assumption(promise: Promise) -> str:
+    """What is assumed about label shares."""
+    if promise.prior_kind == "clopper-pearson":
+        return (
+            "The share of each class among all rows lies in its interval below. The intervals come from the labels "
+            f"(Clopper and Pearson, {percent(promise.prior_level or 0)} each). They hold if the labeled rows were "
+            "picked at random."
+        )
+    if promise.prior_kind == "exact":
+        return "The shares of the classes among all rows are those below. You gave them; the labels do not prove them."
+    if promise.prior_kind == "none":
+        return "Nothing is assumed about how common each class is."
+    return "The share of each class among all rows lies in its interval below. You gave these intervals."
+
+
+def rows_assumption(bounds: Bounds, n_all: int) -> str:
+    """What is promised of which rows."""
+    if bounds.guarantee:
+        return (
+            f"The promise is about the {n_all:,} rows given. {bounds.sampling_rows:,} more rows were kept apart, so "
+            "that a promise about rows to come could be added: see the sampling term below."
+        )
+    return (
+        f"The promise is about the {n_all:,} rows given: the labeled and the unlabeled ones. Rows to come may be "
+        "harder. No rows were kept apart, so nothing is promised about them."
+    )
+
+
+def sampling_in_words(bounds: Bounds) -> str:
+    """What the sampling term says."""
+    level = percent(bounds.sampling_level)
+    if bounds.sampling_error is None or bounds.sampled is None:
+        return (
+            f"Nothing can be said about rows to come at {level}: {bounds.sampling_rows:,} rows are too few, or the "
+            "radius is so small that the bound hangs on single rows."
+        )
+    if bounds.guarantee:
+        return (
+            f"{bounds.sampling_rows:,} rows were kept apart. With {level} probability over their draw, the loss on "
+            f"rows from the same source is at most {bounds.sampled:.3f}, if the assumptions hold for that source."
+        )
+    return (
+        "The sampling term shows how far chance alone could move the bound on as many new rows from the same source "
+        f"(one-sided, {level}). It is a rough guide. It is no guarantee, since the model has seen these rows."
+    )
+
+
+def curve_in_words(curve: RadiusCurve, promise: Promise) -> str:
+    """Which rows the curve was computed on."""
+    text = (
+        "The scale counts from the minimal radius, below which no labels fit the assumptions. It is logarithmic: each "
+        "step to the right multiplies what the worst case may spend."
+    )
+    if promise.minimal:
+        text += " The chosen radius is the minimal one, beyond the left edge."
+    if curve.n_rows < curve.n_all:
+        return (
+            f"{text} The curves were computed on {curve.n_rows:,} of the {curve.n_all:,} rows, drawn at random, so "
+            "the ring, which is the certificate itself, may lie a little off."
+        )
+    return text
+
+
+def confidence_in_words(confidence: Confidence) -> str:
+    """Median confidence and the two ends."""
+    return (
+        f"Half of the unlabeled rows get an answer with at least {percent(confidence.median)} confidence. "
+        f"With 90{_PERCENT} or more: {percent(confidence.above_90)} of them. With less than 60{_PERCENT}: "
+        f"{percent(confidence.below_60)}."
+    )
+
+
+def adversary_in_words(adversary: Adversary, n_labeled: int, n_unlabeled: int) -> list[str]:
+    """What the worst case does."""
+    part = adversary.loss_moved / adversary.loss if adversary.loss > 0 else 0.0
+    return [
+        "The worst case is one particular way to label all rows that still fits the assumptions. Nobody says that it "
+        "is true. It shows where the promise could break, and so where to look.",
+        f"It disagrees with the model on {percent(adversary.moved_unlabeled)} of the {n_unlabeled:,} unlabeled rows, "
+        f"and with the label given on {percent(adversary.moved_labeled)} of the {n_labeled:,} labeled rows. These "
+        f"disagreements make up {percent(part)} of the worst expected loss, {adversary.loss:.3f}.",
+    ]

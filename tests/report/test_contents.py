@@ -1,0 +1,233 @@
+"""The numbers of a report are those of the fit."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import asdict, replace
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss
+
+import surefoot as sf
+from report.cases import Case, make_case
+from surefoot.report import Report, build_report, certified, certified_error, rows_to_label
+
+NAMES = ["two", "tied", "four"]
+
+
+@pytest.fixture(params=NAMES)
+def pair(request: pytest.FixtureRequest, reports: dict[str, Report]) -> tuple[Case, Report]:
+    return request.getfixturevalue(request.param), reports[request.param]
+
+
+def test_promise_and_bounds_are_those_of_the_certificate(pair: tuple[Case, Report]) -> None:
+    case, report = pair
+    certificate, promise, bounds = case.clf.certificate_, report.promise, report.bounds
+    assert (promise.risk, promise.likelihood) == (certificate.risk, certificate.likelihood)
+    assert (promise.radius, promise.minimal_radius) == (certificate.radius, certificate.minimal_radius)
+    assert (bounds.lower, bounds.risk) == (certificate.lower, certificate.risk)
+    assert np.allclose([(s.low, s.high) for s in promise.shares], certificate.label_intervals, atol=0)
+    assert [s.n_labeled for s in promise.shares] == np.unique(case.y, return_counts=True)[1].tolist()
+    assert promise.guessing == math.log(len(case.clf.classes_))
+    assert bounds.training == pytest.approx(log_loss(case.y, case.clf.predict_proba(case.X)), rel=1e-9)
+
+
+def test_kinds_of_radius_and_prior(reports: dict[str, Report]) -> None:
+    kinds = {name: (r.promise.radius_kind, r.promise.prior_kind, r.promise.tied) for name, r in reports.items()}
+    assert kinds == {
+        "two": ("auto", "clopper-pearson", False),
+        "tied": ("calibrated", "clopper-pearson", True),
+        "four": ("number", "exact", False),
+    }
+    assert (reports["tied"].promise.level, reports["tied"].promise.n_splits) == (0.9, 50)
+    assert reports["two"].promise.confidence_threshold == 0.7
+
+
+def zero_one(case: Case) -> sf.Certificate:
+    """The error certified over all rows, by the function that users call."""
+    radius = case.clf.radius if case.clf.radius == "calibrated" else case.clf.radius_
+    return sf.certify(
+        case.clf, case.X, case.y, X_unlabeled=case.U, radius=radius, label_prior=case.clf.label_prior, loss="zero_one"
+    )
+
+
+def test_error_bound_is_that_of_certify(pair: tuple[Case, Report]) -> None:
+    case, report = pair
+    assert report.promise.error == pytest.approx(zero_one(case).risk, abs=2e-3)
+    assert certified_error(case.clf, case.X, case.y, case.U) == report.promise.error
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", [0, 1])
+def test_error_bound_from_a_sample_holds_for_all_rows(
+    name: str, seed: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    case = request.getfixturevalue(name)
+    monkeypatch.setattr(certified, "_FEWEST", 60)
+    fitted = certified.Fitted.check(case.clf, case.X, case.y, case.U)
+    sampled = certified.Sampled.of(fitted, seed, 1)
+    assert not sampled.complete
+    bound, exact = certified.error_bound(fitted, sampled), zero_one(case)
+    # never below what some distribution of the set attains, over all rows; and not far above
+    assert exact.lower <= bound <= exact.risk + 0.08
+
+
+def test_relabeled_rows_are_those_the_adversary_moves(pair: tuple[Case, Report]) -> None:
+    case, report = pair
+    clf, adversary = case.clf, report.adversary
+    rows, n = np.vstack([case.X, case.U]), len(case.X)
+    reference = np.searchsorted(clf.classes_, np.concatenate([case.y, clf.predict(case.U)]))
+    q, m = clf.worst_case_.label_proba, clf.worst_case_.row_weights
+    moved = 1.0 - q[np.arange(len(rows)), reference]
+    assert adversary.n_labeled == (moved[:n] > 0.5).sum()
+    assert adversary.n_unlabeled == (moved[n:] > 0.5).sum()
+    assert adversary.moved_unlabeled == pytest.approx(moved[n:].mean(), abs=1e-12)
+    losses = -np.log(clf.predict_proba(rows))
+    assert adversary.loss == pytest.approx((m[:, None] * q * losses).sum(), rel=1e-9)
+    assert report.bounds.lower - 1e-9 <= adversary.loss <= report.bounds.risk + 1e-9
+    shares = [row.loss_share for row in adversary.rows]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) <= adversary.loss_moved / adversary.loss + 1e-12
+    for row in adversary.rows:
+        assert row.adversary_share == pytest.approx(moved[row.position], abs=1e-12)
+        assert row.adversary_share > 0
+        assert row.label != row.adversary_label
+        assert row.labeled == (row.position < n)
+
+
+def test_shares_add_up(pair: tuple[Case, Report]) -> None:
+    case, report = pair
+    adversary, confidence = report.adversary, report.confidence
+    flow = np.array(adversary.flow)
+    assert flow.sum() == pytest.approx(1)
+    assert np.allclose(flow.sum(axis=1), [one.share for one in confidence.classes])
+    assert 1 - np.trace(flow) == pytest.approx(adversary.moved_unlabeled)
+    assert sum(adversary.label_shares) == pytest.approx(1)
+    assert sum(one.n_rows for one in confidence.bins) == sum(one.n_rows for one in confidence.classes) == len(case.U)
+    assert sum(one.n_rows * one.relabeled for one in confidence.bins) == pytest.approx(
+        adversary.moved_unlabeled * len(case.U)
+    )
+    top = case.clf.predict_proba(case.U).max(axis=1)
+    assert confidence.median == np.median(top)
+    for one in confidence.bins:
+        assert one.n_rows == ((top >= one.low - 1e-12) & (top < one.high - 1e-12)).sum()
+
+
+def test_radius_curve_passes_through_the_certificate(pair: tuple[Case, Report]) -> None:
+    _, report = pair
+    curve = report.radius
+    at = curve.excess.index(curve.chosen)
+    assert curve.this_model[at] == pytest.approx(report.bounds.risk, abs=5e-3)
+    assert curve.best_model[at] == pytest.approx(report.bounds.risk, abs=3e-3)
+    for values in (curve.this_model, curve.best_model):
+        assert (np.diff(values) >= -5e-3).all()
+    assert (np.array(curve.this_model) >= np.array(curve.best_model) - 3e-3).all()
+    assert curve.n_rows == curve.n_all == report.data.n_labeled + report.data.n_unlabeled
+
+
+def test_radius_curve_is_that_of_radius_path(four: Case, reports: dict[str, Report]) -> None:
+    curve = reports["four"].radius
+    radii = np.array(curve.excess) + four.clf.certificate_.minimal_radius
+    path = sf.radius_path(four.clf, four.X, four.y, X_unlabeled=four.U, radii=radii)
+    assert np.allclose(curve.best_model, path.risk, atol=3e-3)
+    judged = sf.worst_case_curve(
+        four.clf, four.X, four.y, X_unlabeled=four.U, radii=radii, label_prior=four.clf.label_prior
+    )
+    assert np.allclose(curve.this_model, judged.risk, atol=5e-3)
+
+
+def test_next_rows_are_those_of_the_strategy(two: Case, reports: dict[str, Report]) -> None:
+    strategy = sf.active.RobustModelChange(random_state=0)
+    wanted = strategy(two.clf, two.U, batch_size=4, X=two.X, y=two.y)
+    shown = reports["two"].next_rows
+    assert [row.candidate.position for row in shown] == wanted.tolist()
+    assert [row.row for row in shown] == [two.arguments["row_labels"][24 + j] for j in wanted]
+    again = rows_to_label(two.clf, two.X, two.y, two.U, n=4, class_names=two.arguments["class_names"])
+    assert again == tuple(row.candidate for row in shown)
+    nearest = np.linalg.norm(two.U[wanted[0]] - two.X, axis=1)
+    assert shown[0].candidate.nearest_distance == pytest.approx(nearest.min())
+    assert len(rows_to_label(two.clf, two.X, two.y, two.U, n=1000)) == len(two.U)
+
+
+def test_rough_sampling_term_is_the_spread_of_the_dual_value(two: Case, reports: dict[str, Report]) -> None:
+    bounds, everything = reports["two"].bounds, np.vstack([two.X, two.U])
+    assert not bounds.guarantee
+    normal = two.clf.certificate_.on_fresh_rows(np.repeat(everything, 400, axis=0))
+    # with many rows the Berry–Esseen correction fades, and 400 copies shrink the term by 20
+    assert bounds.sampling_error == pytest.approx(20 * normal.sampling_error, rel=0.05)
+    assert normal.mean == pytest.approx(bounds.risk, abs=1e-6)
+
+
+def test_rows_kept_apart_give_a_guarantee(two: Case) -> None:
+    fresh = two.clf.certificate_.on_fresh_rows(np.random.default_rng(5).normal(size=(20_000, 4)) / 4)
+    fitted = certified.Fitted.check(two.clf, two.X, two.y, two.U)
+    bounds = certified.bounds_of(fitted, fresh)
+    assert bounds.guarantee
+    assert bounds.sampled == pytest.approx(fresh.risk)
+    few = two.clf.certificate_.on_fresh_rows(np.random.default_rng(5).normal(size=(5, 4)))
+    assert certified.bounds_of(fitted, few).sampled is None
+    assert not certified.bounds_of(fitted, two.clf.certificate_.on_fresh_rows(two.U)).guarantee
+
+
+def test_weights_count_in_the_training_loss() -> None:
+    case = make_case(2, 20, 60, seed=3)
+    weights = np.random.default_rng(0).integers(1, 4, size=20)
+    clf = sf.RobustLogisticRegression().fit(case.X, case.y, sample_weight=weights, X_unlabeled=case.U)
+    report = build_report(clf, case.X, case.y, case.U)
+    wanted = log_loss(case.y, clf.predict_proba(case.X), sample_weight=weights)
+    assert report.bounds.training == pytest.approx(wanted)
+    assert report.radius.this_model[report.radius.excess.index(report.radius.chosen)] == pytest.approx(
+        clf.certificate_.risk, abs=5e-3
+    )
+
+
+def test_report_is_plain_data_and_repeatable(two: Case, reports: dict[str, Report]) -> None:
+    json.dumps(asdict(reports["two"]), allow_nan=False)
+    assert two.report() == reports["two"]
+    assert [c.name for c in reports["two"].data.columns] == ["a", "b", two.arguments["feature_names"][2], "d", "town"]
+
+
+def test_progress_runs_from_0_to_1(two: Case) -> None:
+    steps: list[tuple[str, float]] = []
+    two.report(progress=lambda step, share: steps.append((step, share)))
+    shares = [share for _, share in steps]
+    assert shares == sorted(shares)
+    assert (shares[0], shares[-1]) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"feature_names": ["a"]}, "feature_names must have one entry per column of X, 4; got 1"),
+        ({"class_names": ["a"]}, "class_names must have one entry per class, 2; got 1"),
+        ({"row_labels": ["a"]}, "row_labels must have one entry per row, those of X first, 144; got 1"),
+        ({"raw_rows": []}, "raw_rows must have one entry per row"),
+        ({"n_query": 0}, "n_query must be an integer >= 1"),
+        ({"error": 2.0}, "error must be a number from 0 to 1"),
+    ],
+)
+def test_wrong_lengths_are_refused(two: Case, changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        two.report(**changes)
+
+
+def test_other_models_and_rows_are_refused(two: Case) -> None:
+    with pytest.raises(ValueError, match="a report is that of a RobustLogisticRegression; got LogisticRegression"):
+        build_report(LogisticRegression().fit(two.X, two.y), two.X, two.y, two.U)
+    with pytest.raises(ValueError, match="must be the rows of the fit, 144 in all"):
+        build_report(two.clf, two.X, two.y, two.U[1:])
+    with pytest.raises(ValueError, match="X_unlabeled must be given"):
+        build_report(two.clf, two.X, two.y, None)
+    alone = sf.RobustLogisticRegression().fit(two.X, two.y)
+    with pytest.raises(ValueError, match="some of them unlabeled"):
+        build_report(alone, two.X, two.y, two.U[:0])
+
+
+def test_a_bound_no_better_than_guessing_is_a_finding(two: Case) -> None:
+    vague = sf.RobustLogisticRegression(radius=3.0).fit(two.X, two.y, X_unlabeled=two.U)
+    report = replace(two, clf=vague).report()
+    assert "guessing" in [finding.key for finding in report.cautions]
+    assert not report.promise.beats_guessing
