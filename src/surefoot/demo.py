@@ -198,6 +198,55 @@ def draw(found: dict[str, Curve], true_radius: float, path: Path) -> None:
     figure.savefig(path, dpi=150)
 
 
+@dataclass(frozen=True)
+class Shown:
+    """The demonstration: what each classifier promised and did, and the distance to the truth."""
+
+    task: Task
+    true_radius: float
+    outcomes: dict[str, Outcome]
+
+    @classmethod
+    def of(cls, seed: int) -> Shown:
+        task = Task.breast_cancer(seed)
+        true_radius, priors = task.radius(), task.priors()
+        models: dict[str, Classifier] = {
+            NAMES["strong"]: task.fit_robust(true_radius, priors["strong"]),
+            NAMES["weak"]: task.fit_robust(true_radius, priors["weak"]),
+            NAMES["ball"]: task.fit_ball(true_radius),
+            'robust, radius="auto"': task.fit_robust("auto", priors["weak"]),
+        }
+        return cls(task, true_radius, {name: Outcome.of(model, task) for name, model in models.items()})
+
+    @property
+    def report(self) -> str:
+        return report(self.outcomes, self.task, self.true_radius)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """The table for a program."""
+        return {
+            "true_radius": self.true_radius,
+            "classifiers": {
+                name: {
+                    "radius": row.certificate.radius,
+                    "certified_risk": row.certificate.risk,
+                    "true_risk": row.true_risk,
+                    "accuracy": row.accuracy,
+                    "truth_in_the_set": row.covers(self.task, self.true_radius),
+                }
+                for name, row in self.outcomes.items()
+            },
+        }
+
+    def draw(self, path: Path) -> None:
+        with warnings.catch_warnings():
+            # at the smallest radii of a curve coefficients may grow without bound; the certificates hold all the same
+            warnings.filterwarnings("ignore", "the worst case is linearly separable", ConvergenceWarning)
+            found = curves(self.task, self.true_radius)
+        draw(found, self.true_radius, path)
+
+
 def _out(text: str) -> Path:
     path = Path(text)
     if path.suffix.lower() not in FORMATS:
@@ -224,21 +273,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = parser.parse_args(argv)
     if find_spec("matplotlib") is None:
         parser.exit(1, "The figure needs matplotlib, which is not installed. Install it: pip install matplotlib\n")
-    task = Task.breast_cancer(asked.seed)
-    true_radius = task.radius()
-    priors = task.priors()
-    models: dict[str, Classifier] = {
-        NAMES["strong"]: task.fit_robust(true_radius, priors["strong"]),
-        NAMES["weak"]: task.fit_robust(true_radius, priors["weak"]),
-        NAMES["ball"]: task.fit_ball(true_radius),
-        'robust, radius="auto"': task.fit_robust("auto", priors["weak"]),
-    }
-    print(report({name: Outcome.of(model, task) for name, model in models.items()}, task, true_radius))
-    with warnings.catch_warnings():
-        # at the smallest radii of a curve coefficients may grow without bound; the certificates hold all the same
-        warnings.filterwarnings("ignore", "the worst case is linearly separable", ConvergenceWarning)
-        found = curves(task, true_radius)
-    draw(found, true_radius, asked.out)
+    shown = Shown.of(asked.seed)
+    print(shown.report)
+    shown.draw(asked.out)
     print(f"\nFigure: {asked.out}")
     return 0
 

@@ -80,7 +80,7 @@ def _texts(fitted: Fitted, names: Names) -> Iterator[Suspect]:
     for i, column in enumerate(raw.columns):
         if raw.dtypes.iloc[i].kind in "iufbMm":
             continue
-        _, values = np.unique(raw.iloc[:, i].astype(str).to_numpy(dtype=object), return_inverse=True)
+        _, values = np.unique([str(value) for value in raw.iloc[:, i]], return_inverse=True)
         n_values = int(values.max()) + 1
         if not 2 <= n_values <= _MOST_VALUES * len(codes) or not list(_testable(codes, K)):
             continue

@@ -1,0 +1,5 @@
+"""`python -m surefoot.cli`."""
+
+from surefoot.cli import main
+
+main()

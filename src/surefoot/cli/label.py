@@ -1,0 +1,276 @@
+"""`surefoot label`: ask for one label at a time, write each at once, and stop when the certificate says so."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.text import Text
+
+from surefoot._errors import InfeasibleRadiusError
+from surefoot.cli.learning import Choices, Fit, Start, learn, says_little
+from surefoot.cli.output import NOT_REACHED, OK, Output, count, percent
+from surefoot.cli.query import candidates, cell_text, working_rows
+from surefoot.tabular import Pool, TableError
+from surefoot.tabular.asked import AskedRows
+from surefoot.tabular.editing import LabelWriter
+
+_MOST_COLUMNS = 40
+SKIP, UNDO, QUIT = "skip", "undo", "quit"
+REACHED, EXHAUSTED = "target reached", "no row left"
+
+
+@dataclass
+class Goal:
+    """When to stop: a certified risk, of the log loss or of the share of errors; None to go on."""
+
+    loss: str
+    target: float | None
+
+    def risk(self, fit: Fit) -> float:
+        return float(fit.certificate.risk if self.loss == "log" else fit.error or 0.0)
+
+    def reached(self, fit: Fit | None) -> bool:
+        return self.target is not None and fit is not None and self.risk(fit) <= self.target
+
+    def words(self, risk: float) -> str:
+        return f"certified log loss {risk:.4f}" if self.loss == "log" else f"certified errors {percent(risk)}"
+
+
+@dataclass
+class Session:
+    """One sitting. Labels live in the table's file; which rows were asked for, and skipped, in a journal beside it."""
+
+    output: Output
+    pool: Pool
+    choices: Choices
+    goal: Goal
+    writer: LabelWriter
+    asked: AskedRows
+    random_first: int
+    most: int
+    fit: Fit | None = None
+    risks: list[float] = field(default_factory=list)
+    answered: int = 0
+    keep: NDArray[np.intp] = field(init=False)
+    history: list[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.keep = working_rows(self.pool, self.most, self.choices.seed)
+        self.history = [row for row in self.asked.order if self._is_done(row)]
+
+    @property
+    def picked(self) -> NDArray[np.bool_]:
+        return self.asked.picked(len(self.pool.rows))
+
+    @property
+    def n_random(self) -> int:
+        return int((self.pool.labeled & ~self.picked).sum())
+
+    def run(self) -> int:
+        """Ask until the goal is reached, no row is left, or the user has had enough."""
+        self._greet()
+        self._refit()
+        row = self.asked.pending(self.pool.labeled)
+        while True:
+            if self.goal.reached(self.fit):
+                return self._end(REACHED)
+            why = ""
+            if row is None:
+                row, why = self._next()
+            if row is None:
+                return self._end(EXHAUSTED)
+            self._show(row, why)
+            answer = self._answer()
+            if answer == QUIT:
+                return self._end(QUIT)
+            row = self._take(row, answer)
+
+    def _take(self, row: int, answer: str) -> int | None:
+        """Act on an answer; the row to ask for next, if that is settled."""
+        if answer == UNDO:
+            return self._undo(row)
+        if answer == SKIP:
+            self.asked.skip(row)
+            self.history.append(row)
+            self._say(f"Row {row + 1} is skipped and not asked for again.")
+            return None
+        label = answer.removeprefix("=")
+        self.writer.write(row, label)
+        self.pool.labels[row] = label
+        self.history.append(row)
+        self.answered += 1
+        self._refit()
+        return None
+
+    def _undo(self, row: int) -> int:
+        if not self.history:
+            self._say("There is nothing to undo.")
+            return row
+        last = self.history.pop()
+        if last in self.asked.skipped:
+            self.asked.unskip(last)
+        else:
+            self.writer.write(last, None)
+            self.pool.labels[last] = None
+            self.answered -= 1
+            self._refit()
+        self._say(f"Row {last + 1} is open again.")
+        return last
+
+    def _next(self) -> tuple[int | None, str]:
+        """The next row and why: at random at first, then the one whose label says most."""
+        is_open = ~self.pool.labeled[self.keep]
+        rows = self.keep[is_open]
+        free = np.array([row not in self.asked.skipped for row in rows], dtype=bool)
+        if not free.any():
+            return None, ""
+        if self.fit is None or self.n_random < self.random_first:
+            rng = np.random.default_rng([self.choices.seed, len(self.asked.order)])
+            row = int(rng.choice(rows[free]))
+            self.asked.ask(row, random=True)
+            return row, f"drawn at random, {min(self.n_random + 1, self.random_first)} of {self.random_first}"
+        with self._working("choosing a row"):
+            chosen = candidates(self._chooser(self.fit), 1 + int((~free).sum()), self.choices.seed)
+        best = next(c for c in chosen if free[c.position])
+        row = int(rows[best.position])
+        self.asked.ask(row, random=False)
+        return row, best.reason
+
+    def _chooser(self, fit: Fit) -> Fit:
+        """The classifier that chooses rows: a constant one has no opinion; one of a smaller radius takes its place."""
+        certificate = fit.certificate
+        if not says_little(certificate):
+            return fit
+        smaller = certificate.minimal_radius + (certificate.radius - certificate.minimal_radius) / 16
+        return learn(fit.start, replace(self.choices, radius=smaller), error=False)
+
+    def _refit(self) -> None:
+        """The classifier and its certificate with all labels so far; none before there are enough random ones."""
+        seen = {label for label in self.pool.labels if label is not None}
+        self.fit = None
+        if self.n_random < self.random_first or len(seen) < 2 or self.pool.labeled[self.keep].all():
+            self._say(f"{count(int(self.pool.labeled.sum()), 'label')}. The certificate comes {self._when(seen)}.")
+            return
+        with self._working("certifying"):
+            start = Start.of(self.pool.subset(self.keep), self.picked[self.keep], nearest=True)
+            try:
+                self.fit = learn(start, self.choices, error=self.goal.loss == "error", useful=False)
+            except InfeasibleRadiusError as error:
+                self._say(f"No certificate: --radius {error.radius:g} is below the minimal {error.minimal_radius:.4f}.")
+                return
+        self.risks.append(self.goal.risk(self.fit))
+        before = f", {self.risks[-2]:.4f} before" if len(self.risks) > 1 and self.goal.loss == "log" else ""
+        target = "" if self.goal.target is None else f"; target {self.goal.target:g}"
+        words = self.goal.words(self.risks[-1])
+        self._say(f"{count(int(self.pool.labeled.sum()), 'label')}, {words}{before}{target}.", "bold")
+
+    def _when(self, seen: set[str]) -> str:
+        if self.n_random < self.random_first:
+            return f"after {self.random_first} random labels"
+        return "when two classes are seen" if len(seen) < 2 else "while rows are unlabeled"
+
+    def _greet(self) -> None:
+        table = self.pool.table
+        self._say(f"Labeling {table.label!r} in {table.path.name}; every answer is written at once.", "bold")
+        if len(self.keep) < len(self.pool.rows):
+            self.output.note(
+                f"the certificate speaks of {len(self.keep)} rows, drawn at random; --pool-size 0 takes all."
+            )
+
+    def _show(self, row: int, why: str) -> None:
+        cells = self.pool.table.cells
+        names = [name for name in cells.columns if name != self.pool.table.label]
+        self._say("")
+        self._say(f"Row {row + 1}", "bold")
+        width = max(len(name) for name in names[:_MOST_COLUMNS])
+        for name in names[:_MOST_COLUMNS]:
+            self._say(f"  {name:<{width}}  {cell_text(cells[name].iloc[row])}")
+        if len(names) > _MOST_COLUMNS:
+            self._say(f"  and {len(names) - _MOST_COLUMNS} more columns")
+        if why:
+            self._say(f"  Why: {why}", "dim")
+
+    def _answer(self) -> str:
+        """A class, with "=" before it, or one of the commands."""
+        keys = answer_keys(self.pool.classes)
+        shown = {key: name for key, name in keys.items() if len(key) == 1 or key not in (SKIP, UNDO, QUIT)}
+        by_name: dict[str, list[str]] = {}
+        for key, name in shown.items():
+            by_name.setdefault(name, []).append(key)
+        classes = "  ".join(_choice(name, by_name[f"={name}"]) for name in self.pool.classes)
+        commands = "  ".join(_choice(name, by_name.get(name, [name])) for name in (SKIP, UNDO, QUIT))
+        while True:
+            self._console.print(Text(f"{self.pool.table.label}?  {classes}  |  {commands} > "), end="", soft_wrap=True)
+            line = sys.stdin.readline()
+            if not line:
+                self._say("")
+                return QUIT
+            typed = line.strip()
+            found = keys.get(typed) or keys.get(typed.casefold())
+            if found:
+                return found
+            if typed:
+                known = ", ".join(self.pool.classes)
+                self._say(f"{typed!r} is no class: type one of {known}, or skip, undo, quit. --classes adds a class.")
+
+    def _end(self, why: str) -> int:
+        reached = self.goal.reached(self.fit)
+        labels = count(int(self.pool.labeled.sum()), "label")
+        self._say(f"Done: {why}. {labels} in {self.pool.table.path.name}, {self.answered} of them new.", "bold")
+        self._say(f"Next: surefoot fit {self.pool.table.path} --label {self.pool.table.label}")
+        data = {
+            "path": str(self.pool.table.path),
+            "ended": why,
+            "answered": self.answered,
+            "labeled": int(self.pool.labeled.sum()),
+            "skipped": len(self.asked.skipped),
+            "risk": self.risks[-1] if self.fit is not None else None,
+            "risks": self.risks,
+            "loss": self.goal.loss,
+            "target_risk": self.goal.target,
+            "reached": reached,
+        }
+        return self.output.finish(data, OK if self.goal.target is None or reached else NOT_REACHED)
+
+    def _is_done(self, row: int) -> bool:
+        return self.pool.labels[row] is not None or row in self.asked.skipped
+
+    @property
+    def _console(self) -> Any:
+        """Standard output; standard error where that must hold one JSON object alone."""
+        return self.output.err if self.output.json else self.output.out
+
+    def _say(self, text: str, style: str = "") -> None:
+        self._console.print(Text(text, style=style))
+
+    def _working(self, what: str) -> Any:
+        return self.output.working(what)
+
+
+def answer_keys(classes: list[str]) -> dict[str, str]:
+    """What may be typed: classes ("=" before them), their numbers unless classes are numbers, and three commands."""
+    keys: dict[str, str] = {}
+    for word in (SKIP, UNDO, QUIT):
+        keys[word] = keys[word[0]] = word
+    if not any(name.replace(".", "", 1).lstrip("-").isdigit() for name in classes):
+        keys |= {str(number): f"={name}" for number, name in enumerate(classes, start=1)}
+    folded = [name.casefold() for name in classes]
+    keys |= {name.casefold(): f"={name}" for name in classes if folded.count(name.casefold()) == 1}
+    return keys | {name: f"={name}" for name in classes}
+
+
+def _choice(name: str, keys: list[str]) -> str:
+    """A class or a command with the key that is quickest to type."""
+    short = min(keys, key=len)
+    return name if short == name or short == name.casefold() else f"[{short}] {name}"
+
+
+def check_labelable(classes: list[str], label: str) -> None:
+    """Two classes must be known, to be asked for."""
+    if len(classes) < 2:
+        seen = f"the labels in {label!r} show {', '.join(classes)} only" if classes else f"{label!r} is empty"
+        raise TableError(f"the classes to choose from must be known; {seen}. Pass --classes yes,no, say.")

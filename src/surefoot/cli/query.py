@@ -1,0 +1,97 @@
+"""`surefoot query`: the rows to label next, with why."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.cli.learning import Choices, Fit, Start, learn
+from surefoot.cli.output import Output, percent
+from surefoot.report import rows_to_label
+from surefoot.tabular import Pool
+from surefoot.tabular.asked import picked_rows
+
+# Columns of a row that are shown beside the reason.
+_SHOWN = 4
+
+
+def working_rows(pool: Pool, most: int, seed: int) -> NDArray[np.intp]:
+    """All labeled rows, and of the unlabeled ones at most `most`, drawn at random (0 for all)."""
+    labeled, others = np.flatnonzero(pool.labeled), np.flatnonzero(~pool.labeled)
+    if most and len(others) > most:
+        others = np.random.default_rng(seed).choice(others, most, replace=False)
+    return np.sort(np.concatenate([labeled, others]))
+
+
+def query_pool(output: Output, pool: Pool, choices: Choices, *, n: int, most: int) -> int:
+    """Print the rows whose labels would say most."""
+    for note in pool.notes:
+        output.note(note)
+    keep = working_rows(pool, most, choices.seed)
+    if len(keep) < len(pool.rows):
+        output.note(f"{most} of the unlabeled rows were drawn at random to choose from; --pool-size 0 takes all.")
+    with output.working("learning"):
+        fit = learn(Start.of(pool.subset(keep), picked_rows(pool.table)[keep]), choices, error=False)
+        chosen = candidates(fit, n, choices.seed)
+    for note in fit.notes:
+        output.note(note)
+    rows = keep[np.flatnonzero(~fit.start.pool.labeled)]
+    listed = [(int(rows[c.position]), c) for c in chosen]
+    output.say(
+        f"Rows of {pool.table.path.name} to label next (certified log loss now {fit.certificate.risk:.4f})", "bold"
+    )
+    heads = ["row", "why", *pool.columns.used[:_SHOWN]]
+    output.table(
+        heads,
+        [[str(row + 1), c.reason, *_cells(pool, row)] for row, c in listed],
+        right=(0,),
+    )
+    left = len(pool.columns.used) - _SHOWN
+    if left > 0:
+        output.say(f"  {left} more columns are not shown.", "dim")
+    data = {
+        "rows": [
+            {
+                "row": row + 1,
+                "score": c.score,
+                "why": c.reason,
+                "probabilities": dict(zip(pool.classes, c.proba, strict=True)),
+                "nearest_label": c.nearest_label,
+                "nearest_distance": c.nearest_distance,
+                "cells": {name: _value(pool.values[name].iloc[row]) for name in pool.columns.used},
+            }
+            for row, c in listed
+        ],
+        "risk": fit.certificate.risk,
+    }
+    return output.finish(data)
+
+
+def candidates(fit: Fit, n: int, seed: int) -> tuple[Any, ...]:
+    """Positions among the unlabeled rows of a fit, best first."""
+    start = fit.start
+    return rows_to_label(
+        fit.clf, start.rows, start.y, start.rest, n=min(n, len(start.rest)), seed=seed, class_names=start.pool.classes
+    )
+
+
+def _cells(pool: Pool, row: int) -> list[str]:
+    return [cell_text(pool.values[name].iloc[row]) for name in pool.columns.used[:_SHOWN]]
+
+
+def cell_text(value: Any) -> str:
+    """A cell, short."""
+    if value != value:  # noqa: PLR0124 - NaN
+        return "-"
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _value(value: Any) -> Any:
+    return None if value != value else value  # noqa: PLR0124 - NaN
+
+
+def probability_words(fit: Fit, proba: tuple[float, ...]) -> str:
+    """What the model thinks of a row."""
+    return ", ".join(f"{name} {percent(p)}" for name, p in zip(fit.start.pool.classes, proba, strict=True))

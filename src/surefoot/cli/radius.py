@@ -1,0 +1,104 @@
+"""`surefoot radius`: how far the adversary may go, from several sides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from surefoot.calibration import Calibrated, calibrate_radius
+from surefoot.cli.fit import pool_data, say_pool
+from surefoot.cli.learning import CALIBRATED, Choices, Start, choose_radius, resolve_prior
+from surefoot.cli.output import Output
+from surefoot.linear_model import RobustLogisticRegression
+from surefoot.path import radius_path
+from surefoot.radius import minimal_radius, transport_distance
+from surefoot.tabular import Pool, Table, TableError, clean_with
+from surefoot.tabular.asked import picked_rows
+
+
+def radius_of(output: Output, pool: Pool, choices: Choices, *, reference: Table | None, n_path: int) -> int:
+    """Print the radii that the pool, its labels and a reference speak for."""
+    say_pool(output, pool)
+    start = Start.of(pool, picked_rows(pool.table))
+    prior = resolve_prior(choices.prior, start)
+    data: dict[str, Any] = pool_data(pool)
+    with output.working("solving the transport problem"):
+        least = minimal_radius(start.rows, start.y, X_unlabeled=start.rest, label_prior=prior, classes=start.classes)
+    pairs = [("minimal", f"{least:.4f}: below it no distribution has these rows and class shares")]
+    data["minimal"] = least
+    if start.n_random >= 4:
+        found = calibrate_radius(
+            start.rows[start.random],
+            start.y[start.random],
+            label_prior=None,
+            classes=start.classes,
+            level=Calibrated().level,
+            random_state=choices.seed,
+        )
+        data["calibrated"] = {"radius": least + found.excess, "excess": found.excess, "level": found.level}
+        pairs.append(
+            (
+                "calibrated",
+                f"{least + found.excess:.4f} = minimal + {found.excess:.4f}, from {start.n_random} random labels, "
+                f"level {found.level:g} (measured, not proved)",
+            )
+        )
+    if reference is not None:
+        distance = _distance(start, reference)
+        data["reference"] = {"path": str(reference.path), "radius": distance}
+        pairs.append(("reference", f"{distance:.4f}: the distance to {reference.path.name}, which this radius covers"))
+    rule, notes = choose_radius(choices, start)
+    for note in notes:
+        output.note(note)
+    data["default"] = rule
+    pairs.append(
+        (
+            "fit takes",
+            "calibrated, if anything can be promised there" if rule == CALIBRATED else "auto, a rule of thumb",
+        )
+    )
+    output.say("Radius", "bold")
+    output.rows(pairs)
+    if n_path:
+        data["path"] = _say_path(output, start, prior, choices, n_path)
+    return output.finish(data)
+
+
+def _distance(start: Start, reference: Table) -> float:
+    """W_c from the labeled rows to a labeled reference, cleaned as the pool is."""
+    other = clean_with(reference, start.pool.cleaner)
+    if not other.labeled.any():
+        raise TableError(f"{reference.path} must hold labels; the column {reference.label!r} is empty. Fill it.")
+    rows = other.rows[other.labeled]
+    labels = np.array(other.labels[other.labeled].tolist(), dtype=object)
+    return transport_distance(start.rows, start.y, rows, labels)
+
+
+def _say_path(output: Output, start: Start, prior: Any, choices: Choices, n_path: int) -> list[dict[str, Any]]:
+    """Certified loss and confidence along the radius."""
+    rest, most = start.rest, 4000
+    if len(rest) > most:
+        rest = rest[np.sort(np.random.default_rng(choices.seed).choice(len(rest), most, replace=False))]
+        output.note(f"the path is that of {most} unlabeled rows, drawn at random.")
+    clf = RobustLogisticRegression(label_prior=prior, classes=start.classes, tol=1e-3, n_jobs=choices.n_jobs)
+    with output.working("following the radius"):
+        path = radius_path(clf, start.rows, start.y, X_unlabeled=rest, n_radii=n_path)
+    excess = path.radii - path.minimal_radius
+    rows = [
+        [f"{path.radii[i]:.4f}", f"{excess[i]:.4f}", f"{path.risk[i]:.4f}", f"{path.median_confidence[i]:.3f}"]
+        for i in range(len(path))
+    ]
+    output.say("Along the radius, a classifier learned at each", "bold")
+    output.table(["radius", "beyond minimal", "certified loss", "median confidence"], rows, right=(0, 1, 2, 3))
+    keys = ("radius", "excess", "risk", "median_confidence")
+    return [
+        dict(zip(keys, map(float, entry), strict=True))
+        for entry in zip(path.radii, excess, path.risk, path.median_confidence, strict=True)
+    ]
+
+
+def reference_table(path: Path | None, read: Any) -> Table | None:
+    """The reference, where one is given."""
+    return None if path is None else read(path)

@@ -1,0 +1,68 @@
+"""Cleaning as an ordinary scikit-learn pipeline: it is fitted to all rows of a pool and stored with the model."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
+from sklearn.compose import ColumnTransformer
+from sklearn.impute import MissingIndicator, SimpleImputer
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from surefoot.tabular.columns import SHOWN_CATEGORIES, Columns
+
+MISSING = "(missing)"
+
+
+class LargestEntryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Divide all features by one number, the largest absolute entry, so that distances are in units of that.
+
+    Attributes
+    ----------
+    scale_ : float, 1 where all entries are 0.
+    """
+
+    def fit(self, X: ArrayLike, y: Any = None) -> LargestEntryScaler:
+        """Find the largest absolute entry of X (N, d)."""
+        rows = validate_data(self, X, dtype=np.float64)
+        self.scale_ = float(np.abs(rows).max()) or 1.0
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """X (N, d) over the largest entry of the rows of the fit."""
+        check_is_fitted(self)
+        return validate_data(self, X, dtype=np.float64, reset=False) / self.scale_
+
+
+def make_cleaner(columns: Columns, frame: Any) -> Pipeline:
+    """An unfitted pipeline from the used columns of a table, as `Columns.read` gives them, to numbers.
+
+    Numbers: median where missing, mean 0 and standard deviation 1; and for each column with missing cells, 1 where they
+    are. Categories: one column each, 0 or 1, missing a category of its own. Then all is divided by the largest
+    absolute entry, as in the paper's experiments, so that distances are comparable with the cost of another label.
+    """
+    gaps = [name for name in columns.numbers if frame[name].isna().any()]
+    number = make_pipeline(SimpleImputer(strategy="median"), StandardScaler())
+    category = make_pipeline(
+        SimpleImputer(strategy="constant", fill_value=MISSING),
+        OneHotEncoder(
+            handle_unknown="infrequent_if_exist", max_categories=SHOWN_CATEGORIES, sparse_output=False, dtype=np.float64
+        ),
+    )
+    parts = [
+        ("numbers", number, list(columns.numbers)),
+        ("missing", MissingIndicator(features="all"), gaps),
+        ("categories", category, list(columns.categories)),
+    ]
+    features = ColumnTransformer([part for part in parts if part[2]], verbose_feature_names_out=False)
+    return Pipeline([("features", features), ("scale", LargestEntryScaler())])
+
+
+def columns_of(cleaner: Pipeline) -> Columns:
+    """Which columns a pipeline that begins with a cleaner takes."""
+    chosen = {name: list(names) for name, _, names in cleaner.named_steps["features"].transformers}
+    return Columns(chosen.get("numbers", []), chosen.get("categories", []))

@@ -1,0 +1,187 @@
+"""A pool: a table of which some rows have a label. Filled cells of the label column are labels, empty ones are not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+
+from surefoot._validation import FloatArray
+from surefoot.tabular.cleaning import columns_of, make_cleaner
+from surefoot.tabular.columns import Columns, _listed, as_numbers, as_text, as_texts, sort_columns
+from surefoot.tabular.errors import TableError
+from surefoot.tabular.reading import PLAIN, Format, read_table
+
+# A label column with more different values than this, most of them different, holds quantities.
+_MOST_CLASSES = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A pool before it is cleaned: its cells, and the label of each row, None where there is none."""
+
+    path: Path
+    how: Format
+    label: str
+    cells: Any
+    labels: NDArray[Any]
+    classes: list[str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def features(self) -> Any:
+        return self.cells.drop(columns=[self.label])
+
+    @property
+    def labeled(self) -> NDArray[np.bool_]:
+        """(N,) which rows have one."""
+        return np.array([value is not None for value in self.labels], dtype=bool)
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """A pool ready to learn from.
+
+    rows : (N, d) cleaned features; labels : (N,) texts, None where there is none; classes : sorted texts.
+    columns : how the columns of the table are used; values : data frame of these, before cleaning.
+    cleaner : the fitted pipeline from the table to `rows`.
+    """
+
+    table: Table
+    rows: FloatArray
+    labels: NDArray[Any]
+    classes: list[str]
+    columns: Columns
+    values: Any
+    cleaner: Pipeline
+
+    @property
+    def labeled(self) -> NDArray[np.bool_]:
+        """(N,) which rows have one."""
+        return np.array([value is not None for value in self.labels], dtype=bool)
+
+    @property
+    def notes(self) -> list[str]:
+        return [*self.table.notes, *self.columns.notes]
+
+    def subset(self, keep: NDArray[np.intp]) -> Pool:
+        """Some of the rows, cleaned as all are."""
+        table = replace(self.table, cells=self.table.cells.iloc[keep], labels=self.table.labels[keep])
+        values = self.values.iloc[keep]
+        return replace(self, table=table, rows=self.rows[keep], labels=self.labels[keep], values=values)
+
+
+def read_labeled_table(
+    path: str | os.PathLike[str],
+    label: str,
+    *,
+    how: Format = PLAIN,
+    classes: Sequence[str] | None = None,
+) -> Table:
+    """Read a table and its labels; `classes` names those that no label may show yet."""
+    file = Path(path)
+    cells = read_table(file, how)
+    if label not in cells.columns:
+        raise TableError(
+            f"{path} has no column {label!r} for the labels. Its columns are {_listed(list(cells.columns))}. Pass one "
+            "of them as --label."
+        )
+    if cells.shape[1] < 2:
+        raise TableError(f"{path} must have columns besides the label {label!r}; it has none. Pass a table with some.")
+    labels = read_labels(cells[label])
+    seen = sorted({value for value in labels if value is not None})
+    _check_classes(path, label, seen, int(sum(value is not None for value in labels)))
+    known = seen
+    if classes is not None:
+        known = sorted({as_class(name) for name in classes})
+        unknown = sorted(set(seen) - set(known))
+        if unknown:
+            raise TableError(
+                f"--classes must name every label in {label!r}; got {_listed(known)} without {_listed(unknown)}. Add "
+                "them, or correct the labels."
+            )
+    return Table(file, how, label, cells, labels, known, tuple(_about_classes(known)))
+
+
+def read_labels(column: Any) -> NDArray[Any]:
+    """(N,) labels as texts, None where the cell is empty. Where all are numbers, 1, 1.0 and 01 are one label."""
+    texts = as_texts(column)
+    filled = np.flatnonzero(column.notna().to_numpy())
+    labels = np.full(len(texts), None, dtype=object)
+    values, wrong = as_numbers(column)
+    numbers = not wrong.any()
+    for row in filled:
+        labels[row] = as_text(float(values[row])) if numbers else texts[row]
+    labels[[row for row in filled if labels[row] == ""]] = None
+    return labels
+
+
+def as_class(text: str) -> str:
+    """A class named by the user, in the form of `read_labels`."""
+    try:
+        return as_text(float(text))
+    except ValueError:
+        return text.strip()
+
+
+def clean(table: Table, columns: Columns | None = None, **options: Any) -> Pool:
+    """Sort the columns (options as in `sort_columns`) and fit the cleaning to all rows, labeled and not."""
+    chosen = sort_columns(table.features, **options) if columns is None else columns
+    cells = chosen.read(table.cells)
+    cleaner = make_cleaner(chosen, cells)
+    rows = cleaner.fit_transform(cells)
+    return Pool(table, np.ascontiguousarray(rows), table.labels, table.classes, chosen, cells, cleaner)
+
+
+def clean_with(table: Table, cleaner: Pipeline) -> Pool:
+    """Clean a table with a cleaning that was fitted before."""
+    columns = columns_of(cleaner)
+    cells = columns.read(table.cells)
+    rows = np.ascontiguousarray(cleaner.transform(cells))
+    return Pool(table, rows, table.labels, table.classes, columns, cells, cleaner)
+
+
+def check_learnable(table: Table) -> None:
+    """At least two classes, a label and a row without one."""
+    n_labels, n_rows = int(table.labeled.sum()), len(table.labels)
+    if n_labels == 0:
+        raise TableError(
+            f"some cells of {table.label!r} must be filled: those rows are the labeled ones; all {n_rows} are empty. "
+            "Label a few rows, for example with surefoot label."
+        )
+    if len(table.classes) < 2:
+        raise TableError(
+            f"the labels in {table.label!r} must show two classes or more; all {n_labels} are {table.classes[0]!r}. "
+            "Label a row of another class, or name all classes with --classes."
+        )
+    if n_labels == n_rows:
+        raise TableError(
+            f"some cells of {table.label!r} must be empty: those rows are the unlabeled ones; all {n_rows} are filled. "
+            "Add rows without a label."
+        )
+
+
+def _check_classes(path: object, label: str, seen: Iterable[str], n_labels: int) -> None:
+    names = list(seen)
+    if len(names) > _MOST_CLASSES and len(names) > 0.5 * n_labels:
+        raise TableError(
+            f"column {label!r} of {path} must hold classes; it has {len(names)} different values in {n_labels} filled "
+            "cells, as a quantity has. Pass the column of the classes as --label, or group the values."
+        )
+
+
+def _about_classes(classes: list[str]) -> list[str]:
+    folded: dict[str, list[str]] = {}
+    for name in classes:
+        folded.setdefault(" ".join(name.casefold().split()), []).append(name)
+    return [
+        f"the labels {_listed(names)} differ in capitals or spaces only: are they one class?"
+        for names in folded.values()
+        if len(names) > 1
+    ]

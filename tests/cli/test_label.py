@@ -1,0 +1,246 @@
+"""`surefoot label`: in a terminal, killed in the middle, resumed; and its certificate."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pandas as pd
+import pexpect
+import pytest
+
+from cli.pools import Result, make_pool
+from surefoot.cli.label import answer_keys
+from surefoot.tabular.asked import asked_path
+from surefoot.tabular.pool import read_labeled_table
+
+ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\r")
+Run = Callable[..., Result]
+PROMPT = r"churn\?  \[1\] no  \[2\] yes  \|  \[s\] skip  \[u\] undo  \[q\] quit > "
+ARGUMENTS = ("label", "pool.csv", "--label", "churn", "--radius", "1", "--prior", "0.6,0.4")
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """What the user types, a line each."""
+    return lambda text: monkeypatch.setattr("sys.stdin", io.StringIO(text))
+
+
+def labels() -> pd.Series:
+    return pd.read_csv("pool.csv")["churn"]
+
+
+def truth() -> list[str]:
+    return make_pool(120, 120)["churn"].tolist()
+
+
+def asked_rows(text: str) -> list[int]:
+    return [int(number) for number in re.findall(r"^Row (\d+)$", ANSI.sub("", text), re.MULTILINE)]
+
+
+class TestTerminal:
+    """The real thing: a pseudo-terminal, keys, kill -9."""
+
+    def start(self, *more: str) -> pexpect.spawn:
+        program = ["-m", "surefoot.cli", *ARGUMENTS, "--random-first", "4", *more]
+        child = pexpect.spawn(sys.executable, program, timeout=60, dimensions=(40, 100), encoding="utf-8")
+        child.expect(PROMPT)
+        return child
+
+    def test_killed_and_resumed(self, run_cli: Run, pool: Path) -> None:
+        make_pool(n_labels=0).assign(churn=None).to_csv(pool, index=False)
+        before = pool.read_text().splitlines()
+        child = self.start("--classes", "yes,no", "--target-risk", "0.01")
+        first = asked_rows(child.before)[-1]
+        child.sendline("2")
+        child.expect(PROMPT)
+        second = asked_rows(child.before)[-1]
+        assert labels()[first - 1] == "yes"
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+        assert labels().notna().sum() == 1
+        changed = [n for n, (a, b) in enumerate(zip(before, pool.read_text().splitlines(), strict=True)) if a != b]
+        assert changed == [first]
+
+        child = self.start("--classes", "yes,no", "--target-risk", "0.01")
+        assert asked_rows(child.before)[-1] == second  # the open question is put again
+        child.sendline("u")
+        child.expect(f"Row {first} is open again")
+        child.expect(PROMPT)
+        assert labels().notna().sum() == 0
+        child.sendline("maybe")
+        child.expect("'maybe' is no class")
+        child.sendline("NO")
+        child.expect("1 label")
+        child.expect(PROMPT)
+        child.sendline("s")
+        child.expect("is skipped")
+        child.expect(PROMPT)
+        child.sendline("q")
+        child.expect("Done: quit")
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 3
+        assert labels()[first - 1] == "no"
+        assert labels().notna().sum() == 1
+
+    def test_an_interrupt_keeps_all_answers(self, pool: Path) -> None:
+        child = self.start()
+        child.sendline("1")
+        child.expect(PROMPT)
+        child.sendintr()
+        child.expect("interrupted")
+        child.expect(pexpect.EOF)
+        child.close()
+        assert child.exitstatus == 130
+        assert labels().notna().sum() == 31
+
+
+def test_the_certified_risk_follows_each_answer(run_cli: Run, pool: Path, answers: Callable[[str], None]) -> None:
+    answers("1\n2\n1\nq\n")
+    result = run_cli(*ARGUMENTS, "--json")
+    assert result.code == 0
+    assert result.data["answered"] == 3
+    assert len(result.data["risks"]) == 4
+    assert result.data["labeled"] == 33 == labels().notna().sum()
+    again = run_cli("fit", *ARGUMENTS[1:], "--no-report", "--json").data
+    assert again["certificate"]["risk"] == pytest.approx(result.data["risk"], abs=2e-3)
+
+
+def test_it_stops_at_the_target(run_cli: Run, pool: Path, answers: Callable[[str], None]) -> None:
+    answers("")
+    result = run_cli(*ARGUMENTS, "--target-risk", 5, "--json")
+    assert result.code == 0
+    assert result.data["ended"] == "target reached"
+    result = run_cli(*ARGUMENTS, "--target-risk", 0.9, "--loss", "error", "--json")
+    assert result.data["reached"]
+
+
+def test_the_end_of_the_input_is_a_quit(run_cli: Run, pool: Path, answers: Callable[[str], None]) -> None:
+    answers("1\n")
+    result = run_cli(*ARGUMENTS, "--target-risk", 1e-9)
+    assert result.code == 3
+    assert "Done: quit. 31 labels" in result.out
+
+
+def test_all_rows_can_be_labeled(run_cli: Run, pool: Path, answers: Callable[[str], None]) -> None:
+    make_pool(24, 21).to_csv(pool, index=False)
+    answers("no\nskip\nno\n")
+    result = run_cli("label", pool, "--label", "churn", "--radius", 5, "--json")
+    assert result.data["ended"] == "no row left"
+    assert labels().notna().sum() == 23
+    assert result.data["skipped"] == 1
+
+
+def test_picked_labels_are_no_random_sample(run_cli: Run, pool: Path, answers: Callable[[str], None]) -> None:
+    answers("1\n1\n1\nq\n")
+    run_cli("label", pool, "--label", "churn", "--prior", "0.6,0.4")
+    assert asked_path(pool).exists()
+    result = run_cli("fit", pool, "--label", "churn", "--prior", "0.6,0.4", "--no-report", "--json").data
+    assert any("3 of 33 labels were picked" in note for note in result["notes"])
+    assert result["certificate"].get("calibration", {"labels": 30})["labels"] == 30
+    frame = pd.read_csv(pool)
+    frame.loc[0, "age"] += 1
+    frame.to_csv(pool, index=False)
+    changed = run_cli("fit", pool, "--label", "churn", "--no-report")
+    assert changed.code == 2
+    assert "the rows have changed since" in changed.message
+
+
+def test_random_rows_come_first(run_cli: Run, pool: Path, answers: Callable[[str], None]) -> None:
+    make_pool(n_labels=0).assign(churn=None).to_csv(pool, index=False)
+    answers("".join(f"{'yes' if i % 2 else 'no'}\n" for i in range(6)))
+    run_cli(*ARGUMENTS, "--random-first", 4, "--classes", "yes,no")
+    assert asked_path(pool).read_text().count('"random":true') == 4
+    table = read_labeled_table(pool, "churn")
+    from surefoot.tabular.asked import picked_rows
+
+    assert picked_rows(table)[table.labeled].sum() == 2
+
+
+@pytest.mark.parametrize("suffix", [".tsv", ".parquet"])
+def test_other_formats(run_cli: Run, pool: Path, suffix: str, answers: Callable[[str], None]) -> None:
+    frame, path = make_pool(), Path(f"pool{suffix}")
+    frame["churn"] = frame["churn"].map({"no": 0, "yes": 1}).astype("Int64")
+    if suffix == ".parquet":
+        frame.to_parquet(path, index=False)
+    else:
+        frame.to_csv(path, index=False, sep="\t")
+    answers("1\nq\n")
+    result = run_cli("label", path, "--label", "churn", "--radius", "1", "--json")
+    assert result.data["answered"] == 1, result.message
+    after = pd.read_parquet(path) if suffix == ".parquet" else pd.read_csv(path, sep="\t", dtype={"churn": "Int64"})
+    assert after["churn"].notna().sum() == 31
+    assert after["churn"].sum() == frame["churn"].sum() + 1
+    pd.testing.assert_frame_equal(after.drop(columns="churn"), frame.drop(columns="churn"), check_dtype=False)
+
+
+def test_another_programs_changes_are_not_overwritten(
+    run_cli: Run, pool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Typing(io.StringIO):
+        def readline(self, *_: object) -> str:
+            pool.write_text(pool.read_text() + "1,2,max,\n")
+            return "1\n"
+
+    monkeypatch.setattr("sys.stdin", Typing())
+    result = run_cli(*ARGUMENTS)
+    assert result.code == 2
+    assert "changed by another program" in result.message
+    assert labels().notna().sum() == 30
+
+
+def test_a_full_disk_keeps_the_table(
+    run_cli: Run, pool: Path, answers: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = pool.read_bytes()
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    answers("1\n")
+    monkeypatch.setattr("pathlib.Path.replace", full)
+    result = run_cli(*ARGUMENTS)
+    assert result.code == 2
+    assert "No space left on device" in result.message
+    assert pool.read_bytes() == before
+    assert sorted(path.name for path in Path().iterdir()) == ["pool.csv", "pool.csv.asked.jsonl"]
+
+
+def test_a_radius_below_the_minimal_one_only_costs_the_certificate(
+    run_cli: Run, pool: Path, answers: Callable[[str], None]
+) -> None:
+    answers("1\nq\n")
+    result = run_cli("label", pool, "--label", "churn", "--radius", "1e-6")
+    assert result.code == 0
+    assert "No certificate: --radius 1e-06 is below the minimal" in result.out
+    assert labels().notna().sum() == 31
+
+
+def test_one_class_needs_the_others_named(run_cli: Run, pool: Path) -> None:
+    make_pool(n_labels=0).assign(churn=None).to_csv(pool, index=False)
+    result = run_cli("label", pool, "--label", "churn")
+    assert result.code == 2
+    assert "Pass --classes yes,no" in result.message
+
+
+@pytest.mark.parametrize(
+    ("classes", "typed", "meaning"),
+    [
+        (["no", "yes"], "1", "=no"),
+        (["no", "yes"], "s", "skip"),
+        (["U", "V"], "u", "=U"),
+        (["U", "V"], "undo", "undo"),
+        (["0", "1"], "1", "=1"),
+        (["1", "2"], "2", "=2"),
+        (["A", "a"], "a", "=a"),
+        (["skip", "take"], "skip", "=skip"),
+    ],
+)
+def test_what_may_be_typed(classes: list[str], typed: str, meaning: str) -> None:
+    assert answer_keys(classes)[typed] == meaning
