@@ -170,7 +170,7 @@ def connect(client: Any) -> Any:
     try:
         return get_client()
     except ValueError:
-        return Client(processes=True, threads_per_worker=1, dashboard_address=None)
+        return Client(processes=True, threads_per_worker=1, dashboard_address=":0")
 
 
 def rows_elsewhere(X_unlabeled: Any, n_features: int) -> RowSource | None:
@@ -185,7 +185,7 @@ def rows_elsewhere(X_unlabeled: Any, n_features: int) -> RowSource | None:
 
 
 def _prepare(rows: Any, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-    found = np.asarray(rows, dtype=np.float64)
+    found = np.ascontiguousarray(rows, dtype=np.float64)  # the order in memory would show in the last digit
     if not np.isfinite(found).all():
         raise ValueError("X_unlabeled must hold finite numbers; got NaN or infinity. Drop or fill these rows.")
     return found, weights

@@ -45,8 +45,8 @@ def solve_nearest(
 ) -> Nearest:
     """Minimal radius with bounds that differ by at most tol times its feature part, or as float64 allows.
 
-    Smoothed Newton in the n potentials alone. Lower bound: the dual at the potentials. Upper: the softmax plan, its
-    anchor marginal repaired, then relabeled as the intervals demand.
+    Smoothed Newton in the n potentials alone, in float64. Lower bound: the dual at the potentials. Upper: the softmax
+    plan, its anchor marginal repaired, then relabeled as the intervals demand.
     """
     plain = header.without_labels()
     relabeling = cheapest_relabeling(header.decision_set)
@@ -54,7 +54,7 @@ def solve_nearest(
     scale = _typical_distance(sweep, plain)
     zero = DualPoint(np.zeros((0, 0)), 1.0, np.zeros(1), np.zeros(n))
     path = start if start is not None else PathPoint(zero, tau=scale or 1.0)
-    dual, target = BlockDual(sweep, plain, alpha_free=False), 0.3 * tol * scale
+    dual, target = BlockDual(sweep, plain, exact=True, alpha_free=False), 0.3 * tol * scale
     for _ in range(_MAX_ROUNDS):
         path = follow_path(dual, path, max(target, 1e-12), options)
         lower, upper, repair = _both_bounds(sweep, plain, path)

@@ -165,7 +165,7 @@ def as_source(rows: Any, n_features: int) -> RowSource:
 
 def _checked(rows: NDArray[Any], start: int) -> FloatArray:
     """Rows as float64, refused where a number is missing or infinite."""
-    found = np.asarray(rows, dtype=np.float64)
+    found = np.ascontiguousarray(rows, dtype=np.float64)  # the order in memory would show in the last digit
     if not np.isfinite(found).all():
         bad = start + int(np.flatnonzero(~np.isfinite(found).all(axis=1))[0])
         return check_finite_array(found, f"X_unlabeled (see its row {bad})", ndim=2)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from surefoot._validation import FloatArray
-from surefoot.blocks.block import Block, BlockAdversary, Coordinates, Header, RawBlock
+from surefoot.blocks.block import Block, BlockAdversary, Coordinates, Header
 from surefoot.blocks.sources import RowSource
 from surefoot.bounds import AnchorRepair
 from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan
@@ -32,7 +32,7 @@ class TorchSweep:
     """All rows on one device.
 
     rows : (N, d); weights : (N,); losses : (N, K) or None; dtype : of the solver's sums. Distances are kept on the
-    device if `keep_bytes` suffices.
+    device, in each precision that is asked for, as far as `keep_bytes` goes.
     """
 
     rows: FloatArray
@@ -41,7 +41,8 @@ class TorchSweep:
     dtype: torch.dtype = torch.float64
     losses: FloatArray | None = None
     keep_bytes: int = 0
-    _kept: dict[int, Tensor] = field(default_factory=dict)
+    _kept: dict[tuple[int, torch.dtype], Tensor] = field(default_factory=dict)
+    _kept_bytes: int = 0
     _designs: dict[int, tuple[Coordinates, Tensor]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -60,7 +61,18 @@ class TorchSweep:
         return len(self.rows)
 
     def raw(self, name: str, *parameters: Any) -> Any:
-        return getattr(RawBlock(self.rows, self.weights), name)(*parameters)
+        return getattr(self, f"_{name}")(*parameters)
+
+    def _sizes(self) -> Tally:
+        largest = self._X.abs().amax(dim=0).tolist()
+        return Tally((np.array([float(self._m.sum())]),), tuple(largest))
+
+    def _means(self, size: FloatArray) -> Tally:
+        return Tally(((self._m @ (self._X / self._send(size))).cpu().numpy(),))
+
+    def _second_moments(self, size: FloatArray, mean: FloatArray) -> Tally:
+        unit = self._X / self._send(size) - self._send(mean)
+        return Tally(((unit.T @ (self._m[:, None] * unit)).cpu().numpy(),))
 
     def total(self, header: Header, name: str, *parameters: Any) -> Any:
         return getattr(self, f"_{name}")(header, *parameters)
@@ -80,13 +92,14 @@ class TorchSweep:
 
     def _distances(self, header: Header, rows: slice, dtype: torch.dtype) -> Tensor:
         """(B, n), from the device's memory where they are kept in this precision."""
-        kept = self._kept.get(rows.start)
-        if kept is not None and kept.dtype == dtype:
-            return kept
-        found = device_distances(header.metric, self._X[rows], header.anchors).to(dtype)
-        if dtype == self.dtype and rows.stop * len(header.anchors) * dtype.itemsize <= self.keep_bytes:
-            self._kept[rows.start] = found
-        return found
+        key = (rows.start, dtype)
+        if key not in self._kept:
+            found = device_distances(header.metric, self._X[rows], header.anchors).to(dtype)
+            if self._kept_bytes + found.nbytes > self.keep_bytes:
+                return found
+            self._kept[key] = found
+            self._kept_bytes += found.nbytes
+        return self._kept[key]
 
     def _design(self, header: Header) -> Tensor | None:
         """(N, p) in float64."""

@@ -87,7 +87,7 @@ def add_row_sums(
     second_order: bool,
 ) -> None:
     """Add a chunk of rows to the sums of `dual.RowSums`; m, X and losses are float64, D and gain of the kernel's."""
-    moments = COMPILED(at, D, gain) if COMPILED is not None and D.is_cuda else soft_moments(at, D, gain)
+    moments = soft_moments(at, D, gain)
     a, s = moments["weights"], moments["s"]
     dtype = D.dtype
     small = m.to(dtype)
@@ -155,7 +155,3 @@ def soft_plan(D: Tensor, gain: Tensor, alpha: float, beta: Tensor, tau: float, d
     value = gain[:, :, None] / tau - alpha / tau * kappa + soft[:, None, :]
     joint = torch.softmax(value.flatten(1), dim=1).view_as(value)
     return joint, share
-
-
-# torch.compile of `soft_moments`, where it was asked for: fewer passes over the device's memory.
-COMPILED: Any = None

@@ -14,7 +14,7 @@ from surefoot.sets import DecisionSet, row_chunks
 from surefoot.solvers.newton import NewtonOptions, PathPoint, follow_path
 
 # Up to this many entries the network simplex alone is faster than Newton followed by a small simplex.
-_SIMPLEX_ENTRIES = 20_000_000
+_SIMPLEX_ENTRIES = 12_000_000
 
 
 @dataclass(frozen=True)

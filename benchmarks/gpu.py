@@ -1,0 +1,181 @@
+"""The exact solver on a GPU, beside the compiled loops on two CPU cores.
+
+    python benchmarks/gpu.py [--rows 1000000] [--anchors 1000] [--features 54] [--cpu-rows 100000] [--out FILE.csv]
+
+One fit to a certified gap of 1e-4 at an excess radius of 0.01: two Gaussian classes, Clopper–Pearson intervals, κ = 1.
+Times are wall clock and include everything from arrays in memory to the certificate. A pass reads all distances once
+(N·n numbers); its share of the memory-bandwidth limit is the time to read as many bytes, at the rate that copies on the
+device reached in the same run, over the time of the pass.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import platform
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import surefoot as sf
+from surefoot.blocks.coordinates import standardize
+from surefoot.blocks.options import Newton
+from surefoot.blocks.problem import block_problem
+from surefoot.blocks.sources import ArrayRows
+from surefoot.blocks.torch_sweep import TorchSweep
+from surefoot.dual import DualPoint
+from surefoot.labeled import LabeledData
+from surefoot.solvers.newton import NewtonOptions
+
+
+def problem(N: int, n: int, d: int) -> tuple[Any, Any, Any]:
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 2, N)
+    X = rng.normal(size=(N, d))
+    X[:, :4] += 0.8 * (2 * y - 1)[:, None]
+    X /= np.abs(X).max()
+    return X[:n], y[:n], X[n:]
+
+
+def radius_of(data: tuple[Any, Any, Any]) -> float:
+    """Minimal radius and 0.01."""
+    X, y, U = data
+    labeled = LabeledData.check(X, y, X_unlabeled=None, sample_weight=None, classes=None, metric="euclidean")
+    ds = labeled.decision_set("clopper-pearson", 1.0)
+    maker = Newton("cuda").sweep_maker(None, None)
+    made = block_problem(labeled, ds, ArrayRows(U), options=NewtonOptions(), make_sweep=maker)
+    return made.nearest(1e-5).upper + 0.01
+
+
+def fit(data: tuple[Any, Any, Any], solver: Newton, radius: float, n_jobs: int | None = None) -> tuple[float, Any]:
+    X, y, U = data
+    start = time.perf_counter()
+    clf = sf.RobustLogisticRegression(radius=radius, solver=solver, n_jobs=n_jobs).fit(X, y, X_unlabeled=U)
+    return time.perf_counter() - start, clf.certificate_
+
+
+def bandwidth(size: int) -> float:
+    """Bytes per second that a copy on the device reads."""
+    import torch
+
+    a = torch.empty(size // 4, dtype=torch.float32, device="cuda")
+    b = torch.empty_like(a)
+    for _ in range(3):
+        b.copy_(a)
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    for _ in range(10):
+        b.copy_(a)
+    torch.cuda.synchronize()
+    return 2 * 10 * a.nbytes / (time.perf_counter() - start)  # read and written
+
+
+def pass_seconds(data: tuple[Any, Any, Any], precision: str, name: str, second_order: bool) -> float:
+    """Seconds of one pass at a point of middling smoothing, the distances kept on the device."""
+    import torch
+
+    X, y, U = data
+    labeled = LabeledData.check(X, y, X_unlabeled=None, sample_weight=None, classes=None, metric="euclidean")
+    made = block_problem(
+        labeled,
+        labeled.decision_set("clopper-pearson", 1.0),
+        ArrayRows(U[: 50 * len(X)]),
+        options=NewtonOptions(),
+        make_sweep=Newton("cuda", precision, memory=64 << 30).sweep_maker(None, None),
+    )
+    coordinates, penalty = standardize(made.sweep, 0.0, True)
+    whole = TorchSweep(
+        np.vstack([X, U]),
+        np.full(len(X) + len(U), 1.0 / (len(X) + len(U))),
+        dtype=getattr(torch, precision),
+        keep_bytes=64 << 30,
+    )
+    header = type(made.header)(made.header.decision_set, made.header.anchors, made.header.metric, coordinates, penalty)
+    point = DualPoint(np.full((1, len(penalty)), 0.1), 5.0, np.zeros(2), np.zeros(len(X)))
+    parameters = (point, 1e-2, True, second_order) if name == "row_sums" else (point,)
+    times = []
+    for _ in range(4):
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        whole.total(header, name, *parameters)
+        torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    return min(times[1:])
+
+
+def on_gpu(N: int, n: int, d: int, say: Any) -> None:
+    """Fits and single passes on the device."""
+    import torch
+
+    data = problem(N, n, d)
+    radius = radius_of(data)
+    fit(problem(20_000, 100, d), Newton("cuda"), 5.0)  # starts CUDA
+    for precision, memory in (("float64", 64 << 30), ("float32", 64 << 30), ("float64", 0)):
+        torch.cuda.reset_peak_memory_stats()
+        seconds, found = fit(data, Newton("cuda", precision, memory=memory), radius)
+        say(
+            work=f"fit, N={N}, n={n}, d={d}, {precision}, distances {'kept' if memory else 'computed in each pass'}",
+            device=torch.cuda.get_device_name(),
+            seconds=round(seconds, 2),
+            gap=f"{found.gap:.2e}",
+            risk=f"{found.risk:.6f}",
+            note=f"peak {torch.cuda.max_memory_allocated() / 1e9:.1f} GB on the device",
+        )
+    rate = bandwidth(1 << 32)
+    for precision, size in (("float64", 8), ("float32", 4)):
+        for name, second in (("row_sums", False), ("row_sums", True), ("dual_rows", False)):
+            seconds = pass_seconds(data, precision, name, second)
+            limit = (8 if name == "dual_rows" else size) * N * n / rate
+            say(
+                work=f"one pass, {name}{' with Hessian' if second else ''}, {precision}",
+                device=torch.cuda.get_device_name(),
+                seconds=round(seconds, 4),
+                note=f"{limit / seconds:.1%} of the bandwidth limit, {limit * 1e3:.2f} ms at {rate / 1e12:.2f} TB/s",
+            )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--anchors", type=int, default=1000)
+    parser.add_argument("--features", type=int, default=54)
+    parser.add_argument("--cpu-rows", type=int, default=100_000, help="0 leaves the CPU out")
+    parser.add_argument("--cpu-only", action="store_true", help="only the fit on two CPU cores")
+    parser.add_argument("--out", type=Path)
+    asked = parser.parse_args()
+    import torch
+
+    N, n, d = asked.rows, asked.anchors, asked.features
+    lines: list[dict[str, Any]] = []
+
+    def say(**line: Any) -> None:
+        lines.append(line)
+        print(line, flush=True)
+
+    if not asked.cpu_only:
+        on_gpu(N, n, d, say)
+    if asked.cpu_rows:
+        small = problem(asked.cpu_rows, n, d)
+        near = radius_of(small)
+        for device, jobs in (("cuda", None), ("cpu", 2))[int(asked.cpu_only) :]:
+            seconds, found = fit(small, Newton(device, memory=4 << 30), near, jobs)
+            say(
+                work=f"fit, N={asked.cpu_rows}, n={n}, d={d}, float64",
+                device=torch.cuda.get_device_name()
+                if device == "cuda"
+                else f"2 cores, {platform.processor() or 'CPU'}",
+                seconds=round(seconds, 2),
+                gap=f"{found.gap:.2e}",
+                risk=f"{found.risk:.6f}",
+            )
+    if asked.out:
+        with asked.out.open("w", newline="", encoding="utf-8") as file:
+            writer = csv.DictWriter(file, ["work", "device", "seconds", "gap", "risk", "note"])
+            writer.writeheader()
+            writer.writerows(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""Dask collections: the certificate of one process, whatever the chunks, the workers, and who dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client, LocalCluster
+
+import surefoot as sf
+import surefoot.active as al
+from blocks.problems import SMALL_BLOCKS, Pool
+from surefoot.blocks import problem as block_problem
+from surefoot.distributed import DaskRows, connect
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    # threads in one process: starting processes costs seconds each
+    with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def client(cluster: LocalCluster) -> Iterator[Client]:
+    with Client(cluster) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def pool() -> Pool:
+    return Pool.draw(n=12, M=700)
+
+
+@pytest.fixture(scope="module")
+def alone(pool: Pool) -> sf.Certificate:
+    return pool.fit(pool.U).certificate_
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("chunk", [97])
+def test_the_certificate_is_that_of_one_process(
+    cluster: LocalCluster, client: Client, pool: Pool, alone: sf.Certificate, workers: int, chunk: int
+) -> None:
+    cluster.scale(workers)
+    client.wait_for_workers(workers)
+    rows = DaskRows(da.from_array(pool.U, chunks=(chunk, -1)), client)
+    found = pool.fit(rows).certificate_
+    assert (found.risk, found.lower) == (alone.risk, alone.lower)
+    np.testing.assert_array_equal(found.worst_case.label_proba, alone.worst_case.label_proba)
+    assert rows.traffic.passes > 10
+    assert rows.traffic.tasks >= 3 * rows.traffic.passes
+    assert rows.traffic.sent > 0
+    assert "passes" in str(rows.traffic)
+
+
+def test_dataframes_and_unknown_chunks(client: Client, pool: Pool, alone: sf.Certificate) -> None:
+    frame = dd.from_pandas(pd.DataFrame(pool.U, columns=["a", "b", "c"]), npartitions=3)
+    assert pool.fit(frame).certificate_.risk == alone.risk
+    np.testing.assert_array_equal(DaskRows(frame.to_dask_array(), client).read(600, 650), pool.U[600:650])
+
+
+def test_certify_minimal_radius_and_scores(client: Client, pool: Pool, tmp_path: Path) -> None:
+    from sklearn.naive_bayes import GaussianNB
+
+    rows, stored = da.from_array(pool.U, chunks=(200, -1)), pool.memmap(tmp_path)
+    assert sf.minimal_radius(pool.X, pool.y, X_unlabeled=rows) == sf.minimal_radius(pool.X, pool.y, X_unlabeled=stored)
+    bayes = GaussianNB().fit(pool.X, pool.y)
+    ours, theirs = (
+        sf.certify(bayes, pool.X, pool.y, X_unlabeled=U, radius=pool.radius, loss="zero_one", tol=1e-3)
+        for U in (stored, rows)
+    )
+    assert (theirs.risk, theirs.lower) == (ours.risk, ours.lower)
+    impact = np.random.default_rng(0).random((len(pool.U), 2))
+    for U in (rows, stored):
+        scores = al.robust_model_change(impact, pool.X, pool.y, X_unlabeled=U, margin=1e-4, radius="minimal")
+        exact = al.robust_model_change(impact, pool.X, pool.y, X_unlabeled=pool.U, margin=1e-4, radius="minimal")
+        np.testing.assert_allclose(scores, exact, atol=1e-9)
+
+
+def test_scores_of_very_many_rows_need_a_margin(monkeypatch: pytest.MonkeyPatch, pool: Pool, tmp_path: Path) -> None:
+    monkeypatch.setattr("surefoot.active.scores._MOST_DISTANCES", 100)
+    impact = np.random.default_rng(0).random((len(pool.U), 2))
+    arguments: dict[str, Any] = {"X_unlabeled": pool.memmap(tmp_path)}
+    found = al.robust_model_change(impact, pool.X, pool.y, margin=0.01, **arguments)
+    np.testing.assert_array_equal(found, impact.min(axis=1))
+    with pytest.raises(ValueError, match="need a margin of at least 2κ/N"):
+        al.robust_model_change(impact, pool.X, pool.y, **arguments)
+
+
+def test_an_address_and_the_current_client(cluster: LocalCluster, client: Client) -> None:
+    assert connect(None) is client
+    assert connect(client) is client
+    other = connect(cluster.scheduler_address)
+    assert other.scheduler_info()["address"] == cluster.scheduler_address
+    other.close()
+
+
+def test_bad_rows_are_refused(client: Client, pool: Pool) -> None:
+    with pytest.raises(ValueError, match="must have 2 dimensions"):
+        pool.fit(da.from_array(pool.U[:, 0], chunks=100), radius=1.0)
+    with pytest.raises(ValueError, match="3 features of X; got 2"):
+        pool.fit(da.from_array(pool.U[:, :2], chunks=100), radius=1.0)
+    broken = pool.U.copy()
+    broken[5, 0] = np.inf
+    with pytest.raises(ValueError, match="must hold finite numbers"):
+        pool.fit(da.from_array(broken, chunks=(100, -1)), radius=1.0)
+
+
+def test_a_gpu_is_not_for_dask(client: Client, pool: Pool) -> None:
+    with pytest.raises(ValueError, match="swept by their workers' CPUs"):
+        pool.fit(da.from_array(pool.U, chunks=(100, -1)), sf.Newton("torch"), radius=1.0)
+
+
+def test_a_killed_worker_costs_time_and_not_the_answer(pool: Pool, alone: sf.Certificate) -> None:
+    with Client(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0") as client:
+        rows = DaskRows(da.from_array(pool.U, chunks=(97, -1)), client)
+        killed = threading.Event()
+
+        def kill() -> None:
+            while rows.traffic.passes < 15:
+                time.sleep(0.01)
+            process = next(iter(client.run(os.getpid).values()))
+            os.kill(process, signal.SIGKILL)
+            killed.set()
+
+        thread = threading.Thread(target=kill)
+        thread.start()
+        found = pool.fit(rows).certificate_
+        thread.join()
+    assert killed.is_set()
+    assert (found.risk, found.lower) == (alone.risk, alone.lower)
+
+
+def test_the_samples_are_drawn_from_the_collection(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(block_problem, "_LEVELS", ((5, 2e-2),))
+    monkeypatch.setattr(block_problem, "_FEWEST_ROWS", 60)
+    pool = Pool.draw(n=12, M=600)
+    here, there = pool.fit(pool.U), pool.fit(da.from_array(pool.U, chunks=(250, -1)), SMALL_BLOCKS)
+    assert there.certificate_.risk == here.certificate_.risk
