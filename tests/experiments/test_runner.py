@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import cloudpickle
 import joblib
 import numpy as np
 import pandas as pd
@@ -173,6 +174,8 @@ class TestResuming:
 
 class TestProcesses:
     def test_results_do_not_depend_on_jobs(self, whole: Path, tmp_path: Path) -> None:
+        # other processes need not be able to import this file
+        cloudpickle.register_pickle_by_value(sys.modules[__name__])
         run_experiment(Example(), SETTINGS, out=tmp_path, jobs=2, progress=False)
         assert files_of(tmp_path) == files_of(whole)
 
