@@ -156,3 +156,24 @@ def test_the_branch_for_large_problems_stands_ties_and_empty_rows(monkeypatch: p
     solved = transport.solve_transport(distances, rows, anchors)
     assert solved.cost == pytest.approx(simplex, abs=1e-10)
     assert solved.lower == pytest.approx(solved.cost, abs=1e-10)
+
+
+def test_a_simplex_that_goes_round_in_circles_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    distances, rows, anchors = rng.random((40, 6)), rng.dirichlet(np.ones(40)), rng.dirichlet(np.ones(6))
+    expected = transport.solve_transport(distances, rows, anchors)
+    plain, calls = ot.emd, []
+
+    def stubborn(*arguments: object, **keywords: object) -> object:
+        calls.append(keywords["numItermax"])
+        plan, log = plain(*arguments, **keywords)
+        return plan, log | {"warning": "numItermax reached" if len(calls) < 3 else None}
+
+    monkeypatch.setattr(ot, "emd", stubborn)
+    found = transport.solve_transport(distances, rows, anchors)
+    assert len(calls) == 3
+    assert found.cost == pytest.approx(expected.cost, rel=1e-12)
+    np.testing.assert_allclose(found.plan.sum(axis=1), rows, atol=1e-12)
+    monkeypatch.setattr(ot, "emd", lambda *a, **k: (plain(*a, **k)[0], {"warning": "numItermax reached"}))
+    with pytest.raises(RuntimeError, match="network simplex failed"):
+        transport.solve_transport(distances, rows, anchors)

@@ -15,6 +15,8 @@ from surefoot.solvers.newton import NewtonOptions, PathPoint, follow_path
 
 # Up to this many entries the network simplex alone is faster than Newton followed by a small simplex.
 _SIMPLEX_ENTRIES = 12_000_000
+# Pivots of the network simplex before it starts anew with the rows in another order, and how often it may.
+_FEWEST_STEPS, _ATTEMPTS = 300_000, 4
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,10 @@ def solve_transport(distances: FloatArray, row_weights: FloatArray, anchor_weigh
 
 
 def _simplex(distances: FloatArray, rows: FloatArray, anchors: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Plan (N, n) and potentials (n,) by the network simplex.
+
+    On degenerate problems it may go round in circles; in another order of the rows it takes other pivots.
+    """
     import ot
 
     anchors = anchors * (rows.sum() / anchors.sum())
@@ -59,10 +65,17 @@ def _simplex(distances: FloatArray, rows: FloatArray, anchors: FloatArray) -> tu
         exponent = 0  # 1/2 to 4 is near enough, and spares a copy
     else:
         distances = np.ldexp(distances, -exponent)
-    plan, log = ot.emd(rows, anchors, distances, numItermax=10_000_000, log=True)
-    if log["warning"] is not None:
-        raise RuntimeError(f"network simplex failed on a {distances.shape} problem: {log['warning']}")
-    return plan, -np.ldexp(log["v"], exponent)
+    rng, back = np.random.default_rng(0), None  # back: which row of the problem each row is
+    steps = max(_FEWEST_STEPS, 300 * sum(distances.shape))
+    for attempt in range(_ATTEMPTS):
+        if attempt > 0:
+            shuffle = rng.permutation(len(rows))
+            rows, distances, back = rows[shuffle], distances[shuffle], shuffle if back is None else back[shuffle]
+        plan, log = ot.emd(rows, anchors, distances, numItermax=steps, log=True)
+        if log["warning"] is None:
+            return plan if back is None else plan[np.argsort(back)], -np.ldexp(log["v"], exponent)
+        steps *= 3
+    raise RuntimeError(f"network simplex failed on a {distances.shape} problem: {log['warning']}")
 
 
 def _smoothed_potentials(distances: FloatArray, rows: FloatArray, anchors: FloatArray) -> FloatArray:
