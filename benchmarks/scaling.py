@@ -1,10 +1,12 @@
 """Cost against the number of rows N and of anchors n: one fit of the exact solver in blocks, to a gap of 1e-4.
 
-    python benchmarks/scaling.py --out benchmarks/results-scaling.csv [--rows 10000,100000,...] [--anchors 20,100,...]
+    python benchmarks/scaling.py --out benchmarks/results-scaling.csv --by "2 threads" [--rows 10000] [--anchors 20]
+    python benchmarks/scaling.py --out benchmarks/results-scaling.csv --figure docs/images/scaling.png
 
 Two Gaussian classes, 20 features, Clopper–Pearson intervals, an excess radius of 0.01. The rows lie in a .npy file and
-are mapped into memory. Each fit is a process of its own; memory is the peak of what it holds beyond its state before the
-fit, the file's own pages not counted (RssAnon). Rows that the CSV has are not run again.
+are mapped into memory ("cuda": in memory, then on the GPU). Each fit is a process of its own. Memory is the peak of
+what it holds beyond its state before the fit, the file's own pages not counted (RssAnon; for Dask the sum over workers;
+for a GPU what is allocated there). Rows that the CSV has are not run again.
 """
 
 from __future__ import annotations
@@ -16,50 +18,78 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 FEATURES = 20
-FIELDS = ["sweep", "N", "n", "threads", "seconds", "peak_MB", "gap", "minimal_radius_seconds"]
+FIELDS = ["sweep", "by", "N", "n", "seconds", "peak_MB", "gap", "minimal_radius_seconds"]
+HOWS = ("1 thread", "2 threads", "2 Dask workers", "cuda")
 
 FIT = """
 import json, sys, threading, time
 import numpy as np
 import surefoot as sf
 
-path, n, threads = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-U = np.load(path, mmap_mode="r")
-rng = np.random.default_rng(1)
-y = rng.integers(0, 2, n)
-X = rng.normal(size=(n, U.shape[1]))
-X[:, :2] += 1.5 * (2 * y - 1)[:, None]
-X /= 6.5
 
-def held():
-    for line in open("/proc/self/status"):
+def held(process="self"):
+    for line in open(f"/proc/{process}/status"):
         if line.startswith("RssAnon"):
             return int(line.split()[1]) / 1e3
 
-def fit(rows, radius):
-    return sf.RobustLogisticRegression(radius=radius, n_jobs=threads).fit(X, y, X_unlabeled=rows)
 
-fit(U[:5000], 5.0)  # compiles
-start, before, peak, done = time.perf_counter(), held(), [0.0], threading.Event()
+def main():
+    path, n, by = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    U = np.load(path, mmap_mode="r")
+    rng = np.random.default_rng(1)
+    y = rng.integers(0, 2, n)
+    X = rng.normal(size=(n, U.shape[1]))
+    X[:, :2] += 1.5 * (2 * y - 1)[:, None]
+    X /= 6.5
+    threads, solver, processes = (2 if by == "2 threads" else 1), "newton", ["self"]
+    wrap = lambda rows: rows
+    if by == "2 Dask workers":
+        import os
+        import dask.array as da
+        from distributed import Client
+        client = Client(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+        processes = [str(p) for p in client.run(os.getpid).values()]
+        wrap = lambda rows: da.from_array(rows, chunks=(1 << 16, -1))
+    if by == "cuda":
+        solver, U = sf.Newton("cuda", memory=64 << 30), np.array(U)
+    fit = lambda rows, radius: sf.RobustLogisticRegression(radius=radius, solver=solver, n_jobs=threads).fit(
+        X, y, X_unlabeled=wrap(rows)
+    )
+    fit(U[:5000], 5.0)  # compiles
+    start, done, peak = time.perf_counter(), threading.Event(), [0.0]
+    before = sum(held(p) for p in processes)
 
-def watch():
-    while not done.wait(0.05):
-        peak[0] = max(peak[0], held())
+    def watch():
+        while not done.wait(0.05):
+            peak[0] = max(peak[0], sum(held(p) for p in processes))
 
-thread = threading.Thread(target=watch)
-thread.start()
-least = sf.minimal_radius(X, y, X_unlabeled=U)
-middle = time.perf_counter()
-found = fit(U, least + 0.01).certificate_
-seconds = time.perf_counter() - middle
-done.set()
-thread.join()
-print(json.dumps({"seconds": round(seconds, 2), "peak_MB": round(peak[0] - before, 1), "gap": f"{found.gap:.2e}",
-                  "minimal_radius_seconds": round(middle - start, 2)}))
+    if by == "cuda":
+        import torch
+        sys.path.insert(0, sys.argv[4])
+        from gpu import radius_of
+        radius = radius_of((X, y, U))
+        torch.cuda.reset_peak_memory_stats()
+    else:
+        radius = sf.minimal_radius(X, y, X_unlabeled=wrap(U)) + 0.01
+    middle = time.perf_counter()
+    thread = threading.Thread(target=watch)
+    thread.start()
+    found = fit(U, radius).certificate_
+    seconds = time.perf_counter() - middle
+    done.set()
+    thread.join()
+    most = torch.cuda.max_memory_allocated() / 1e6 if by == "cuda" else peak[0] - before
+    print(json.dumps({"seconds": round(seconds, 2), "peak_MB": round(most, 1), "gap": f"{found.gap:.2e}",
+                      "minimal_radius_seconds": round(middle - start, 2)}))
+
+
+if __name__ == "__main__":
+    main()
 """
 
 
@@ -76,36 +106,79 @@ def make_rows(path: Path, N: int) -> None:
     rows.flush()
 
 
+def read(path: Path) -> list[dict[str, str]]:
+    if not path.exists():
+        return []
+    with path.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def exponent(lines: list[dict[str, str]], over: str, what: str) -> float:
+    """Slope of log(what) against log(over), least squares."""
+    x, y = (np.log([float(line[name]) for line in lines]) for name in (over, what))
+    return float(np.polyfit(x, y, 1)[0])
+
+
+def draw(lines: list[dict[str, str]], path: Path) -> None:
+    """Seconds against N and against n, on log scales, with fitted exponents from N = 10⁵ and n = 100 on."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.5, 4), layout="constrained")
+    for axes, over, least in zip(figure.subplots(1, 2), ("N", "n"), (1e5, 100), strict=True):
+        for by in HOWS:
+            chosen = [line for line in lines if line["sweep"] == over and line["by"] == by]
+            if not chosen:
+                continue
+            large = [line for line in chosen if float(line[over]) >= least]
+            slope = f": exponent {exponent(large, over, 'seconds'):.2f}" if len(large) > 1 else ""
+            points = [[float(line[name]) for line in chosen] for name in (over, "seconds")]
+            axes.loglog(*points, "o-", label=f"{by}{slope}")
+        axes.set_xlabel({"N": "rows N, at n = 100 anchors", "n": "anchors n, at N = 10,000 rows"}[over])
+        axes.set_ylabel("seconds for one fit")
+        axes.grid(alpha=0.3)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.legend(frameon=False, fontsize=9)
+    figure.savefig(path, dpi=130)
+
+
+def measure(path: Path, n: int, by: str, folder: Path) -> Any:
+    program = folder / "fit.py"  # a file: processes of Dask import their main module
+    program.write_text(FIT, encoding="utf-8")
+    command = [sys.executable, str(program), str(path), str(n), by, str(Path(__file__).resolve().parent)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(f"{path.name}, n={n}, {by}: {done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--by", choices=HOWS)
     parser.add_argument("--rows", default="10000,100000,1000000,10000000")
     parser.add_argument("--anchors", default="20,100,500,1000")
-    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--figure", type=Path)
     asked = parser.parse_args()
-    work = [("N", int(N), 100) for N in asked.rows.split(",") if N]
-    work += [("n", 10_000, int(n)) for n in asked.anchors.split(",") if n]
-    done = set()
-    if asked.out.exists():
-        with asked.out.open(encoding="utf-8", newline="") as file:
-            done = {
-                (line["sweep"], int(line["N"]), int(line["n"]), int(line["threads"])) for line in csv.DictReader(file)
-            }
-    with asked.out.open("a", encoding="utf-8", newline="") as file, tempfile.TemporaryDirectory() as folder:
-        writer = csv.DictWriter(file, FIELDS)
-        if not done:
-            writer.writeheader()
-        for sweep, N, n in work:
-            if (sweep, N, n, asked.threads) in done:
-                continue
-            path = Path(folder) / f"{N}.npy"
-            if not path.exists():
-                make_rows(path, N)
-            command = [sys.executable, "-c", FIT, str(path), str(n), str(asked.threads)]
-            found = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-            writer.writerow({"sweep": sweep, "N": N, "n": n, "threads": asked.threads} | found)
-            file.flush()
-            print(sweep, N, n, found, flush=True)
+    if asked.by:
+        work = [("N", int(N), 100) for N in asked.rows.split(",") if N]
+        work += [("n", 10_000, int(n)) for n in asked.anchors.split(",") if n]
+        known = {(line["sweep"], int(line["N"]), int(line["n"]), line["by"]) for line in read(asked.out)}
+        with asked.out.open("a", encoding="utf-8", newline="") as file, tempfile.TemporaryDirectory() as folder:
+            writer = csv.DictWriter(file, FIELDS)
+            if not known:
+                writer.writeheader()
+            for sweep, N, n in work:
+                if (sweep, N, n, asked.by) in known:
+                    continue
+                path = Path(folder) / f"{N}.npy"
+                if not path.exists():
+                    make_rows(path, N)
+                found = measure(path, n, asked.by, Path(folder))
+                writer.writerow({"sweep": sweep, "by": asked.by, "N": N, "n": n} | found)
+                file.flush()
+                print(sweep, N, n, asked.by, found, flush=True)
+    if asked.figure:
+        draw(read(asked.out), asked.figure)
 
 
 if __name__ == "__main__":
