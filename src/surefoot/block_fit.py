@@ -37,12 +37,6 @@ from surefoot.worst_case import solver_threads
 _AUTO_ROWS = 10_000
 
 
-def is_elsewhere(X_unlabeled: Any) -> bool:
-    """Whether rows are to be read in blocks whatever the solver: they lie on disk, or on a cluster."""
-    rows = unwrap(X_unlabeled)[0]
-    return isinstance(rows, np.memmap) or hasattr(rows, "__dask_graph__") or hasattr(rows, "n_rows")
-
-
 def unlabeled_source(X_unlabeled: Any, n_features: int) -> RowSource | None:
     """Unlabeled rows as a source, whatever they are."""
     if X_unlabeled is None:

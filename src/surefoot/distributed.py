@@ -173,15 +173,17 @@ def connect(client: Any) -> Any:
         return Client(processes=True, threads_per_worker=1, dashboard_address=":0")
 
 
+def is_elsewhere(rows: Any) -> bool:
+    """Whether rows are to be read in blocks: sources, memory maps, Dask collections."""
+    source = hasattr(rows, "read") and hasattr(rows, "n_rows")
+    return source or isinstance(rows, np.memmap) or hasattr(rows, "__dask_graph__")
+
+
 def rows_elsewhere(X_unlabeled: Any, n_features: int) -> RowSource | None:
-    """A source for rows that are to be read in blocks: sources, memory maps, Dask collections; None for others."""
-    if hasattr(X_unlabeled, "__dask_graph__"):
-        X_unlabeled = DaskRows(X_unlabeled)
-    elif not isinstance(X_unlabeled, np.memmap) and not (
-        hasattr(X_unlabeled, "read") and hasattr(X_unlabeled, "n_rows")
-    ):
+    """A source for rows that are to be read in blocks; None for others."""
+    if not is_elsewhere(X_unlabeled):
         return None
-    return as_source(X_unlabeled, n_features)
+    return as_source(DaskRows(X_unlabeled) if hasattr(X_unlabeled, "__dask_graph__") else X_unlabeled, n_features)
 
 
 def _prepare(rows: Any, weights: FloatArray) -> tuple[FloatArray, FloatArray]:

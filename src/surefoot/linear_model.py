@@ -19,7 +19,7 @@ from surefoot._validation import (
     check_positive_scalar,
     check_unit_scalar,
 )
-from surefoot.block_fit import fit_in_blocks, is_elsewhere
+from surefoot.block_fit import fit_in_blocks
 from surefoot.blocks.learning import Learned
 from surefoot.blocks.options import Newton
 from surefoot.bounds import Adversary
@@ -35,6 +35,7 @@ from surefoot.calibration import (
 from surefoot.certificate import Certificate
 from surefoot.costs import FeatureMetric, resolve_metric
 from surefoot.design_matrix import StandardizedRows
+from surefoot.distributed import is_elsewhere
 from surefoot.dual import FixedLosses, LinearModel
 from surefoot.fresh import LinearLosses, Piece
 from surefoot.labeled import LabeledData
@@ -47,7 +48,7 @@ from surefoot.sets import DecisionSet
 from surefoot.solvers.newton import NewtonOptions, PathPoint
 from surefoot.solvers.sgd import StochasticGradient, StochasticSolution, resolve_solver, run_algorithm1
 from surefoot.union import solve_union
-from surefoot.unlabeled import Unlabeled, check_unlabeled
+from surefoot.unlabeled import Unlabeled, check_unlabeled, unwrap
 from surefoot.worst_case import CertifiedSolution, Found, solve_certified
 
 
@@ -158,18 +159,23 @@ class RobustLogisticRegression(LinearClassifier):
         """
         progress = FitProgress(self)
         asked = resolve_radius(self.radius, auto=True)
-        if isinstance(self.solver, Newton) or is_elsewhere(X_unlabeled):
+        if isinstance(self.solver, Newton) or is_elsewhere(unwrap(X_unlabeled)[0]):
             learned = fit_in_blocks(self, asked, X, y, sample_weight, X_unlabeled, progress.round)
             warn_about(learned.certificate.status, learned.certificate.gap, float(self.tol))
         else:
             problem = FitProblem.of(self, X, y, sample_weight, X_unlabeled, progress)
             learned = problem.solve(asked)
             problem.warn_about(learned.certificate)
-        self.coef_, self.intercept_ = learned.coef, learned.intercept
-        self.certificate_, self.worst_case_ = learned.certificate, learned.certificate.worst_case
-        self.radius_, self.n_iter_ = learned.certificate.radius, max(1, learned.steps)
+        store(self, learned)
         progress.done()
         return self
+
+
+def store(estimator: RobustLogisticRegression, learned: Learned) -> None:
+    """Set the fitted attributes but classes_ and the feature names."""
+    estimator.coef_, estimator.intercept_ = learned.coef, learned.intercept
+    estimator.certificate_, estimator.worst_case_ = learned.certificate, learned.certificate.worst_case
+    estimator.radius_, estimator.n_iter_ = learned.certificate.radius, max(1, learned.steps)
 
 
 @dataclass(frozen=True)
@@ -322,8 +328,10 @@ class FitProblem:
         return search.solution
 
     def _calibrated(self, how: Calibrated) -> Learned:
+        return self.at_estimate(calibrate(self.data, self.decision_set, self.minimal, how))
+
+    def at_estimate(self, estimate: RadiusEstimate) -> Learned:
         """Learn against the sets of an estimated radius: one, or with label intervals a union."""
-        estimate = calibrate(self.data, self.decision_set, self.minimal, how)
         model, asked = self.standardized.model, self.settings
         sets = tied_sets(self.decision_set, self.minimal, estimate.excess)
         if asked.stochastic is not None:

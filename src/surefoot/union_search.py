@@ -29,10 +29,8 @@ from surefoot.solvers.coarse import coarsen
 from surefoot.solvers.linear_program import nearest_feasible
 from surefoot.solvers.newton import NewtonOptions, PathPoint, PathState, StallError, centre_objective, follow
 from surefoot.solvers.union_dual import UnionDual, UnionEvaluation, UnionPoint
-from surefoot.worst_case import solve_certified
+from surefoot.worst_case import ROOM, solve_certified
 
-# Near the minimal radius a set is widened by this share of the ground cost per unit of smoothing, as for one set.
-_ROOM = 2e-2
 # At the minimal radius itself α is fixed at these multiples of 1 / ground cost, one after the other, as for one set.
 _STEEP = (1e4, 3e5, 1e7)
 # There the path ends at this share of tol, if not before.
@@ -89,7 +87,7 @@ class Member:
             model,
             minimal_radius=self.minimal.value,
             potentials=(self.minimal.anchor_potentials, self.minimal.label_potentials),
-            room=_ROOM * self.ground,
+            room=ROOM * self.ground,
             executor=executor,
         )
 

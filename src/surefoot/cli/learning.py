@@ -14,22 +14,18 @@ from sklearn.metrics import pairwise_distances_argmin
 from surefoot._callbacks import FitProgress
 from surefoot._validation import FloatArray
 from surefoot.blocks.learning import Learned
-from surefoot.bounds import Adversary
 from surefoot.calibration import Calibrated, RadiusEstimate, calibrate, calibrate_radius, in_label_cost_of, tied_sets
 from surefoot.certificate import Certificate
 from surefoot.dual import FixedLosses
-from surefoot.fresh import Piece
 from surefoot.labeled import LabeledData
-from surefoot.linear_model import FitProblem, RobustLogisticRegression
+from surefoot.linear_model import FitProblem, RobustLogisticRegression, store
 from surefoot.losses import ZERO_ONE
 from surefoot.minimal import MinimalRadius, check_radius, solve_minimal_radius
 from surefoot.priors import ClopperPearson, tighten
 from surefoot.report.certified import Sampled, error_bound
 from surefoot.report.fitted import Fitted
 from surefoot.sets import DecisionSet
-from surefoot.solvers.newton import NewtonOptions
 from surefoot.tabular import Pool, TableError
-from surefoot.union import solve_union
 from surefoot.unlabeled import Unlabeled
 from surefoot.worst_case import Found, solve_certified
 
@@ -193,16 +189,16 @@ def learn(start: Start, choices: Choices, *, error: bool = True, useful: bool = 
         may_change = useful and choices.radius == DEFAULT
         tried = None
         if may_change and small is not start:  # a quick look first: a large pool takes long
-            tried = _at_estimate(_problem(_classifier(kind, small, choices), small), estimate)
+            tried = _problem(_classifier(kind, small, choices), small).at_estimate(estimate)
         if tried is None or not says_little(tried.certificate):
-            learned = tried = _at_estimate(problem, estimate)
+            learned = tried = problem.at_estimate(estimate)
         if may_change and says_little(tried.certificate):
             notes.append(_why_not_calibrated(tried.certificate, estimate, clf.confidence))
             kind, estimate, learned = AUTO, None, None
             clf.radius = AUTO
     if learned is None:
         learned = _auto(problem, small, choices, notes) if kind == AUTO else problem.solve(clf.radius)
-    _store(clf, learned)
+    store(clf, learned)
     return Fit(start, clf, learned.certificate, _error(problem, clf, start, estimate) if error else None, kind, notes)
 
 
@@ -307,31 +303,6 @@ def _estimate(problem: FitProblem | FixedProblem, start: Start, choices: Choices
     )
     least = problem.minimal.value
     return RadiusEstimate(least + found.excess, found.excess, least, found.level, found.splits, found.n_labeled)
-
-
-def _at_estimate(problem: FitProblem, estimate: RadiusEstimate) -> Learned:
-    """Learn against the sets of an estimated radius, as RobustLogisticRegression does with "calibrated"."""
-    model, asked, ds = problem.standardized.model, problem.settings, problem.decision_set
-    union = solve_union(
-        tied_sets(ds, problem.minimal, estimate.excess),
-        model,
-        tol=asked.tol,
-        options=NewtonOptions(max_steps=asked.max_iter),
-        n_jobs=asked.n_jobs,
-        on_round=problem.progress.round,
-    )
-    losses = model.losses(union.theta, slice(None))
-    pieces = tuple(Piece.of(part.decision_set, losses, part.point) for part in union.parts)
-    costs = [in_label_cost_of(ds, part.decision_set, part.adversary).transport_cost for part in union.parts]
-    mixture = Adversary(union.label_proba, float(union.weights @ costs))
-    found = Found(union.risk, union.lower, union.status, pieces, mixture)
-    return problem._with_certificate(found, ds, union.theta, union.n_steps, estimate)
-
-
-def _store(clf: RobustLogisticRegression, learned: Learned) -> None:
-    clf.coef_, clf.intercept_ = learned.coef, learned.intercept
-    clf.certificate_, clf.worst_case_ = learned.certificate, learned.certificate.worst_case
-    clf.radius_, clf.n_iter_ = learned.certificate.radius, max(1, learned.steps)
 
 
 def _error_certificate(
