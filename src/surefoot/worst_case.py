@@ -27,7 +27,7 @@ from surefoot.labeled import LabeledData
 from surefoot.lower_bound import LowerBound, lower_bound
 from surefoot.minimal import MinimalRadius, check_radius, solve_minimal_radius
 from surefoot.sets import DecisionSet
-from surefoot.solvers.coarse import coarsen
+from surefoot.solvers.coarse import coarsen, start_from_potentials
 from surefoot.solvers.linear_program import (
     NearTriples,
     Triples,
@@ -41,8 +41,6 @@ from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions, PathPoint, S
 
 # Near the minimal radius the set is widened by this share of the ground cost per unit of relative smoothing.
 ROOM = 2e-2
-# An excess over the minimal radius below this share of the ground cost: the problem at the minimal radius comes first.
-_NEAR = 2e-4
 # Newton steps for each α tried at the minimal radius, unless the problem is small.
 _STEPS_AT_MINIMUM = 200
 # Triples beyond one per row in the two linear programs tried at fixed losses: share of N, at least per anchor, at most.
@@ -162,16 +160,16 @@ def solve_certified(
             # a linear program ends the path, which need not be followed closely
             options = replace(options, decrease=options.decrease**2)
         search = _Search(ds, model, minimal, tol, scale, options, executor, on_round)
-        near = ds.radius - minimal.value < _NEAR * search.ground
-        if near:
+        at_minimum = ds.radius < search.open_radius
+        if at_minimum:
             search.learn_from_minimal_radius()
         if search.gap > tol:
             dual, cold = search.dual(), _cold_start(ds, model, scale)
-            quick = warm_start if warm_start is not None else search.coarse_start(dual)
+            quick = warm_start if warm_start is not None else search.quick_start(dual)
             search.follow(dual, cold if quick is None else quick)
             if quick is not None and search.gap > tol:
                 search.follow(dual, cold)
-            if search.gap > tol and not near:
+            if search.gap > tol and not at_minimum:
                 search.learn_from_minimal_radius()
             if search.gap > tol:
                 search.finish_by_linear_program()
@@ -295,12 +293,15 @@ class _Search:
         if self.gap <= self.tol:
             self.upper = (dual_value(self.decision_set, self.model, point), exact)
 
-    def coarse_start(self, dual: SmoothedDual) -> PathPoint | None:
-        """Follow the early part of the path over few rows; None where that does not pay."""
-        rng = np.random.default_rng(0)
-        coarse = coarsen(dual.set, self.model, self.minimal.transport, self.scale, rng)
+    def quick_start(self, dual: SmoothedDual) -> PathPoint | None:
+        """Follow the early part of the path over few rows, or where those are no fewer, leave it out.
+
+        None where the potentials of the minimal radius say nothing, or the path over few rows failed.
+        """
+        rng, transport = np.random.default_rng(0), self.minimal.transport
+        coarse = coarsen(dual.set, self.model, transport, self.scale, rng)
         if coarse is None:
-            return None
+            return start_from_potentials(dual.set, self.model, transport, self.scale) if transport.cost > 0 else None
         small = SmoothedDual(coarse.decision_set, coarse.model, executor=self.executor)
         path = follow_path(small, coarse.start, 0.0, self.options, self._visit, final_tau=0.02 * self.scale)
         self.visited.clear()

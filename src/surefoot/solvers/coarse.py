@@ -33,8 +33,7 @@ def coarsen(
 
     The kept part of the plan still has zero reduced cost under the potentials, so it is optimal between the kept rows
     and the anchors: the coarse minimal radius is its cost, and the excess over it can be kept exactly. None where too
-    few rows would be saved. `scale` is the size of the losses; the start uses the potentials at a smoothing of a
-    tenth of it.
+    few rows would be saved. `scale` is the size of the losses.
     """
     N, n = ds.distances.shape
     per_anchor = int(np.clip(_ROWS // n, _FEWEST_PER_ANCHOR, _MOST_PER_ANCHOR))
@@ -56,7 +55,7 @@ def coarsen(
         row_weights=cast("FloatArray", np.bincount(inverse, weights=mass)),
         radius=ds.radius - transport.cost + cost,
     )
-    return CoarseProblem(coarse, _restrict(model, rows), _start(ds, model, transport, 0.1 * scale))
+    return CoarseProblem(coarse, _restrict(model, rows), start_from_potentials(ds, model, transport, scale))
 
 
 def _restrict(model: Model, rows: FloatArray) -> Model:
@@ -65,8 +64,12 @@ def _restrict(model: Model, rows: FloatArray) -> Model:
     return FixedLosses(model.matrix[rows])
 
 
-def _start(ds: DecisionSet, model: Model, transport: TransportSolution, tau: float) -> PathPoint:
-    """The potentials, scaled so that smoothing blurs over a fifth of the mean transport distance."""
+def start_from_potentials(ds: DecisionSet, model: Model, transport: TransportSolution, scale: float) -> PathPoint:
+    """The potentials at a smoothing τ of a tenth of `scale`, scaled so that it blurs over a fifth of the mean distance.
+
+    The transport must cost something.
+    """
+    tau = 0.1 * scale
     alpha = 5.0 * tau / transport.cost
     centred = transport.potentials - ds.anchor_weights @ transport.potentials
     return PathPoint(DualPoint(np.zeros(model.shape), alpha, np.zeros(ds.n_classes), alpha * centred), tau)

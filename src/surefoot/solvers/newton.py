@@ -20,6 +20,8 @@ from surefoot.dual import BARRIER, DualPoint, Evaluation, SmoothedDual
 
 _SMALLEST_RIDGE = 1e-11
 _FIRST_DAMPING = 1e-4
+# Share of an anchor's weight below which the mass that it receives is rounding error.
+_SMALLEST_MASS = 1e-14
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,8 @@ class OneSet:
         """Sinkhorn updates of β where an anchor's mass is off by more than a factor e: Newton's model fails there."""
         weights = self.dual.set.anchor_weights
         for _ in range(6):
-            ratio = np.log(np.maximum(1.0 - here.gradient[self.dual.layout.beta] / weights, 1e-300))
+            # a mass below rounding error is unknown: a step shorter than the exact one still lowers F, a longer may not
+            ratio = np.log(np.maximum(1.0 - here.gradient[self.dual.layout.beta] / weights, _SMALLEST_MASS))
             if np.abs(ratio).max() < 1.0:
                 break
             beta = point.beta + tau * np.where(np.abs(ratio) > 0.3, ratio, 0.0)

@@ -1,0 +1,39 @@
+"""Newton's method on the smoothed dual: its cheap moves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from surefoot.dual import DualPoint, Evaluation, LinearModel, SmoothedDual
+from surefoot.sets import build_decision_set
+from surefoot.solvers.newton import OneSet
+
+
+@pytest.mark.parametrize("off", [0.5, 3.0, 30.0, 300.0])
+@pytest.mark.parametrize("tau", [1.0, 0.01])
+def test_balancing_the_anchors_lowers_the_objective_at_every_step(tau: float, off: float) -> None:
+    # far off, the mass of an anchor is below rounding error, and how far to go unknown
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(40, 2)), np.arange(6) % 2
+    ds = build_decision_set(X[:6], y, 2, X_unlabeled=X[6:], radius=1.0)
+    model = LinearModel(np.column_stack([X, np.ones(len(X))]), np.zeros(3), 2)
+    values: list[float] = []
+
+    class Recorded(OneSet):
+        def evaluate(self, point: DualPoint, tau: float, *, second_order: bool) -> Evaluation:
+            here = super().evaluate(point, tau, second_order=second_order)
+            values.append(here.value)
+            return here
+
+    objective = Recorded(SmoothedDual(ds, model))
+    beta = off * tau * rng.normal(size=6)
+    start = DualPoint(np.zeros(model.shape), 1.0, np.zeros(2), beta)
+    here = objective.evaluate(start, tau, second_order=False)
+    point, there = objective.balance(start, here, tau)
+    assert np.all(np.diff(values) <= 1e-12 * np.abs(values[0]))
+    assert there.value == pytest.approx(objective.evaluate(replace(point), tau, second_order=False).value)
+    if off > 10:
+        assert there.value < here.value
