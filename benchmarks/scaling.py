@@ -51,10 +51,16 @@ def main():
     if by == "2 Dask workers":
         import os
         import dask.array as da
+        from dask.delayed import delayed
         from distributed import Client
         client = Client(n_workers=2, threads_per_worker=1, dashboard_address=":0")
         processes = [str(p) for p in client.run(os.getpid).values()]
-        wrap = lambda rows: da.from_array(rows, chunks=(1 << 16, -1))
+        read = delayed(lambda start, stop: np.load(path, mmap_mode="r")[start:stop])  # by the workers
+
+        def wrap(rows):
+            edges = [*range(0, len(rows), 1 << 16), len(rows)]
+            parts = [da.from_delayed(read(a, b), (b - a, rows.shape[1]), float) for a, b in zip(edges, edges[1:])]
+            return da.concatenate(parts)
     if by == "cuda":
         solver, U = sf.Newton("cuda", memory=64 << 30), np.array(U)
     fit = lambda rows, radius: sf.RobustLogisticRegression(radius=radius, solver=solver, n_jobs=threads).fit(

@@ -16,8 +16,10 @@ import numpy as np
 
 from surefoot._validation import FloatArray
 from surefoot.blocks.block import Block, Header, RawBlock
-from surefoot.blocks.sources import BLOCK_ROWS, RowSource, StackedRows, as_source
+from surefoot.blocks.sources import RowSource, StackedRows, as_source
 from surefoot.blocks.sweep import FAN_IN, Sweep
+from surefoot.costs import FeatureMetric
+from surefoot.sets import row_chunks
 
 
 @dataclass
@@ -79,19 +81,29 @@ class DaskRows:
         return np.asarray(connect(self.client).compute(self.array[start:stop]).result())
 
     def sweep(
-        self, source: StackedRows, weights: FloatArray, unit: float, losses_at: Any, block_rows: int = BLOCK_ROWS
+        self,
+        source: StackedRows,
+        weights: FloatArray,
+        unit: float,
+        losses_at: Any,
+        block_rows: int,
+        memory: int,
     ) -> Sweep:
-        """All rows, the first ones those of `source`, over the workers."""
+        """All rows, the first ones those of `source`, over the workers, each of which may keep `memory` bytes."""
         import dask.array as da
 
         first = da.from_array(np.ascontiguousarray(source.first), chunks=(-1, -1))
         rows = da.concatenate([first, self.array]).rechunk((block_rows, -1))
-        return DaskSweep(rows, weights, unit, connect(self.client), losses_at, self.traffic)
+        return DaskSweep(rows, weights, unit, connect(self.client), losses_at, self.traffic, memory)
 
 
 @dataclass(eq=False)
 class DaskSweep:
-    """Sums over the blocks of a Dask array (N, d), each computed where its rows are."""
+    """Sums over the blocks of a Dask array (N, d), each computed where its rows are.
+
+    Where they fit into `memory` bytes per worker, the rows stay on the workers from pass to pass, and of as many blocks
+    as then fit the distances. Dask holds them: it makes anew what a lost worker had, and frees them with this sweep.
+    """
 
     rows: Any
     weights: FloatArray
@@ -99,14 +111,20 @@ class DaskSweep:
     client: Any
     losses_at: Callable[[FloatArray], FloatArray] | None
     traffic: Traffic
+    memory: int = 0
+    _distances: list[Any] | None = None
 
     @property
     def n_rows(self) -> int:
         return int(self.rows.shape[0])
 
     @cached_property
+    def _workers(self) -> int:
+        return max(1, len(self.client.scheduler_info(n_workers=-1)["workers"]))
+
+    @cached_property
     def _blocks(self) -> list[Any]:
-        """One delayed (rows, weights, losses) per block."""
+        """One delayed (rows, weights) per block."""
         from dask.delayed import delayed
 
         parts = [part[0] for part in self.rows.to_delayed()]
@@ -116,39 +134,58 @@ class DaskSweep:
         for part, start, stop in zip(parts, edges[:-1], edges[1:], strict=True):
             labeled = self.weights[start:stop]
             made.append(prepare(part, np.concatenate([labeled, np.full(stop - start - len(labeled), self.unit)])))
-        return made
+        return list(self.client.persist(made)) if self._room >= 0 else made
+
+    @property
+    def _room(self) -> int:
+        """Bytes left on all workers when they hold the rows; negative where these do not fit."""
+        return self.memory * self._workers - 8 * self.n_rows * (self.rows.shape[1] + 1)
+
+    def _with_distances(self, header: Header) -> list[tuple[Any, Any]]:
+        """Blocks, each with its distances where they are kept, else None."""
+        if self._distances is None:
+            from dask.delayed import delayed
+
+            measure = delayed(_measure, pure=True)
+            anchors = delayed((header.metric, header.anchors), traverse=False)
+            sizes = 8 * len(header.anchors) * np.cumsum(self.rows.chunks[0])
+            fit = int(np.searchsorted(sizes, max(self._room, 0), side="right"))
+            kept = self.client.persist([measure(block, anchors) for block in self._blocks[:fit]]) if fit else []
+            self._distances = [*kept, *[None] * (len(self._blocks) - fit)]
+        return list(zip(self._blocks, self._distances, strict=True))
 
     def raw(self, name: str, *parameters: Any) -> Any:
-        return self._tree(_raw_sum, None, name, parameters)
-
-    def total(self, header: Header, name: str, *parameters: Any) -> Any:
-        return self._tree(_block_sum, header, name, parameters)
-
-    def gather(self, header: Header, name: str, *parameters: Any) -> Any:
         from dask.delayed import delayed
 
-        work = delayed(_block_sum)
-        shared = self._share((header, name, parameters, self.losses_at))
-        return np.concatenate(self.client.gather(self.client.compute([work(block, shared) for block in self._blocks])))
+        shared, work = self._share((name, parameters)), delayed(_raw_sum)
+        return self._tree([work(block, shared) for block in self._blocks])
+
+    def total(self, header: Header, name: str, *parameters: Any) -> Any:
+        return self._tree(self._parts(header, name, parameters))
+
+    def gather(self, header: Header, name: str, *parameters: Any) -> Any:
+        return np.concatenate(self.client.gather(self.client.compute(self._parts(header, name, parameters))))
+
+    def _parts(self, header: Header, name: str, parameters: Any) -> list[Any]:
+        from dask.delayed import delayed
+
+        shared, work = self._share((header, name, parameters, self.losses_at)), delayed(_block_sum)
+        return [work(block, distances, shared) for block, distances in self._with_distances(header)]
 
     def _share(self, what: Any) -> Any:
         """Parameters of a pass, as a task of its graph: a worker that is lost takes nothing with it."""
         from dask.delayed import delayed
 
-        workers = len(self.client.scheduler_info(n_workers=-1)["workers"])
-        self.traffic.sent += len(pickle.dumps(what, protocol=5)) * max(1, workers)
+        self.traffic.sent += len(pickle.dumps(what, protocol=5)) * self._workers
         return delayed(what, traverse=False)
 
-    def _tree(self, function: Callable[..., Any], header: Header | None, name: str, parameters: Any) -> Any:
+    def _tree(self, parts: list[Any]) -> Any:
         """Parts of all blocks, added up in groups of FAN_IN, level by level."""
         from dask.delayed import delayed
 
-        shared = self._share((header, name, parameters, self.losses_at))
-        work, add = delayed(function), delayed(_add)
-        parts = [work(block, shared) for block in self._blocks]
+        add, count = delayed(_add), len(parts)
         self.traffic.passes += 1
-        self.traffic.tasks += len(parts)
-        count = len(parts)
+        self.traffic.tasks += count
         while len(parts) > 1:
             parts = [add(parts[at : at + FAN_IN]) for at in range(0, len(parts), FAN_IN)]
             self.traffic.tasks += len(parts)
@@ -193,19 +230,28 @@ def _prepare(rows: Any, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     return found, weights
 
 
-def _block(block: tuple[FloatArray, FloatArray], header: Header, losses_at: Any) -> Block:
+def _measure(block: tuple[FloatArray, FloatArray], anchors: tuple[FeatureMetric, FloatArray]) -> FloatArray:
+    """Distances (B, n) of a block, in parts: no copy of the rows is as long as the block."""
+    rows, (metric, found) = block[0], anchors
+    distances = np.empty((len(rows), len(found)))
+    for part in row_chunks(*distances.shape):
+        distances[part] = metric.distances(rows[part], found)
+    return distances
+
+
+def _block_sum(block: tuple[FloatArray, FloatArray], distances: FloatArray | None, shared: tuple[Any, ...]) -> Any:
+    header, name, parameters, losses_at = shared
     rows, weights = block
     fixed = header.coordinates is None and header.decision_set.n_classes > 1 and losses_at is not None
-    return Block(header, rows, weights, losses_at(rows) if fixed else None)
 
+    def work() -> Any:
+        return getattr(Block(header, rows, weights, losses_at(rows) if fixed else None, distances), name)(*parameters)
 
-def _block_sum(block: tuple[FloatArray, FloatArray], shared: tuple[Any, ...]) -> Any:
-    header, name, parameters, losses_at = shared
-    return _one_thread(lambda: getattr(_block(block, header, losses_at), name)(*parameters))
+    return _one_thread(work)
 
 
 def _raw_sum(block: tuple[FloatArray, FloatArray], shared: tuple[Any, ...]) -> Any:
-    _, name, parameters, _ = shared
+    name, parameters = shared
     return _one_thread(lambda: getattr(RawBlock(*block), name)(*parameters))
 
 

@@ -16,6 +16,7 @@ from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dsyrk
 
 from surefoot._validation import FloatArray
 from surefoot.losses import log_loss_matrix
@@ -186,7 +187,7 @@ class RowSums:
     beta: FloatArray  # (n,) Σ m a
     alpha_beta: FloatArray  # (n,)
     label_beta: FloatArray  # (K, n)
-    beta_beta: FloatArray  # (n, n) Σ m a aᵀ, lower triangle or whole
+    beta_beta: FloatArray  # (n, n) Σ m a aᵀ, its lower triangle at least
     theta: FloatArray  # (K−1, p) Σ m (p_k − q_k) x
     theta_alpha: FloatArray  # (K−1, p)
     theta_label: FloatArray  # (K−1, K, p)
@@ -195,7 +196,7 @@ class RowSums:
 
     @classmethod
     def zeros(cls, K: int, n: int, theta_shape: tuple[int, int], second_order: bool) -> RowSums:
-        free, p = theta_shape if second_order else (theta_shape[0], theta_shape[1])
+        free, p = theta_shape
         nn = n if second_order else 0
         pp = p if second_order else 0
         z = np.zeros
@@ -323,7 +324,8 @@ class SmoothedDual:
             for c, (lo, hi) in enumerate(pairwise(self.set.class_offsets)):
                 sums.theta_beta[k, lo:hi] += A[:, lo:hi].T @ (X * (m * s[:, k + 1, c])[:, None])
         A *= np.sqrt(m)[:, None]
-        sums.beta_beta += A.T @ A
+        # in place, one triangle: the upper one in Fortran order is the lower one in C order
+        dsyrk(1.0, A.T, beta=1.0, c=sums.beta_beta.T, overwrite_c=1)
 
     def evaluate(self, point: DualPoint, tau: float, *, second_order: bool) -> Evaluation:
         """Value, gradient (p,) and, if asked, Hessian (p, p) of F_τ in the layout's coordinates."""

@@ -13,6 +13,7 @@ from surefoot._validation import (
     FloatArray,
     check_labeled_rows,
     check_n_features,
+    check_n_jobs,
     check_same_names,
     check_weights,
 )
@@ -30,7 +31,7 @@ from surefoot.sets import DecisionSet
 from surefoot.solvers.newton import NewtonOptions, PathPoint
 from surefoot.solvers.transport import solve_transport
 from surefoot.unlabeled import Unlabeled, unwrap
-from surefoot.worst_case import CertifiedSolution, solve_certified
+from surefoot.worst_case import CertifiedSolution, solve_certified, solver_threads
 
 
 def minimal_radius(
@@ -43,6 +44,7 @@ def minimal_radius(
     label_cost: ArrayLike = 1.0,
     metric: FeatureMetric | str | Callable[..., float] = "euclidean",
     classes: ArrayLike | None = None,
+    n_jobs: int | None = None,
 ) -> float:
     """Smallest radius at which some distribution has the feature marginal and the label probabilities asked for.
 
@@ -59,6 +61,8 @@ def minimal_radius(
         How often each labeled row counts.
     label_prior, label_cost, metric, classes
         As in `RobustLogisticRegression`; here the default prior is None, no constraint.
+    n_jobs : int or None
+        Threads over blocks of rows that are not in memory; None means one, -1 one per core.
 
     Examples
     --------
@@ -77,8 +81,9 @@ def minimal_radius(
     ds = data.decision_set(label_prior, label_cost)
     if source is None:
         return solve_minimal_radius(ds).value
-    maker = Newton().sweep_maker(None, None)
-    return block_problem(data, ds, source, options=NewtonOptions(), make_sweep=maker).nearest(NEAREST_TOL).upper
+    with solver_threads(check_n_jobs(n_jobs)) as executor:
+        maker = Newton().sweep_maker(None, executor)
+        return block_problem(data, ds, source, options=NewtonOptions(), make_sweep=maker).nearest(NEAREST_TOL).upper
 
 
 def transport_distance(

@@ -301,7 +301,9 @@ class _Search:
         rng, transport = np.random.default_rng(0), self.minimal.transport
         coarse = coarsen(dual.set, self.model, transport, self.scale, rng)
         if coarse is None:
-            return start_from_potentials(dual.set, self.model, transport, self.scale) if transport.cost > 0 else None
+            if transport.cost <= 0:
+                return None
+            return start_from_potentials(dual.set, self.model, transport.potentials, transport.cost, self.scale)
         small = SmoothedDual(coarse.decision_set, coarse.model, executor=self.executor)
         path = follow_path(small, coarse.start, 0.0, self.options, self._visit, final_tau=0.02 * self.scale)
         self.visited.clear()

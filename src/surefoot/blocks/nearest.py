@@ -16,6 +16,8 @@ from surefoot.minimal import cheapest_relabeling
 from surefoot.solvers.newton import NewtonOptions, PathPoint, follow_path
 
 _MAX_ROUNDS = 12
+# Where the path begins, in units of the typical distance: above it all rows are as near to all anchors.
+_FIRST_TAU = 0.05
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ def solve_nearest(
     n = len(plain.anchors)
     scale = _typical_distance(sweep, plain)
     zero = DualPoint(np.zeros((0, 0)), 1.0, np.zeros(1), np.zeros(n))
-    path = start if start is not None else PathPoint(zero, tau=scale or 1.0)
+    path = start if start is not None else PathPoint(zero, tau=_FIRST_TAU * scale or 1.0)
     dual, target = BlockDual(sweep, plain, exact=True, alpha_free=False), 0.3 * tol * scale
     for _ in range(_MAX_ROUNDS):
         path = follow_path(dual, path, max(target, 1e-12), options)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from surefoot._validation import check_positive_integer
-from surefoot.blocks.sources import BLOCK_ROWS, RowSource
+from surefoot.blocks.sources import RowSource, rows_per_block
 from surefoot.blocks.stored_losses import StoredLosses
 from surefoot.blocks.sweep import LocalSweep, Sweep, SweepMaker
 
@@ -28,16 +28,16 @@ class Newton:
         Of the solver's sums on a torch device. Both bounds are evaluated in float64 all the same.
     memory : int, default=1 GiB
         Bytes for distances that are kept from pass to pass; what does not fit is computed again in each. Half of it is
-        for the samples on which the path begins.
-    block_rows : int, default=65536
-        Rows at a time. Sums are put together in one order, so results do not depend on who adds them up; they do, by
-        rounding, on this number.
+        for the samples on which the path begins. With Dask, bytes per worker, for rows and distances.
+    block_rows : int or None
+        Rows at a time; None: 65536, or less where that would make fewer than 8 blocks. Sums are put together in one
+        order, so results do not depend on who adds them up; they do, by rounding, on this number.
     """
 
     device: str = "cpu"
     precision: str = "float64"
     memory: int = 1 << 30
-    block_rows: int = BLOCK_ROWS
+    block_rows: int | None = None
 
     def __post_init__(self) -> None:
         if self.precision not in ("float64", "float32"):
@@ -46,11 +46,15 @@ class Newton:
             raise ValueError(f"memory must be a number of bytes >= 0; got {self.memory!r}. Pass 1 << 30, say.")
         if not isinstance(self.device, str):
             raise ValueError(f'device must be "cpu", "torch" or a torch device; got {self.device!r}. Pass "cuda", say.')
-        check_positive_integer(self.block_rows, "block_rows")
+        if self.block_rows is not None:
+            check_positive_integer(self.block_rows, "block_rows")
         if self.precision != "float64" and self.device == "cpu":
             raise ValueError(
                 'precision="float32" needs a torch device; got device="cpu". Pass device="cuda" or "torch".'
             )
+
+    def rows_at_a_time(self, source: RowSource) -> int:
+        return self.block_rows or rows_per_block(source.n_rows)
 
     def sweep_maker(self, losses_at: Any, executor: Any) -> SweepMaker:
         """Who adds up over a source of rows. losses_at : function(rows) -> (B, K), where losses are fixed."""
@@ -69,12 +73,12 @@ def _sweep(source: RowSource, weights: Any, unit: float, *, here: SweepMaker, lo
         return here(source, weights, unit)
     if how.device != "cpu":
         raise ValueError(f'Dask collections are swept by their workers\' CPUs; got device={how.device!r}. Pass "cpu".')
-    return elsewhere(source, weights, unit, losses_at, how.block_rows)
+    return elsewhere(source, weights, unit, losses_at, how.rows_at_a_time(source), how.memory)
 
 
 def _local(source: RowSource, weights: Any, unit: float, *, losses_at: Any, executor: Any, how: Newton) -> Sweep:
-    losses = None if losses_at is None else StoredLosses.of(source, losses_at, how.block_rows)
-    return LocalSweep(source, weights, unit, losses, executor, _share(source, how), how.block_rows)
+    losses = None if losses_at is None else StoredLosses.of(source, losses_at, how.rows_at_a_time(source))
+    return LocalSweep(source, weights, unit, losses, executor, _share(source, how), how.rows_at_a_time(source))
 
 
 def _on_device(source: RowSource, weights: Any, unit: float, *, losses_at: Any, how: Newton) -> Sweep:

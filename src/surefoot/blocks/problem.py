@@ -19,6 +19,7 @@ from surefoot.costs import Precomputed
 from surefoot.dual import DualPoint
 from surefoot.labeled import LabeledData
 from surefoot.sets import DecisionSet
+from surefoot.solvers.coarse import start_from_potentials
 from surefoot.solvers.newton import NewtonOptions, PathPoint
 
 # Rows per anchor of the samples on which the path begins, the coarsest first, and the smoothing, in units of the loss,
@@ -106,8 +107,9 @@ class BlockProblem:
             at = header.with_radius(radius - nearest.upper + level.upper)
             searches.append(BlockSearch(sweep, at, level, tol, scale, self.options, on_round))
         for search, (_, final) in zip(searches[:-1], self.samples, strict=True):
-            path = search.descend(path or _cold(search), final * scale)
-        return searches[-1].solve(path or _cold(searches[-1]))
+            path = search.descend(path or _quick(search), final * scale)
+        found = searches[-1].solve(path or _quick(searches[-1]))
+        return found if found.gap <= tol else searches[-1].solve(_cold(searches[-1]))
 
 
 def block_problem(
@@ -131,6 +133,16 @@ def block_problem(
             samples.append((make_sweep(StackedRows(rows, None), np.empty(0), 1.0 / size), tau))
     whole = make_sweep(source, data.weights / total, 1.0 / total)
     return BlockProblem(data, decision_set, rest, whole, tuple(samples), options)
+
+
+def _quick(search: BlockSearch) -> PathPoint:
+    """A start from the potentials of the minimal radius, where that is not zero."""
+    nearest, header = search.nearest, search.header
+    if nearest.upper <= 0:
+        return _cold(search)
+    return start_from_potentials(
+        header.decision_set, header.model, nearest.plan.potentials, nearest.upper, search.scale
+    )
 
 
 def _cold(search: BlockSearch) -> PathPoint:

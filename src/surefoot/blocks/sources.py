@@ -1,6 +1,6 @@
 """Where rows come from: arrays, memory maps, Parquet files. All are read in the same blocks, whatever their chunks.
 
-A block holds `BLOCK_ROWS` rows (the last one fewer), counted from the first row. Sums over rows are taken block by
+A block holds `rows_per_block` rows (the last one fewer), counted from the first row. Sums over rows are taken block by
 block and put together in one fixed order, so a result does not depend on where the rows lie or who adds them up.
 """
 
@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from surefoot._validation import FloatArray, check_finite_array
 
-BLOCK_ROWS = 1 << 16
+# Rows of a block: at most, and at least where fewer would make the blocks that keep several workers busy.
+_MOST_ROWS, _FEWEST_ROWS, _BUSY_BLOCKS = 1 << 16, 1 << 12, 8
 _GROUPS_KEPT = 2
 
 
@@ -134,7 +135,12 @@ class StackedRows:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def block_edges(n_rows: int, block_rows: int = BLOCK_ROWS) -> Iterator[tuple[int, int]]:
+def rows_per_block(n_rows: int) -> int:
+    """How many rows a block has: it depends on the number of rows alone, not on who reads them."""
+    return min(_MOST_ROWS, max(_FEWEST_ROWS, -(-n_rows // _BUSY_BLOCKS)))
+
+
+def block_edges(n_rows: int, block_rows: int) -> Iterator[tuple[int, int]]:
     """First row and end of each block."""
     for start in range(0, n_rows, block_rows):
         yield start, min(start + block_rows, n_rows)
@@ -144,7 +150,7 @@ def sample_rows(source: RowSource, size: int, rng: np.random.Generator) -> tuple
     """Rows drawn without replacement, in their order, and where they were; one pass."""
     chosen = np.sort(rng.choice(source.n_rows, min(size, source.n_rows), replace=False))
     parts = []
-    for start, stop in block_edges(source.n_rows):
+    for start, stop in block_edges(source.n_rows, rows_per_block(source.n_rows)):
         lo, hi = np.searchsorted(chosen, [start, stop])
         if hi > lo:
             parts.append(source.read(start, stop)[chosen[lo:hi] - start])

@@ -11,7 +11,7 @@ import numpy as np
 
 from surefoot._validation import FloatArray
 from surefoot.blocks.block import Block, Header, RawBlock
-from surefoot.blocks.sources import BLOCK_ROWS, RowSource, block_edges
+from surefoot.blocks.sources import RowSource, block_edges
 
 # Partial sums are added up in groups of this many, those again, and so on: a tree that a cluster can build too.
 FAN_IN = 8
@@ -85,7 +85,7 @@ class LocalSweep:
     losses_at: Callable[[int, int], FloatArray] | None = None
     executor: Executor | None = None
     keep_bytes: int = 0
-    block_rows: int = BLOCK_ROWS
+    block_rows: int = 1 << 16
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_kept", {})

@@ -55,7 +55,9 @@ def coarsen(
         row_weights=cast("FloatArray", np.bincount(inverse, weights=mass)),
         radius=ds.radius - transport.cost + cost,
     )
-    return CoarseProblem(coarse, _restrict(model, rows), start_from_potentials(ds, model, transport, scale))
+    return CoarseProblem(
+        coarse, _restrict(model, rows), start_from_potentials(ds, model, transport.potentials, transport.cost, scale)
+    )
 
 
 def _restrict(model: Model, rows: FloatArray) -> Model:
@@ -64,12 +66,14 @@ def _restrict(model: Model, rows: FloatArray) -> Model:
     return FixedLosses(model.matrix[rows])
 
 
-def start_from_potentials(ds: DecisionSet, model: Model, transport: TransportSolution, scale: float) -> PathPoint:
-    """The potentials at a smoothing τ of a tenth of `scale`, scaled so that it blurs over a fifth of the mean distance.
+def start_from_potentials(
+    ds: DecisionSet, model: Model, potentials: FloatArray, cost: float, scale: float
+) -> PathPoint:
+    """Potentials (n,) of the minimal radius at a smoothing τ of a tenth of `scale`, the size of the losses.
 
-    The transport must cost something.
+    They are scaled so that τ blurs over a fifth of `cost`, which is that of the transport and not zero.
     """
     tau = 0.1 * scale
-    alpha = 5.0 * tau / transport.cost
-    centred = transport.potentials - ds.anchor_weights @ transport.potentials
+    alpha = 5.0 * tau / cost
+    centred = potentials - ds.anchor_weights @ potentials
     return PathPoint(DualPoint(np.zeros(model.shape), alpha, np.zeros(ds.n_classes), alpha * centred), tau)

@@ -13,8 +13,8 @@ from surefoot.dual import DualPoint, FixedLosses, SmoothedDual
 from surefoot.sets import DecisionSet, row_chunks
 from surefoot.solvers.newton import NewtonOptions, PathPoint, follow_path
 
-# Up to this many entries the network simplex alone is faster than Newton followed by a small simplex.
-_SIMPLEX_ENTRIES = 12_000_000
+# Up to this many entries, or rows per anchor, the network simplex alone is faster than Newton and a small simplex.
+_SIMPLEX_ENTRIES, _SIMPLEX_ROWS = 12_000_000, 40
 # Pivots of the network simplex before it starts anew with the rows in another order, and how often it may.
 _FEWEST_STEPS, _ATTEMPTS = 300_000, 4
 
@@ -44,7 +44,8 @@ def solve_transport(distances: FloatArray, row_weights: FloatArray, anchor_weigh
     fixed and the network simplex settles the rest, so the result is a vertex, exact to rounding, at a fraction of the
     cost.
     """
-    if distances.size <= _SIMPLEX_ENTRIES:
+    N, n = distances.shape
+    if distances.size <= _SIMPLEX_ENTRIES or N / n <= _SIMPLEX_ROWS:
         plan, potentials = _simplex(distances, row_weights, anchor_weights)
         return _with_bounds(distances, row_weights, anchor_weights, csr_array(plan), potentials)
     potentials = _smoothed_potentials(distances, row_weights, anchor_weights)
