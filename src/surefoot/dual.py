@@ -13,9 +13,11 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.blas import dsyrk
 
 from surefoot._validation import FloatArray
@@ -326,6 +328,15 @@ class SmoothedDual:
         A *= np.sqrt(m)[:, None]
         # in place, one triangle: the upper one in Fortran order is the lower one in C order
         dsyrk(1.0, A.T, beta=1.0, c=sums.beta_beta.T, overwrite_c=1)
+
+    def solve_positive(self, matrix: FloatArray, right: FloatArray) -> FloatArray:
+        """Solution x of matrix · x = right, by Cholesky from the lower triangle, which is overwritten.
+
+        Raises LinAlgError where the matrix is not positive definite.
+        """
+        # the lower triangle in C order is the upper one in Fortran order: LAPACK then works without a copy
+        factor = cho_factor(matrix.T, lower=False, overwrite_a=True, check_finite=False)
+        return cast("FloatArray", cho_solve(factor, right, check_finite=False))
 
     def evaluate(self, point: DualPoint, tau: float, *, second_order: bool) -> Evaluation:
         """Value, gradient (p,) and, if asked, Hessian (p, p) of F_τ in the layout's coordinates."""

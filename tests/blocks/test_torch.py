@@ -13,6 +13,7 @@ import surefoot as sf
 from blocks.problems import Pool
 from surefoot.blocks.block import Header
 from surefoot.blocks.coordinates import standardize
+from surefoot.blocks.dual import BlockDual
 from surefoot.blocks.problem import BlockProblem, block_problem
 from surefoot.blocks.sources import ArrayRows
 from surefoot.bounds import AnchorRepair
@@ -57,6 +58,19 @@ def test_sums_of_the_solver(solved: Any, device: str, tau: float) -> None:
     for name, mine in ours.items():
         lower = np.tril if name == "beta_beta" else np.asarray
         np.testing.assert_allclose(lower(theirs[name]), lower(mine), atol=1e-10, err_msg=name)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+def test_newton_systems_are_solved_on_the_device(solved: Any, device: str) -> None:
+    _, problems, header, _ = solved
+    rng = np.random.default_rng(0)
+    root, right = rng.normal(size=(30, 30)), rng.normal(size=30)
+    matrix = root @ root.T + np.eye(30)
+    dual = BlockDual(problems[device].sweep, header)
+    found = dual.solve_positive(np.tril(matrix), right)  # of the upper triangle nothing is read
+    np.testing.assert_allclose(matrix @ found, right, atol=1e-10)
+    with pytest.raises(np.linalg.LinAlgError):
+        dual.solve_positive(-matrix, right)
 
 
 @pytest.mark.parametrize("device", DEVICES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from surefoot._validation import FloatArray
 from surefoot.blocks.block import Header
 from surefoot.blocks.sweep import Sweep
 from surefoot.dual import DualPoint, RowSums, SmoothedDual
@@ -19,6 +20,11 @@ class BlockDual(SmoothedDual):
         super().__init__(header.decision_set, header.model, **keywords)
         self._sweep, self._header = sweep, header
         self._name = "exact_row_sums" if exact else "row_sums"
+
+    def solve_positive(self, matrix: FloatArray, right: FloatArray) -> FloatArray:
+        """By the sweep, where it is on a device that is faster at it."""
+        solve = getattr(self._sweep, "solve_positive", None)
+        return super().solve_positive(matrix, right) if solve is None else cast("FloatArray", solve(matrix, right))
 
     def row_sums(self, point: DualPoint, tau: float, *, second_order: bool) -> RowSums:
         """Σ over all blocks."""

@@ -56,6 +56,14 @@ class TorchSweep:
         rows = source.read(0, source.n_rows)
         return cls(rows, np.concatenate([weights, np.full(len(rows) - len(weights), unit)]), **settings)
 
+    def solve_positive(self, matrix: FloatArray, right: FloatArray) -> FloatArray:
+        """Solution x of matrix · x = right by Cholesky, as in `SmoothedDual`: on the device."""
+        factor, failed = torch.linalg.cholesky_ex(self._send(matrix))
+        if int(failed) > 0:
+            raise np.linalg.LinAlgError("not positive definite")
+        found = torch.cholesky_solve(self._send(right)[:, None], factor)
+        return cast("FloatArray", found[:, 0].cpu().numpy())
+
     @property
     def n_rows(self) -> int:
         return len(self.rows)

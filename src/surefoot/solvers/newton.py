@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, cho_factor, cho_solve
+from scipy.linalg import LinAlgError
 from scipy.linalg.blas import dsymv
 
 from surefoot._validation import FloatArray
@@ -135,7 +135,7 @@ class OneSet:
         return point, here
 
     def direction(self, here: Evaluation, ridge: float) -> tuple[FloatArray, float, float]:
-        return newton_direction(here, ridge, self.dual.ray, self.dual.layout.alpha)
+        return newton_direction(here, ridge, self.dual.ray, self.dual.layout.alpha, self.dual.solve_positive)
 
     def smoothing_gap(self, point: DualPoint, here: Evaluation, tau: float) -> float:
         """Entropy and barrier terms between F_τ and its own plan, and the widened radius."""
@@ -267,7 +267,11 @@ class _Move:
 
 
 def newton_direction(
-    evaluation: Evaluation, ridge: float, ray: FloatArray, alpha: slice
+    evaluation: Evaluation,
+    ridge: float,
+    ray: FloatArray,
+    alpha: slice,
+    solve: Callable[[FloatArray, FloatArray], FloatArray],
 ) -> tuple[FloatArray, float, float]:
     """Solve (H + ridge·(diag H + natural)) Δ = −g; the ridge grows until the factorisation stands.
 
@@ -286,9 +290,7 @@ def newton_direction(
         np.fill_diagonal(scaled, 1.0)
         g = gradient * scale
         try:
-            # the lower triangle in C order is the upper one in Fortran order: LAPACK then works without a copy
-            factor = cho_factor(scaled.T, lower=False, overwrite_a=True, check_finite=False)
-            step = -cho_solve(factor, g, check_finite=False)
+            step = -solve(scaled, g)
             decrement = float(-(step @ g))
             if np.isfinite(decrement) and decrement >= 0:
                 step *= scale
