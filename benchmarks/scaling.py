@@ -186,9 +186,8 @@ def main() -> None:
                 path = Path(folder) / f"{N}.npy"
                 if not path.exists():
                     make_rows(path, N)
-                radius = next(
-                    (one["radius"] for one in read(asked.out) if one["N"] == str(N) and one["n"] == str(n)), "0"
-                )
+                known_radii = [one["radius"] for one in read(asked.out) if one["N"] == str(N) and one["n"] == str(n)]
+                radius = max(known_radii, default="") or "0"
                 found = measure(path, n, asked.by, Path(folder), radius)
                 writer.writerow({"sweep": sweep, "by": asked.by, "N": N, "n": n} | found)
                 file.flush()
