@@ -19,8 +19,8 @@ import surefoot as sf
 from reference.inner import inner_reference
 from surefoot.bounds import Adversary, dual_value, feasible_adversary
 from surefoot.dual import DualPoint, LinearModel
+from surefoot.minimal import solve_minimal_radius
 from surefoot.sets import DecisionSet, build_decision_set
-from surefoot.worst_case import solve_minimal_radius
 
 Array = NDArray[np.float64]
 TOL = 1e-6

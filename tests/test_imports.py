@@ -32,6 +32,7 @@ ORDER = [
     {"labeled"},
     {"calibration"},
     {"certificate"},
+    {"search"},
     {"worst_case"},
     {"union_search"},
     {"union"},

@@ -24,12 +24,13 @@ from surefoot.bounds import (
 from surefoot.dual import DualPoint, FixedLosses, LinearModel, SmoothedDual
 from surefoot.lower_bound import LowerBound, lower_bound
 from surefoot.minimal import MinimalRadius
+from surefoot.search import ROOM
 from surefoot.sets import DecisionSet
 from surefoot.solvers.coarse import coarsen
 from surefoot.solvers.linear_program import nearest_feasible
 from surefoot.solvers.newton import NewtonOptions, PathPoint, PathState, StallError, centre_objective, follow
 from surefoot.solvers.union_dual import UnionDual, UnionEvaluation, UnionPoint
-from surefoot.worst_case import ROOM, solve_certified
+from surefoot.worst_case import solve_certified
 
 # At the minimal radius itself α is fixed at these multiples of 1 / ground cost, one after the other, as for one set.
 _STEEP = (1e4, 3e5, 1e7)

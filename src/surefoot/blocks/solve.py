@@ -15,8 +15,8 @@ from surefoot.blocks.sweep import Sweep
 from surefoot.bounds import AnchorRepair, dual_constant, label_repair, retreat
 from surefoot.dual import DualPoint, LinearModel
 from surefoot.lower_bound import LowerBound, SmallestLoss
+from surefoot.search import ROOM, polish
 from surefoot.solvers.newton import NewtonOptions, PathPoint, follow_path
-from surefoot.worst_case import ROOM, polish
 
 
 @dataclass(frozen=True)
