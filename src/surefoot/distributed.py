@@ -19,7 +19,6 @@ from surefoot.blocks.block import Block, Header, RawBlock
 from surefoot.blocks.sources import RowSource, StackedRows, as_source
 from surefoot.blocks.sweep import FAN_IN, Sweep
 from surefoot.costs import FeatureMetric
-from surefoot.sets import row_chunks
 
 
 @dataclass
@@ -231,12 +230,7 @@ def _prepare(rows: Any, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
 
 
 def _measure(block: tuple[FloatArray, FloatArray], anchors: tuple[FeatureMetric, FloatArray]) -> FloatArray:
-    """Distances (B, n) of a block, in parts: no copy of the rows is as long as the block."""
-    rows, (metric, found) = block[0], anchors
-    distances = np.empty((len(rows), len(found)))
-    for part in row_chunks(*distances.shape):
-        distances[part] = metric.distances(rows[part], found)
-    return distances
+    return anchors[0].distances(block[0], anchors[1])
 
 
 def _block_sum(block: tuple[FloatArray, FloatArray], distances: FloatArray | None, shared: tuple[Any, ...]) -> Any:

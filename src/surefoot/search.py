@@ -71,7 +71,7 @@ class Search:
     @property
     def ground(self) -> float:
         """Size of ground costs: radii are measured in it."""
-        return self.minimal.value or _mean_distance(self.decision_set)
+        return self.minimal.value or mean_distance(self.decision_set)
 
     @property
     def open_radius(self) -> float:
@@ -135,7 +135,7 @@ class Search:
             path = follow_path(dual, path, target, self.options, self._visit, finished=self.finish_at_vertex)
             if self.gap <= self.tol:
                 return
-            path = polish(dual, path, self.tol, self.scale, self.options, _mean_distance(dual.set))
+            path = polish(dual, path, self.tol, self.scale, self.options, mean_distance(dual.set))
             self._certify(path)
             ended = path.stalled or path.steps >= self.options.max_steps or path.tau <= self.options.smallest_tau
             if self.gap <= self.tol:
@@ -273,15 +273,9 @@ def loss_scale(model: Model) -> float:
     return max(float(np.ptp(model.matrix)), 1e-12) if isinstance(model, FixedLosses) else 1.0
 
 
-def _mean_distance(ds: DecisionSet) -> float:
+def mean_distance(ds: DecisionSet) -> float:
     """Mean feature distance between rows and anchors, or the label cost where all rows coincide."""
     return float(ds.row_weights @ ds.distances @ ds.anchor_weights) or float(ds.label_cost.max())
-
-
-def cold_start(ds: DecisionSet, model: Model, scale: float) -> PathPoint:
-    """Where every path can begin: θ = 0, potentials zero, τ as large as the losses."""
-    K, n = ds.n_classes, len(ds.anchor_weights)
-    return PathPoint(DualPoint(np.zeros(model.shape), scale / _mean_distance(ds), np.zeros(K), np.zeros(n)), tau=scale)
 
 
 def polish(

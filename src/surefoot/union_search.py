@@ -24,9 +24,9 @@ from surefoot.bounds import (
 from surefoot.dual import DualPoint, FixedLosses, LinearModel, SmoothedDual
 from surefoot.lower_bound import LowerBound, lower_bound
 from surefoot.minimal import MinimalRadius
-from surefoot.search import ROOM
+from surefoot.search import ROOM, mean_distance
 from surefoot.sets import DecisionSet
-from surefoot.solvers.coarse import coarsen
+from surefoot.solvers.coarse import coarsen, cold_start
 from surefoot.solvers.linear_program import nearest_feasible
 from surefoot.solvers.newton import NewtonOptions, PathPoint, PathState, StallError, centre_objective, follow
 from surefoot.solvers.union_dual import UnionDual, UnionEvaluation, UnionPoint
@@ -59,8 +59,7 @@ class Member:
     @cached_property
     def mean_distance(self) -> float:
         """Mean feature distance between rows and anchors, or the label cost where all rows coincide."""
-        ds = self.decision_set
-        return float(ds.row_weights @ ds.distances @ ds.anchor_weights) or float(ds.label_cost.max())
+        return mean_distance(self.decision_set)
 
     @property
     def ground(self) -> float:
@@ -94,9 +93,7 @@ class Member:
 
     def start(self, model: LinearModel) -> DualPoint:
         """Where the path of this set starts, at τ = 1."""
-        ds = self.decision_set
-        labels, anchors = np.zeros(ds.n_classes), np.zeros(len(ds.anchor_weights))
-        return DualPoint(np.zeros(model.shape), 1.0 / self.mean_distance, labels, anchors)
+        return cold_start(self.decision_set, model, 1.0, self.mean_distance).point
 
     def steep_start(self, model: LinearModel, steepness: float) -> DualPoint:
         """The same with α fixed so high that no loss pays for leaving the cheapest plans."""

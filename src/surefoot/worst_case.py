@@ -18,8 +18,9 @@ from surefoot.dual import FixedLosses, Model
 from surefoot.fresh import LossFunction, Piece, RowBound, fingerprints
 from surefoot.labeled import LabeledData
 from surefoot.minimal import MinimalRadius, check_radius, solve_minimal_radius
-from surefoot.search import Search, cold_start, loss_scale
+from surefoot.search import Search, loss_scale, mean_distance
 from surefoot.sets import DecisionSet
+from surefoot.solvers.coarse import cold_start
 from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions, PathPoint
 
 
@@ -147,7 +148,7 @@ def solve_certified(
         if at_minimum:
             search.learn_from_minimal_radius()
         if search.gap > tol:
-            dual, cold = search.dual(), cold_start(ds, model, scale)
+            dual, cold = search.dual(), cold_start(ds, model, scale, mean_distance(ds))
             quick = warm_start if warm_start is not None else search.quick_start(dual)
             search.follow(dual, cold if quick is None else quick)
             if quick is not None and search.gap > tol:

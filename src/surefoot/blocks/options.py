@@ -77,8 +77,9 @@ def _sweep(source: RowSource, weights: Any, unit: float, *, here: SweepMaker, lo
 
 
 def _local(source: RowSource, weights: Any, unit: float, *, losses_at: Any, executor: Any, how: Newton) -> Sweep:
-    losses = None if losses_at is None else StoredLosses.of(source, losses_at, how.rows_at_a_time(source))
-    return LocalSweep(source, weights, unit, losses, executor, _share(source, how), how.rows_at_a_time(source))
+    block_rows = how.rows_at_a_time(source)
+    losses = None if losses_at is None else StoredLosses.of(source, losses_at, block_rows)
+    return LocalSweep(source, weights, unit, losses, executor, _share(source, how), block_rows)
 
 
 def _on_device(source: RowSource, weights: Any, unit: float, *, losses_at: Any, how: Newton) -> Sweep:

@@ -16,10 +16,9 @@ from surefoot.blocks.solve import BlockSearch, BlockSolution
 from surefoot.blocks.sources import RowSource, StackedRows, sample_rows
 from surefoot.blocks.sweep import Sweep, SweepMaker
 from surefoot.costs import Precomputed
-from surefoot.dual import DualPoint
 from surefoot.labeled import LabeledData
 from surefoot.sets import DecisionSet
-from surefoot.solvers.coarse import start_from_potentials
+from surefoot.solvers.coarse import cold_start, start_from_potentials
 from surefoot.solvers.newton import NewtonOptions, PathPoint
 
 # Rows per anchor of the samples on which the path begins, the coarsest first, and the smoothing, in units of the loss,
@@ -147,9 +146,7 @@ def _quick(search: BlockSearch) -> PathPoint:
 
 def _cold(search: BlockSearch) -> PathPoint:
     header = search.header
-    K, n = header.decision_set.n_classes, len(header.anchors)
-    alpha = search.scale / (search.nearest.typical_distance or 1.0)
-    return PathPoint(DualPoint(np.zeros(header.model.shape), alpha, np.zeros(K), np.zeros(n)), tau=search.scale)
+    return cold_start(header.decision_set, header.model, search.scale, search.nearest.typical_distance or 1.0)
 
 
 def _again(path: PathPoint, rows: int, all_rows: int) -> PathPoint:

@@ -82,10 +82,10 @@ class LocalSweep:
     source: RowSource
     weights: FloatArray
     unit: float
-    losses_at: Callable[[int, int], FloatArray] | None = None
-    executor: Executor | None = None
-    keep_bytes: int = 0
-    block_rows: int = 1 << 16
+    losses_at: Callable[[int, int], FloatArray] | None
+    executor: Executor | None
+    keep_bytes: int
+    block_rows: int
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "_kept", {})

@@ -1,4 +1,4 @@
-"""A coarse problem over few rows whose minimal radius is known, to start the full problem from."""
+"""Where paths start: cold, from potentials, or on a coarse problem over few rows whose minimal radius is known."""
 
 from __future__ import annotations
 
@@ -64,6 +64,12 @@ def _restrict(model: Model, rows: FloatArray) -> Model:
     if isinstance(model, LinearModel):
         return replace(model, X=np.ascontiguousarray(model.X[rows]))
     return FixedLosses(model.matrix[rows])
+
+
+def cold_start(ds: DecisionSet, model: Model, scale: float, distance: float) -> PathPoint:
+    """Where every path can begin: θ = 0, potentials zero, τ as large as the losses, `distance` a typical one."""
+    labels, anchors = np.zeros(ds.n_classes), np.zeros(len(ds.anchor_weights))
+    return PathPoint(DualPoint(np.zeros(model.shape), scale / distance, labels, anchors), tau=scale)
 
 
 def start_from_potentials(
