@@ -9,12 +9,15 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from surefoot._validation import FloatArray
+from surefoot.distance_rows import DistanceRows, HeldDistances
 from surefoot.dual import DualPoint, FixedLosses, SmoothedDual
-from surefoot.sets import DecisionSet, row_chunks
+from surefoot.sets import DecisionSet
 from surefoot.solvers.newton import NewtonOptions, PathPoint, follow_path
 
 # Up to this many entries, or rows per anchor, the network simplex alone is faster than Newton and a small simplex.
-_SIMPLEX_ENTRIES, _SIMPLEX_ROWS = 12_000_000, 40
+_SIMPLEX_ENTRIES, _SIMPLEX_ROWS = 300_000, 30
+# How far, in units of the mean distance, smoothing may leave Newton's potentials from optimal.
+_SMOOTHING = 1e-4
 # Pivots of the network simplex before it starts anew with the rows in another order, and how often it may.
 _FEWEST_STEPS, _ATTEMPTS = 300_000, 4
 
@@ -47,9 +50,9 @@ def solve_transport(distances: FloatArray, row_weights: FloatArray, anchor_weigh
     N, n = distances.shape
     if distances.size <= _SIMPLEX_ENTRIES or N / n <= _SIMPLEX_ROWS:
         plan, potentials = _simplex(distances, row_weights, anchor_weights)
-        return _with_bounds(distances, row_weights, anchor_weights, csr_array(plan), potentials)
+        return _with_bounds(HeldDistances(distances), row_weights, anchor_weights, csr_array(plan), potentials)
     potentials = _smoothed_potentials(distances, row_weights, anchor_weights)
-    return _crossover(distances, row_weights, anchor_weights, potentials)
+    return cross_over(HeldDistances(distances), row_weights, anchor_weights, potentials)
 
 
 def _simplex(distances: FloatArray, rows: FloatArray, anchors: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -94,13 +97,17 @@ def _smoothed_potentials(distances: FloatArray, rows: FloatArray, anchors: Float
     dual = SmoothedDual(plain, FixedLosses(np.zeros((N, 1))), alpha_free=False)
     start = PathPoint(DualPoint(np.zeros((0, 0)), 1.0, np.zeros(1), np.zeros(n)), tau=scale)
     options = NewtonOptions(max_steps=200)
-    return follow_path(dual, start, 1e-3 * scale, options).point.beta
+    return follow_path(dual, start, _SMOOTHING * scale, options).point.beta
 
 
-def _crossover(
-    distances: FloatArray, rows: FloatArray, anchors: FloatArray, potentials: FloatArray
+def cross_over(
+    distances: DistanceRows, rows: FloatArray, anchors: FloatArray, potentials: FloatArray
 ) -> TransportSolution:
-    """Fix the rows whose best anchor leads by the widest margins; simplex on the others; widen until it is optimal."""
+    """Exact transport from nearly optimal potentials (n,).
+
+    Rows whose best anchor leads by the widest margins are fixed to it, the simplex settles the others, and more rows
+    are set free until the plan is optimal.
+    """
     best, lead = _leaders(distances, potentials)
     order = np.argsort(lead)
     open_rows = min(len(order), 4 * len(anchors))
@@ -115,12 +122,12 @@ def _crossover(
         open_rows = min(2 * open_rows, len(order))
 
 
-def _leaders(distances: FloatArray, potentials: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
+def _leaders(distances: DistanceRows, potentials: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
     """The anchor of least reduced cost of each row, and by how much it leads the second."""
     N, n = distances.shape
     best, lead = np.zeros(N, dtype=np.intp), np.full(N, np.inf)
-    for rows in row_chunks(N, n):
-        reduced = distances[rows] + potentials
+    for rows, chunk in distances.chunks():
+        reduced = chunk + potentials
         best[rows] = reduced.argmin(axis=1)
         if n > 1:
             two = np.partition(reduced, 1, axis=1)
@@ -129,7 +136,7 @@ def _leaders(distances: FloatArray, potentials: FloatArray) -> tuple[NDArray[np.
 
 
 def _fixed_and_free(
-    distances: FloatArray,
+    distances: DistanceRows,
     rows: FloatArray,
     anchors: FloatArray,
     best: NDArray[np.intp],
@@ -137,7 +144,7 @@ def _fixed_and_free(
     free: NDArray[np.intp],
     room: FloatArray,
 ) -> TransportSolution:
-    plan, potentials = _simplex(np.ascontiguousarray(distances[free]), rows[free], room)
+    plan, potentials = _simplex(np.ascontiguousarray(distances.at(free)), rows[free], room)
     r, c = np.nonzero(plan)
     data = np.concatenate([plan[r, c], rows[fixed]])
     whole = csr_array(
@@ -147,10 +154,13 @@ def _fixed_and_free(
 
 
 def _with_bounds(
-    distances: FloatArray, rows: FloatArray, anchors: FloatArray, plan: csr_array, potentials: FloatArray
+    distances: DistanceRows, rows: FloatArray, anchors: FloatArray, plan: csr_array, potentials: FloatArray
 ) -> TransportSolution:
-    entries = plan.tocoo()
-    cost = float(entries.data @ distances[entries.row, entries.col])
-    nearest = np.concatenate([(distances[c] + potentials).min(axis=1) for c in row_chunks(*distances.shape)])
+    moved, nearest = np.empty(plan.nnz), np.empty(len(rows))
+    for part, chunk in distances.chunks():
+        ptr = plan.indptr[part.start : part.stop + 1]
+        row = np.repeat(np.arange(len(chunk)), np.diff(ptr))
+        moved[ptr[0] : ptr[-1]] = chunk[row, plan.indices[ptr[0] : ptr[-1]]]
+        nearest[part] = (chunk + potentials).min(axis=1)
     lower = float(rows @ nearest - anchors @ potentials)
-    return TransportSolution(cost, lower, plan, potentials)
+    return TransportSolution(float(plan.data @ moved), lower, plan, potentials)
