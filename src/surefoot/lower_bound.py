@@ -60,12 +60,13 @@ class SoftLabels:
     q: FloatArray
 
     def start(self, theta: FloatArray) -> Tally:
-        """Σ m H(q), the loss, Σ m (largest score − score under q); the largest score."""
+        """Σ m H(q), the loss, Σ m (largest score − score under q), then the sums of `local`; the largest score."""
         scores = self.model.scores(theta, slice(None))
         loss = self.m @ (self.q * log_loss_matrix(scores)).sum(axis=1)
         slope = self.m @ (scores.max(axis=1) - (self.q * scores).sum(axis=1))
         entropy = self.m @ entr(self.q).sum(axis=1)
-        return Tally((np.array([entropy, loss, slope]),), (float(np.abs(scores).max(initial=0.0)),))
+        values = np.array([entropy, loss, slope])
+        return Tally((values, *self.local(theta).sums), (float(np.abs(scores).max(initial=0.0)),))
 
     def local(self, theta: FloatArray) -> Tally:
         """Gradient (K−1, p) and Hessian ((K−1)p, (K−1)p) of the loss."""
@@ -115,13 +116,13 @@ class SmallestLoss:
 
     def bound(self, theta: FloatArray, max_steps: int = 25) -> LowerBound:
         first = self.start(theta)
-        entropy, loss, slope = first.sums[0]
+        (entropy, loss, slope), *local = first.sums
         best = float(entropy) if not self.model.penalty.any() else 0.0
         value = float(loss) + self.model.penalty_value(theta)
         recedes = self._recedes(slope, first.largest[0])
         unbounded = recedes
-        for _ in range(max_steps):
-            step = self._newton_step(theta)
+        for steps in range(max_steps):
+            step = self._newton_step(theta, *(local if steps == 0 else self.local(theta).sums))
             after = self.moved(theta, step)
             drift, least, size = after.largest
             if least <= 1.0:
@@ -149,8 +150,7 @@ class SmallestLoss:
         """Whether the loss under q falls all the way along θ, to scores so large that it has nothing left to lose."""
         return bool(size > 15.0 and slope <= 1e-9 * size and not self.model.penalty.any())
 
-    def _newton_step(self, theta: FloatArray) -> FloatArray:
-        gradient, H = self.local(theta).sums
+    def _newton_step(self, theta: FloatArray, gradient: FloatArray, H: FloatArray) -> FloatArray:
         penalty = cast("FloatArray", np.kron(self.model.penalty_coupling(), np.diag(self.model.penalty)))
         step = -_solve_symmetric(H + penalty, (gradient + self.model.penalty_gradient(theta)).ravel())
         return step.reshape(theta.shape)

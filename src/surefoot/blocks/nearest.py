@@ -13,6 +13,7 @@ from surefoot.blocks.sweep import Sweep
 from surefoot.bounds import AnchorRepair, dual_constant
 from surefoot.dual import DualPoint
 from surefoot.minimal import cheapest_relabeling
+from surefoot.search import polish
 from surefoot.solvers.newton import NewtonOptions, PathPoint, follow_path
 
 _MAX_ROUNDS = 12
@@ -43,22 +44,30 @@ class Nearest:
 
 
 def solve_nearest(
-    sweep: Sweep, header: Header, *, tol: float, start: PathPoint | None = None, options: NewtonOptions
+    sweep: Sweep,
+    header: Header,
+    *,
+    tol: float,
+    start: PathPoint | None = None,
+    typical_distance: float | None = None,
+    options: NewtonOptions,
 ) -> Nearest:
     """Minimal radius with bounds that differ by at most tol times its feature part, or as float64 allows.
 
-    Smoothed Newton in the n potentials alone, in float64. Lower bound: the dual at the potentials. Upper: the softmax
+    A sample's path may be the start, and its typical distance that of all. Smoothed Newton in the n potentials alone,
+    in float64. Lower bound: the dual at the potentials. Upper: the softmax
     plan, its anchor marginal repaired, then relabeled as the intervals demand.
     """
     plain = header.without_labels()
     relabeling = cheapest_relabeling(header.decision_set)
     n = len(plain.anchors)
-    scale = _typical_distance(sweep, plain)
+    scale = _typical_distance(sweep, plain) if typical_distance is None else typical_distance
     zero = DualPoint(np.zeros((0, 0)), 1.0, np.zeros(1), np.zeros(n))
     path = start if start is not None else PathPoint(zero, tau=_FIRST_TAU * scale or 1.0)
     dual, target = BlockDual(sweep, plain, exact=True, alpha_free=False), 0.3 * tol * scale
     for _ in range(_MAX_ROUNDS):
         path = follow_path(dual, path, max(target, 1e-12), options)
+        path = polish(dual, path, tol * scale, scale, options, scale)
         lower, upper, repair = _both_bounds(sweep, plain, path)
         if upper - lower <= tol * max(upper, 1e-300) or path.stalled or path.steps >= options.max_steps:
             break

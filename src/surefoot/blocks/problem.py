@@ -25,6 +25,9 @@ from surefoot.solvers.newton import NewtonOptions, PathPoint
 # at which each hands over to the next.
 _LEVELS = ((60, 2e-2), (1000, 4e-3))
 _FEWEST_ROWS = 2000
+# Potentials of a sample with m rows per anchor are off by about this share of a typical distance, over √m: the minimal
+# radius of more rows goes on at such a smoothing.
+_HANDOVER = 0.03
 # A sample that has more than this share of the rows saves nothing.
 _LARGEST_SHARE = 0.4
 
@@ -65,16 +68,19 @@ class BlockProblem:
     def nearest_by_level(self, tol: float) -> list[Nearest]:
         """The minimal radius of each sample, then of all rows."""
         found: list[Nearest] = []
-        start = None
+        start, typical = None, None
         for sweep, _ in [*self.samples, (self.sweep, 0.0)]:
             level = solve_nearest(
                 sweep,
                 self.header,
                 tol=tol if sweep is self.sweep else max(tol, 1e-3),
                 start=start,
+                typical_distance=typical,
                 options=self.options,
             )
-            start = _again(level.path, sweep.n_rows, self.sweep.n_rows)
+            typical = level.typical_distance
+            off = _HANDOVER * typical * np.sqrt(len(self.decision_set.anchor_weights) / sweep.n_rows)
+            start = replace(level.path, tau=max(level.path.tau, off))
             found.append(level)
         return found
 
@@ -107,8 +113,10 @@ class BlockProblem:
             searches.append(BlockSearch(sweep, at, level, tol, scale, self.options, on_round))
         for search, (_, final) in zip(searches[:-1], self.samples, strict=True):
             path = search.descend(path or _quick(search), final * scale)
-        found = searches[-1].solve(path or _quick(searches[-1]))
-        return found if found.gap <= tol else searches[-1].solve(_cold(searches[-1]))
+        whole = searches[-1]
+        began_cold = path is None and nearest.upper <= 0
+        found = whole.solve(path or _quick(whole))
+        return found if found.gap <= tol or began_cold else whole.solve(_cold(whole))
 
 
 def block_problem(
@@ -147,8 +155,3 @@ def _quick(search: BlockSearch) -> PathPoint:
 def _cold(search: BlockSearch) -> PathPoint:
     header = search.header
     return cold_start(header.decision_set, header.model, search.scale, search.nearest.typical_distance or 1.0)
-
-
-def _again(path: PathPoint, rows: int, all_rows: int) -> PathPoint:
-    """Where a larger problem goes on: at a smoothing that covers what the sample's potentials are off by."""
-    return replace(path, tau=path.tau * 30.0) if rows < all_rows else path

@@ -259,7 +259,8 @@ class _TorchLabels:
     def start(self, theta: Tensor) -> Tally:
         scores = _scores(self.X, theta)
         entropy = self.m @ torch.special.entr(self.q).sum(dim=1)
-        return Tally((_numbers(entropy, *self._losses(scores)),), (float(scores.abs().max()),))
+        values = _numbers(entropy, *self._losses(scores))
+        return Tally((values, *self.local(theta).sums), (float(scores.abs().max()),))
 
     def local(self, theta: Tensor) -> Tally:
         s = torch.softmax(_scores(self.X, theta), dim=1)
