@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import gc
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -80,3 +82,20 @@ def test_a_tree_adds_up_as_groups_of_groups_would(count: int) -> None:
     total = tree_sum(Tally((np.array([value]),), (float(value),)) for value in values)
     assert total.sums[0][0] == parts[0]  # to the last bit
     assert total.largest == (values.max(),)
+
+
+def test_what_a_tree_has_added_up_is_gone() -> None:
+    made: list[weakref.ref[Tally]] = []
+
+    def part() -> Tally:
+        found = Tally((np.ones(1),))
+        made.append(weakref.ref(found))
+        return found
+
+    gc.disable()  # a cycle of references would keep parts, 200 MB each with 5,000 anchors, until the collector runs
+    try:
+        total = tree_sum(part() for _ in range(3 * FAN_IN + 1))
+        alive = [one() for one in made if one() is not None]
+    finally:
+        gc.enable()
+    assert alive == [total]

@@ -20,23 +20,21 @@ FAN_IN = 8
 def tree_sum(parts: Iterable[Any]) -> Any:
     """Sum of parts by groups of FAN_IN, level by level; holds one part per level."""
     levels: list[tuple[Any, int]] = []
-
-    def push(level: int, part: Any) -> None:
-        if level == len(levels):
-            levels.append((None, 0))
-        total, count = levels[level]
-        if total is None:
-            total = part
-        else:
-            total += part
-        if count + 1 < FAN_IN:
-            levels[level] = (total, count + 1)
-        else:
-            levels[level] = (None, 0)
-            push(level + 1, total)
-
     for part in parts:
-        push(0, part)
+        level, added = 0, part
+        while True:
+            if level == len(levels):
+                levels.append((None, 0))
+            total, count = levels[level]
+            if total is None:
+                total = added
+            else:
+                total += added
+            if count + 1 < FAN_IN:
+                levels[level] = (total, count + 1)
+                break
+            levels[level] = (None, 0)  # a full group is a part of the next level
+            level, added = level + 1, total
     whole = None
     for left, _ in levels:  # what is left of each level, the finest first, each added to the next
         if left is None:
