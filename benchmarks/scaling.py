@@ -7,7 +7,8 @@ Two Gaussian classes, 20 features, Clopper–Pearson intervals, an excess radius
 are mapped into memory ("cuda": in memory, then on the GPU). Each fit is a process of its own. Memory is the peak of
 what it holds beyond its state before the fit, the file's own pages not counted (RssAnon; for Dask the sum over workers;
 for a GPU what is allocated there). A fit finds its own minimal radius; that of `sf.minimal_radius` alone is timed
-beside it where no line of the CSV has the radius already. Lines that the CSV has are not run again.
+beside it where no line of the CSV has the radius already (up to 2^24 distances it is solved in memory). Lines that the
+CSV has are not run again.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def main():
     X = rng.normal(size=(n, U.shape[1]))
     X[:, :2] += 1.5 * (2 * y - 1)[:, None]
     X /= 6.5
-    threads, solver, processes = (2 if by == "2 threads" else 1), "newton", ["self"]
+    threads, solver, processes = (2 if by == "2 threads" else 1), sf.Newton(), ["self"]
     wrap = lambda rows: rows
     if by == "2 Dask workers":
         import os

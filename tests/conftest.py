@@ -23,6 +23,12 @@ def find_dataset(name: str) -> Path:
     pytest.skip(reason)
 
 
+@pytest.fixture
+def in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Problems of any size are solved over blocks of rows."""
+    monkeypatch.setattr("surefoot.placement.MOST_DISTANCES", 0)
+
+
 @pytest.fixture(scope="session")
 def dataset_path() -> Callable[[str], Path]:
     """The function `dataset_path(name)`, see `find_dataset`."""

@@ -8,7 +8,6 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import dask.array as da
 import dask.dataframe as dd
@@ -70,9 +69,14 @@ def test_dataframes_and_unknown_chunks(client: Client, pool: Pool, alone: sf.Cer
     np.testing.assert_array_equal(DaskRows(frame.to_dask_array(), client).read(400, 450), pool.U[400:450])
 
 
-def test_certify_minimal_radius_and_scores(client: Client, pool: Pool, tmp_path: Path) -> None:
+def test_certify_minimal_radius_and_scores(
+    client: Client, pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from sklearn.naive_bayes import GaussianNB
 
+    impact = np.random.default_rng(0).random((len(pool.U), 2))
+    exact = al.robust_model_change(impact, pool.X, pool.y, X_unlabeled=pool.U, margin=1e-4, radius="minimal")
+    monkeypatch.setattr("surefoot.placement.MOST_DISTANCES", 0)
     rows, stored = da.from_array(pool.U, chunks=(200, -1)), pool.memmap(tmp_path)
     assert sf.minimal_radius(pool.X, pool.y, X_unlabeled=rows) == sf.minimal_radius(pool.X, pool.y, X_unlabeled=stored)
     bayes = GaussianNB().fit(pool.X, pool.y)
@@ -81,21 +85,9 @@ def test_certify_minimal_radius_and_scores(client: Client, pool: Pool, tmp_path:
         for U in (stored, rows)
     )
     assert (theirs.risk, theirs.lower) == (ours.risk, ours.lower)
-    impact = np.random.default_rng(0).random((len(pool.U), 2))
     for U in (rows, stored):
         scores = al.robust_model_change(impact, pool.X, pool.y, X_unlabeled=U, margin=1e-4, radius="minimal")
-        exact = al.robust_model_change(impact, pool.X, pool.y, X_unlabeled=pool.U, margin=1e-4, radius="minimal")
         np.testing.assert_allclose(scores, exact, atol=1e-9)
-
-
-def test_scores_of_very_many_rows_need_a_margin(monkeypatch: pytest.MonkeyPatch, pool: Pool, tmp_path: Path) -> None:
-    monkeypatch.setattr("surefoot.active.scores._MOST_DISTANCES", 100)
-    impact = np.random.default_rng(0).random((len(pool.U), 2))
-    arguments: dict[str, Any] = {"X_unlabeled": pool.memmap(tmp_path)}
-    found = al.robust_model_change(impact, pool.X, pool.y, margin=0.01, **arguments)
-    np.testing.assert_array_equal(found, impact.min(axis=1))
-    with pytest.raises(ValueError, match="need a margin of at least 2κ/N"):
-        al.robust_model_change(impact, pool.X, pool.y, **arguments)
 
 
 def test_an_address_and_the_current_client(cluster: LocalCluster, client: Client) -> None:

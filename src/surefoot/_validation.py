@@ -187,11 +187,13 @@ def _describe(value: Any) -> str:
 
 
 def check_same_names(X: Any, other: Any, name: str) -> None:
-    """Where both are data frames, their columns must agree, in order."""
+    """Where both have named columns, as data frames and Parquet files do, these must agree, in order."""
     ours, theirs = _get_feature_names(X), _get_feature_names(other)
+    if theirs is None:
+        theirs = getattr(other, "columns", None)
     if ours is not None and theirs is not None and list(ours) != list(theirs):
         raise ValueError(
             f"{name} must have the columns of X, in the same order; got {list(theirs)[:8]} where X has "
             f"{list(ours)[:8]}. "
-            f"Select them, for example {name}[X.columns]."
+            f"Select them, for example {name}[X.columns], or ParquetRows(..., columns=X.columns)."
         )

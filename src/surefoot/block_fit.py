@@ -11,7 +11,6 @@ from numpy.typing import ArrayLike
 
 from surefoot._validation import (
     FloatArray,
-    check_more_rows,
     check_n_jobs,
     check_positive_integer,
     check_positive_scalar,
@@ -20,29 +19,19 @@ from surefoot._validation import (
 from surefoot.blocks.learning import Learned, learn
 from surefoot.blocks.options import Newton
 from surefoot.blocks.problem import BlockProblem, block_problem
-from surefoot.blocks.sources import ArrayRows, RowSource, sample_rows
+from surefoot.blocks.sources import RowSource, sample_rows
 from surefoot.calibration import Calibrated
 from surefoot.costs import resolve_metric
 from surefoot.design_matrix import StandardizedRows
-from surefoot.distributed import rows_elsewhere
 from surefoot.labeled import LabeledData
 from surefoot.linear_classifier import check_labeled
 from surefoot.minimal import solve_minimal_radius
 from surefoot.radius import as_robust_as_possible
 from surefoot.solvers.newton import NewtonOptions, PathPoint
-from surefoot.unlabeled import unwrap
 from surefoot.worst_case import solver_threads
 
 # radius="auto" looks at the confidence over a sample of so many rows.
 _AUTO_ROWS = 10_000
-
-
-def unlabeled_source(X_unlabeled: Any, n_features: int) -> RowSource | None:
-    """Unlabeled rows as a source, whatever they are."""
-    if X_unlabeled is None:
-        return None
-    rows = unwrap(X_unlabeled)[0]
-    return rows_elsewhere(rows, n_features) or ArrayRows(check_more_rows(rows, "X_unlabeled", n_features))
 
 
 def fit_in_blocks(
@@ -51,10 +40,10 @@ def fit_in_blocks(
     X: ArrayLike,
     y: ArrayLike,
     sample_weight: ArrayLike | None,
-    X_unlabeled: Any,
+    source: RowSource | None,
     on_round: Callable[[PathPoint], None],
 ) -> Learned:
-    """Fit a `RobustLogisticRegression`; sets classes_ and the feature names."""
+    """Fit a `RobustLogisticRegression` to labeled rows and a source of others; sets classes_ and the feature names."""
     how = estimator.solver if isinstance(estimator.solver, Newton) else Newton()
     if not isinstance(estimator.solver, Newton) and estimator.solver != "newton":
         raise ValueError(
@@ -67,7 +56,6 @@ def fit_in_blocks(
     rows, codes, weights = check_labeled(estimator, X, y, sample_weight, estimator.classes)
     data = LabeledData(rows, codes, weights, None, estimator.classes_, resolve_metric(estimator.metric))
     ds = data.decision_set(estimator.label_prior, estimator.label_cost)
-    source = unlabeled_source(X_unlabeled, rows.shape[1])
     with solver_threads(check_n_jobs(estimator.n_jobs)) as executor:
         problem = block_problem(data, ds, source, options=options, make_sweep=how.sweep_maker(None, executor))
         return learn(

@@ -28,17 +28,20 @@ from surefoot.blocks.problem import block_problem
 from surefoot.blocks.sources import RowSource
 from surefoot.calibration import Calibrated, calibrate, in_label_cost_of, resolve_radius, tied_sets
 from surefoot.certificate import Certificate
-from surefoot.costs import FeatureMetric
-from surefoot.distributed import rows_elsewhere
+from surefoot.costs import FeatureMetric, Precomputed
 from surefoot.dual import FixedLosses
 from surefoot.labeled import LabeledData
 from surefoot.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
 from surefoot.minimal import check_radius, solve_minimal_radius
+from surefoot.placement import FINEST_IN_BLOCKS, place
 from surefoot.priors import LabelPrior
 from surefoot.sets import DecisionSet
 from surefoot.solvers.newton import NewtonOptions
 from surefoot.unlabeled import Unlabeled, unwrap
 from surefoot.worst_case import Found, solve_certified, solver_threads
+
+# The certified gap to reach where rows are in memory, unless another one is asked for.
+_TOL = 1e-6
 
 
 def certify(  # noqa: PLR0913 - one keyword per part of the problem
@@ -56,7 +59,7 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     sample_weight: ArrayLike | None = None,
     losses: ArrayLike | None = None,
     clip: float = 1e-12,
-    tol: float = 1e-6,
+    tol: float | None = None,
     n_jobs: int | None = None,
 ) -> Certificate:
     """Worst expected loss of a fitted classifier over a decision set, from above and from below.
@@ -71,8 +74,8 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     X : array of shape (n, d), labeled rows; y : array of shape (n,), their labels.
         They need not be the rows that the classifier was trained on, nor i.i.d.
     X_unlabeled : array of shape (M, d), Unlabeled or None
-        A memory map, `ParquetRows`, or a Dask array or dataframe is read in blocks; the path then ends at the smoothing
-        of `tol`, which should not be much below 1e-5.
+        Also a memory map, `ParquetRows`, or a Dask array or dataframe. Beyond 2^24 distances rows are read in blocks,
+        wherever they lie.
     radius : float, "calibrated" or Calibrated
         Radius of the set; "calibrated" estimates it from the labels, see `calibrate_radius`.
     label_prior, label_cost, metric, sample_weight
@@ -86,8 +89,9 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
         Your own losses in place of `loss`, rows of X first: the loss at row j if its label were k.
     clip : float, default=1e-12
         Smallest probability in the log loss, so that no loss exceeds −log(clip).
-    tol : float, default=1e-6
-        Certified gap to reach; a ConvergenceWarning says so when it is not reached.
+    tol : float or None, default=None
+        Certified gap to reach; a ConvergenceWarning says so when it is not reached. None: 1e-6, and 1e-5 over blocks of
+        rows. Rows that lie in memory stay there for a smaller one.
     n_jobs : int or None
         Threads over groups of rows.
 
@@ -106,19 +110,25 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     >>> round(c.risk, 6)
     0.1875
     """
-    source = rows_elsewhere(unwrap(X_unlabeled)[0], check_labeled_rows(X, y)[0].shape[1])
-    if source is not None:
+    memory_only = (
+        losses is not None
+        or isinstance(metric, Precomputed)
+        or isinstance(resolve_radius(radius), Calibrated)
+        or (tol is not None and check_positive_scalar(tol, "tol") < FINEST_IN_BLOCKS)
+    )
+    placed = place(X_unlabeled, X, *check_labeled_rows(X, y)[0].shape, memory_only=memory_only)
+    if placed.source is not None:
         if losses is not None:
             raise ValueError("losses= needs rows in memory; got rows that are read in blocks. Pass a classifier.")
         judged, data, _ = prepare_losses(
             classifier, np.asarray(X), y, None, sample_weight, classes, metric, loss, None, clip
         )
         ds = data.decision_set(label_prior, label_cost)
-        return _certify_in_blocks(judged, data, ds, source, radius, tol, n_jobs)
+        return _certify_in_blocks(judged, data, ds, placed.source, radius, tol, n_jobs)
     judged, data, matrix = prepare_losses(
-        classifier, X, y, X_unlabeled, sample_weight, classes, metric, loss, losses, clip
+        classifier, X, y, placed.rows, sample_weight, classes, metric, loss, losses, clip
     )
-    tol, n_jobs = check_positive_scalar(tol, "tol"), check_n_jobs(n_jobs)
+    tol, n_jobs = _TOL if tol is None else check_positive_scalar(tol, "tol"), check_n_jobs(n_jobs)
     ds = data.decision_set(label_prior, label_cost)
     minimal = solve_minimal_radius(ds)
     asked = resolve_radius(radius)
@@ -161,11 +171,12 @@ def _certify_in_blocks(
     ds: DecisionSet,
     source: RowSource,
     radius: float | str | Calibrated,
-    tol: float,
+    tol: float | None,
     n_jobs: int | None,
 ) -> Certificate:
     """`certify` for rows that are read in blocks; the classifier sees them as arrays of numbers."""
-    tol, asked = check_positive_scalar(tol, "tol"), resolve_radius(radius)
+    tol = FINEST_IN_BLOCKS if tol is None else check_positive_scalar(tol, "tol")
+    asked = resolve_radius(radius)
     with solver_threads(check_n_jobs(n_jobs)) as executor:
         maker = Newton().sweep_maker(judged.losses, executor)
         problem = block_problem(data, ds, source, options=NewtonOptions(), make_sweep=maker)

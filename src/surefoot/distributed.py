@@ -13,10 +13,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from surefoot._validation import FloatArray
+from surefoot._validation import FloatArray, check_finite_array
 from surefoot.blocks.block import Block, Header, RawBlock
-from surefoot.blocks.sources import RowSource, StackedRows, as_source
+from surefoot.blocks.sources import StackedRows
 from surefoot.blocks.sweep import FAN_IN, Sweep
 from surefoot.costs import FeatureMetric
 
@@ -25,7 +26,8 @@ from surefoot.costs import FeatureMetric
 class Traffic:
     """What a fit has sent: passes over the rows, tasks, bytes to the workers and back.
 
-    Bytes to the workers count parameters once per worker and pass, bytes back the partial sums of every block.
+    Bytes to the workers count parameters once per worker and pass, bytes back the partial sums of every block, and the
+    rows that were read here: samples, or all where they are few.
     """
 
     passes: int = 0
@@ -36,7 +38,7 @@ class Traffic:
     def __str__(self) -> str:
         return (
             f"{self.passes} passes, {self.tasks} tasks, {self.sent / 1e6:.1f} MB to the workers, "
-            f"{self.received / 1e6:.1f} MB of partial sums"
+            f"{self.received / 1e6:.1f} MB back"
         )
 
 
@@ -75,9 +77,25 @@ class DaskRows:
     def n_features(self) -> int:
         return int(self.array.shape[1])
 
+    @property
+    def columns(self) -> list[Any] | None:
+        """Names of the columns of a dataframe."""
+        return list(self.collection.columns) if hasattr(self.collection, "columns") else None
+
     def read(self, start: int, stop: int) -> FloatArray:
         """Rows start to stop, on this machine."""
-        return np.asarray(connect(self.client).compute(self.array[start:stop]).result())
+        return self._fetch(self.array[start:stop])
+
+    def take(self, chosen: NDArray[np.intp]) -> FloatArray:
+        """The rows of ascending indices; no others leave their workers."""
+        return self._fetch(self.array[chosen])
+
+    def _fetch(self, rows: Any) -> FloatArray:
+        found = np.ascontiguousarray(connect(self.client).compute(rows).result())
+        self.traffic.passes += 1
+        self.traffic.tasks += rows.npartitions
+        self.traffic.received += found.nbytes
+        return check_finite_array(found, "X_unlabeled", ndim=2)
 
     def sweep(
         self,
@@ -207,19 +225,6 @@ def connect(client: Any) -> Any:
         return get_client()
     except ValueError:
         return Client(processes=True, threads_per_worker=1, dashboard_address=":0")
-
-
-def is_elsewhere(rows: Any) -> bool:
-    """Whether rows are to be read in blocks: sources, memory maps, Dask collections."""
-    source = hasattr(rows, "read") and hasattr(rows, "n_rows")
-    return source or isinstance(rows, np.memmap) or hasattr(rows, "__dask_graph__")
-
-
-def rows_elsewhere(X_unlabeled: Any, n_features: int) -> RowSource | None:
-    """A source for rows that are to be read in blocks; None for others."""
-    if not is_elsewhere(X_unlabeled):
-        return None
-    return as_source(DaskRows(X_unlabeled) if hasattr(X_unlabeled, "__dask_graph__") else X_unlabeled, n_features)
 
 
 def _prepare(rows: Any, weights: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -33,22 +33,22 @@ from surefoot.calibration import (
     tied_sets,
 )
 from surefoot.certificate import Certificate
-from surefoot.costs import FeatureMetric, resolve_metric
+from surefoot.costs import FeatureMetric, Precomputed, resolve_metric
 from surefoot.design_matrix import StandardizedRows
-from surefoot.distributed import is_elsewhere
 from surefoot.dual import FixedLosses, LinearModel
 from surefoot.fresh import LinearLosses, Piece
 from surefoot.labeled import LabeledData
 from surefoot.linear_classifier import LinearClassifier, check_labeled, warn_about
 from surefoot.losses import LOG_LOSS
 from surefoot.minimal import MinimalRadius, check_radius, solve_minimal_radius
+from surefoot.placement import FINEST_IN_BLOCKS, Placed, place
 from surefoot.priors import LabelPrior
 from surefoot.radius import as_robust_as_possible
 from surefoot.sets import DecisionSet
 from surefoot.solvers.newton import NewtonOptions, PathPoint
 from surefoot.solvers.sgd import StochasticGradient, StochasticSolution, resolve_solver, run_algorithm1
 from surefoot.union import solve_union
-from surefoot.unlabeled import Unlabeled, check_unlabeled, unwrap
+from surefoot.unlabeled import Unlabeled, check_unlabeled
 from surefoot.worst_case import CertifiedSolution, Found, solve_certified
 
 
@@ -151,24 +151,41 @@ class RobustLogisticRegression(LinearClassifier):
     ) -> RobustLogisticRegression:
         """Fit to labeled rows X (n, d), y (n,) and unlabeled rows X_unlabeled (M, d), bare or in an `Unlabeled`.
 
-        X_unlabeled may also be a memory map, `ParquetRows`, a Dask array or dataframe: it is then read in blocks, and
-        no more than a block of distances is held (see `Newton`).
+        X_unlabeled may also be a memory map, `ParquetRows`, a Dask array or dataframe. Wherever the rows lie, more than
+        2^24 distances are computed in blocks, and no more than a block of them need be held (see `Newton`).
 
         A weight of sample_weight (n,) counts that labeled row so many times, among the labeled rows and in the feature
         marginal, where each unlabeled row counts once.
         """
         progress = FitProgress(self)
         asked = resolve_radius(self.radius, auto=True)
-        if isinstance(self.solver, Newton) or is_elsewhere(unwrap(X_unlabeled)[0]):
-            learned = fit_in_blocks(self, asked, X, y, sample_weight, X_unlabeled, progress.round)
+        placed = self._place(X, y, sample_weight, X_unlabeled, asked)
+        if placed.in_blocks or isinstance(self.solver, Newton):
+            learned = fit_in_blocks(self, asked, X, y, sample_weight, placed.source, progress.round)
             warn_about(learned.certificate.status, learned.certificate.gap, float(self.tol))
         else:
-            problem = FitProblem.of(self, X, y, sample_weight, X_unlabeled, progress)
+            problem = FitProblem.of(self, X, y, sample_weight, placed.rows, progress)
             learned = problem.solve(asked)
             problem.warn_about(learned.certificate)
         store(self, learned)
         progress.done()
         return self
+
+    def _place(
+        self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, X_unlabeled: Any, radius: Any
+    ) -> Placed:
+        """Whether to solve in memory or over blocks."""
+        if X_unlabeled is None:
+            return Placed(None, None)
+        n, d = check_labeled(self, X, y, sample_weight, self.classes)[0].shape
+        exact = isinstance(self.solver, Newton)
+        memory_only = (
+            isinstance(radius, Calibrated)
+            or isinstance(self.metric, Precomputed)
+            or self.solver != "newton"
+            or check_positive_scalar(self.tol, "tol") < FINEST_IN_BLOCKS
+        )
+        return place(X_unlabeled, X, n, d, memory_only=memory_only, blocks_only=exact)
 
 
 def store(estimator: RobustLogisticRegression, learned: Learned) -> None:

@@ -20,17 +20,17 @@ from surefoot._validation import (
 from surefoot.blocks.learning import NEAREST_TOL
 from surefoot.blocks.options import Newton
 from surefoot.blocks.problem import block_problem
-from surefoot.costs import FeatureMetric, label_cost_matrix, resolve_metric
-from surefoot.distributed import rows_elsewhere
+from surefoot.costs import FeatureMetric, Precomputed, label_cost_matrix, resolve_metric
 from surefoot.dual import LinearModel
 from surefoot.labeled import LabeledData
 from surefoot.losses import probabilities
 from surefoot.minimal import MinimalRadius, solve_minimal_radius
+from surefoot.placement import place
 from surefoot.priors import LabelPrior
 from surefoot.sets import DecisionSet
 from surefoot.solvers.newton import NewtonOptions, PathPoint
 from surefoot.solvers.transport import solve_transport
-from surefoot.unlabeled import Unlabeled, unwrap
+from surefoot.unlabeled import Unlabeled
 from surefoot.worst_case import CertifiedSolution, solve_certified, solver_threads
 
 
@@ -56,34 +56,38 @@ def minimal_radius(
     ----------
     X : array of shape (n, d), labeled rows; y : array of shape (n,), their labels.
     X_unlabeled : array of shape (M, d), Unlabeled or None
-        Unlabeled rows. P_X is the empirical distribution of the rows of X and X_unlabeled together.
+        Unlabeled rows. P_X is the empirical distribution of the rows of X and X_unlabeled together. A memory map,
+        `ParquetRows`, or a Dask array or dataframe will do. Beyond 2^24 distances rows are read in blocks, and the
+        result is an upper bound, within 1e-5 of the minimal radius relative to it.
     sample_weight : array of shape (n,) or None
         How often each labeled row counts.
     label_prior, label_cost, metric, classes
         As in `RobustLogisticRegression`; here the default prior is None, no constraint.
     n_jobs : int or None
-        Threads over blocks of rows that are not in memory; None means one, -1 one per core.
+        Threads over blocks of rows; None means one, -1 one per core.
 
     Examples
     --------
     >>> minimal_radius([[0.0], [1.0]], [0, 1], X_unlabeled=[[2.0], [3.0]])
     1.0
     """
-    source = rows_elsewhere(unwrap(X_unlabeled)[0], check_labeled_rows(X, y)[0].shape[1])
+    placed = place(X_unlabeled, X, *check_labeled_rows(X, y)[0].shape, memory_only=isinstance(metric, Precomputed))
     data = LabeledData.check(
         X,
         y,
-        X_unlabeled=X_unlabeled if source is None else None,
+        X_unlabeled=placed.rows,
         sample_weight=sample_weight,
         classes=classes,
         metric=metric,
     )
     ds = data.decision_set(label_prior, label_cost)
-    if source is None:
+    if placed.source is None:
         return solve_minimal_radius(ds).value
     with solver_threads(check_n_jobs(n_jobs)) as executor:
         maker = Newton().sweep_maker(None, executor)
-        return block_problem(data, ds, source, options=NewtonOptions(), make_sweep=maker).nearest(NEAREST_TOL).upper
+        return (
+            block_problem(data, ds, placed.source, options=NewtonOptions(), make_sweep=maker).nearest(NEAREST_TOL).upper
+        )
 
 
 def transport_distance(

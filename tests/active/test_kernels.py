@@ -8,10 +8,10 @@ import pytest
 from scipy.optimize import linprog
 
 from active.problems import draw
+from surefoot.active.features import FeaturesInMemory
 from surefoot.active.residual import ResidualGraph
 from surefoot.kernels.reroute import all_pairs, reroute
 from surefoot.kernels.simplex import append_row, minimise, restore
-from surefoot.solvers.transport import solve_transport
 
 
 @pytest.mark.parametrize("density", [0.2, 1.0])
@@ -60,8 +60,8 @@ def test_rerouting_is_transport_with_the_row_told_where_to_draw_from(seed: int, 
     problem = draw(seed, K, "none", N=40, weighted=weighted)
     ds, rng = problem.decision_set, np.random.default_rng(seed)
     unit = problem.unit
-    transport = solve_transport(ds.distances, ds.row_weights, ds.anchor_weights)
-    graph = ResidualGraph.of(ds, transport, unit)
+    features = FeaturesInMemory(ds)
+    transport, graph = features.transport, ResidualGraph.of(ds, features, unit)
     slots, beta, raw, via = graph.arrays
     for j in rng.choice(np.arange(len(problem.X), 40), size=6, replace=False):
         a = rng.dirichlet(np.ones(K)) if j % 2 else np.eye(K)[rng.integers(K)]
@@ -94,7 +94,7 @@ def _told(distances: np.ndarray, ds: object, j: int, a: np.ndarray) -> float:
 def test_a_plan_has_all_its_mass_in_full_entries_and_parts() -> None:
     problem = draw(2, 2, "none", N=50)
     ds = problem.decision_set
-    graph = ResidualGraph.of(ds, solve_transport(ds.distances, ds.row_weights, ds.anchor_weights), problem.unit)
+    graph = ResidualGraph.of(ds, FeaturesInMemory(ds), problem.unit)
     (rows, amounts, following, count), head = graph.parts
     assert count[0] == len(rows) == np.sum(~graph.is_full)
     assert graph.amounts[graph.is_full].sum() + amounts.sum() == pytest.approx(50)

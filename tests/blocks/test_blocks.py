@@ -105,21 +105,26 @@ def test_fresh_rows_are_known_from_used_ones() -> None:
     assert certificate.on_fresh_rows(pool.U[:50] + 1e-3).reused_rows == 0
 
 
+@pytest.mark.usefixtures("in_blocks")
 @pytest.mark.parametrize("loss", ["zero_one", "log_loss"])
 def test_any_classifier_is_certified(tmp_path: Path, loss: str) -> None:
     pool = Pool.draw()
     forest = RandomForestClassifier(10, random_state=0).fit(pool.X, pool.y)
     asked = {"radius": pool.radius, "loss": loss}
-    exact = sf.certify(forest, pool.X, pool.y, X_unlabeled=pool.U, **asked)
+    exact = sf.certify(forest, pool.X, pool.y, X_unlabeled=pool.U, tol=1e-6, **asked)  # so fine a tol is met in memory
     found = sf.certify(forest, pool.X, pool.y, X_unlabeled=pool.memmap(tmp_path), tol=1e-4, **asked)
     assert found.lower - 1e-9 <= exact.risk <= found.risk + 1e-9
+    assert exact.gap <= 1e-6
     assert found.gap <= 1e-4
     assert found.loss == loss
+    assert sf.certify(forest, pool.X, pool.y, X_unlabeled=pool.U, **asked).gap <= 1e-5
 
 
-def test_minimal_radius_from_both_sides(tmp_path: Path) -> None:
+def test_minimal_radius_from_both_sides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pool = Pool.draw(M=1200)
     exact = sf.minimal_radius(pool.X, pool.y, X_unlabeled=pool.U)
+    assert sf.minimal_radius(pool.X, pool.y, X_unlabeled=pool.memmap(tmp_path)) == exact
+    monkeypatch.setattr("surefoot.placement.MOST_DISTANCES", 0)
     found = sf.minimal_radius(pool.X, pool.y, X_unlabeled=pool.memmap(tmp_path))
     assert exact * (1 - 1e-12) <= found <= exact * (1 + 2e-5)
 
@@ -138,6 +143,7 @@ def test_bad_options_are_refused(arguments: dict[str, Any], message: str) -> Non
         sf.Newton(**arguments)
 
 
+@pytest.mark.usefixtures("in_blocks")
 def test_rows_in_blocks_need_the_exact_solver_and_a_metric(tmp_path: Path) -> None:
     pool = Pool.draw()
     with pytest.raises(ValueError, match='need solver="newton"'):

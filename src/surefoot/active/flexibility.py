@@ -11,15 +11,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surefoot._errors import InfeasibleRadiusError
-from surefoot._validation import FloatArray, check_finite_array, check_positive_scalar
+from surefoot._validation import FloatArray, check_finite_array, check_labeled_rows, check_positive_scalar
+from surefoot.active.features import Features, FeaturesInBlocks, FeaturesInMemory
 from surefoot.active.relabeling import LabelProgram, Relabeling
 from surefoot.active.residual import ClassCosts, ResidualGraph
-from surefoot.costs import FeatureMetric
+from surefoot.blocks.options import Newton
+from surefoot.blocks.problem import block_problem
+from surefoot.blocks.sources import RowSource
+from surefoot.costs import FeatureMetric, Precomputed
 from surefoot.labeled import LabeledData
 from surefoot.minimal import cheapest_relabeling
+from surefoot.placement import place
 from surefoot.priors import LabelPrior
-from surefoot.sets import DecisionSet
-from surefoot.solvers.transport import TransportSolution, solve_transport
+from surefoot.sets import DecisionSet, row_chunks
+from surefoot.solvers.newton import NewtonOptions
 from surefoot.unlabeled import Unlabeled
 
 # The default margin, in units of κ/N: what it costs to change the label of one row.
@@ -28,6 +33,8 @@ DEFAULT_MARGIN = 0.1
 PAPER_MARGIN = 1e-3
 # Bounds on a score that are this close, relative to the spread of the impacts, have met.
 _AGREE = 1e-10
+# Rows whose linear programs are solved together have about so many distances.
+_ENTRIES = 1 << 23
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,16 +52,18 @@ class LabelFlexibility:
     classes : (K,)
     excess : float
         Radius less minimal radius.
+    features : distances and transport of all rows; by default those of the decision set.
     """
 
     decision_set: DecisionSet
     rows: NDArray[np.intp]
     classes: NDArray[Any]
     excess: float
+    features: Features | None = None
 
     @cached_property
     def minimal_radius(self) -> float:
-        return self._transport.cost + cheapest_relabeling(self.decision_set).cost
+        return self._features.transport.cost + cheapest_relabeling(self.decision_set).cost
 
     @property
     def radius(self) -> float:
@@ -112,13 +121,12 @@ class LabelFlexibility:
         return self._labels.forced()
 
     @cached_property
-    def _transport(self) -> TransportSolution:
-        ds = self.decision_set
-        return solve_transport(ds.distances, ds.row_weights, ds.anchor_weights)
+    def _features(self) -> Features:
+        return self.features or FeaturesInMemory(self.decision_set)
 
     @cached_property
     def _graph(self) -> ResidualGraph:
-        return ResidualGraph.of(self.decision_set, self._transport, self._unit)
+        return ResidualGraph.of(self.decision_set, self._features, self._unit)
 
     @cached_property
     def _class_costs(self) -> ClassCosts:
@@ -147,24 +155,26 @@ class LabelFlexibility:
         """Scores of the rows `left` by linear programs, for impacts f from 0 to 1."""
         from surefoot.kernels.forced_labels import worst_labels
 
-        graph, labels = self._graph, self._labels
+        labels, below = self._labels, self._class_costs.below
         K, C = labels.flow.shape
         program = LabelProgram.of(labels, self._budget)
         values = np.empty(len(left))
-        worst_labels(
-            graph.distances,
-            self.rows[left],
-            (graph.ptr, graph.anchors, graph.amounts),
-            graph.arrays,
-            *graph.parts,
-            f,
-            self._class_costs.below[left],
-            (program.table, program.basis),
-            (K, C, 2 * K * C),
-            float(labels.label_cost.max()),
-            graph.dust,
-            values,
-        )
+        for part in row_chunks(len(left), len(self.decision_set.anchor_weights), _ENTRIES):
+            graph, distances, rows = self._graph.narrowed(self.rows[left[part]])
+            worst_labels(
+                distances,
+                rows,
+                (graph.ptr, graph.anchors, graph.amounts),
+                graph.arrays,
+                *graph.parts,
+                f[part],
+                below[left[part]],
+                (program.table, program.basis),
+                (K, C, 2 * K * C),
+                float(labels.label_cost.max()),
+                graph.dust,
+                values[part],
+            )
         failed = np.isnan(values)
         if failed.any():
             raise RuntimeError(
@@ -197,8 +207,9 @@ def label_flexibility(
     Parameters
     ----------
     X : array of shape (n, d), labeled rows; y : array of shape (n,), their labels.
-    X_unlabeled : array of shape (M, d) or Unlabeled
-        P_X is the empirical distribution of the rows of X and X_unlabeled together, N = n + M.
+    X_unlabeled : array of shape (M, d), Unlabeled, a memory map, `ParquetRows`, a Dask array or dataframe
+        P_X is the empirical distribution of the rows of X and X_unlabeled together, N = n + M. Beyond 2^24 distances
+        rows are read in blocks, wherever they lie; numbers per row are held, but no matrix of distances.
     radius : float, "ends" or "minimal", default="ends"
         "ends": the paper's rule. The largest, over classes, of the minimal radii at which the class's probability is at
         either end of its interval, plus the margin. With exact probabilities (the strong prior), and without a prior,
@@ -218,12 +229,24 @@ def label_flexibility(
     array([[0.  , 0.25],
            [0.75, 1.  ]])
     """
-    data = LabeledData.check(X, y, X_unlabeled=X_unlabeled, sample_weight=sample_weight, classes=classes, metric=metric)
-    if data.unlabeled is None:
+    if X_unlabeled is None:
         raise ValueError("X_unlabeled must be given: its rows are those looked at; got None. Pass the unlabeled rows.")
-    chosen = len(data.rows) + check_candidates(candidates, len(data.unlabeled))
-    found = LabelFlexibility(data.decision_set(label_prior, label_cost), chosen, data.classes, 0.0)
+    placed = place(X_unlabeled, X, *check_labeled_rows(X, y)[0].shape, memory_only=isinstance(metric, Precomputed))
+    data = LabeledData.check(X, y, X_unlabeled=placed.rows, sample_weight=sample_weight, classes=classes, metric=metric)
+    ds, features = data.decision_set(label_prior, label_cost), None
+    if placed.source is not None:
+        ds, features = _in_blocks(data, ds, placed.source)
+    chosen = len(data.rows) + check_candidates(candidates, len(ds.row_weights) - len(data.rows))
+    found = LabelFlexibility(ds, chosen, data.classes, 0.0, features)
     return replace_excess(found, radius, margin, has_prior=label_prior is not None)
+
+
+def _in_blocks(data: LabeledData, ds: DecisionSet, source: RowSource) -> tuple[DecisionSet, FeaturesInBlocks]:
+    """The decision set with the weights of all rows but without distances, and a problem over blocks."""
+    problem = block_problem(data, ds, source, options=NewtonOptions(), make_sweep=Newton().sweep_maker(None, None))
+    weights = np.concatenate([data.weights, np.ones(source.n_rows)])
+    ds = replace(problem.header.decision_set, row_weights=weights / weights.sum())
+    return ds, FeaturesInBlocks(problem, ds.row_weights)
 
 
 def replace_excess(
@@ -250,7 +273,7 @@ def replace_excess(
 def _with_excess(found: LabelFlexibility, excess: float) -> LabelFlexibility:
     changed = replace(found, excess=excess)
     # what does not depend on the budget need not be solved for again
-    for name in ("_transport", "minimal_radius", "_unit"):
+    for name in ("_features", "minimal_radius", "_unit"):
         if name in found.__dict__:
             changed.__dict__[name] = found.__dict__[name]
     return changed

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surefoot._validation import FloatArray
+from surefoot.active.features import Features
 from surefoot.active.relabeling import DUST, FULL
+from surefoot.distance_rows import DistanceRows, HeldDistances
 from surefoot.sets import DecisionSet
-from surefoot.solvers.transport import TransportSolution
 
 Integers = NDArray[np.int64]
 Entries = tuple[Integers, FloatArray, Integers, Integers]
@@ -37,12 +38,13 @@ class ResidualGraph:
 
     Attributes
     ----------
-    distances : (N, n); slots : (n,) class of each anchor; offsets : (C+1,) first anchor of each class, then n.
+    distances : of N rows to n anchors; slots : (n,) class of each anchor.
+    offsets : (C+1,) first anchor of each class, then n.
     potentials : (n,) β with d_ri + β_i least, over i, where row r has mass.
     ptr, anchors, amounts : the plan by rows, in compressed sparse form.
     """
 
-    distances: FloatArray
+    distances: DistanceRows
     slots: Integers
     offsets: Integers
     potentials: FloatArray
@@ -51,13 +53,14 @@ class ResidualGraph:
     amounts: FloatArray
 
     @classmethod
-    def of(cls, ds: DecisionSet, transport: TransportSolution, unit: float) -> ResidualGraph:
+    def of(cls, ds: DecisionSet, features: Features, unit: float) -> ResidualGraph:
         """The residual graph of an optimal plan, in units of mass `unit`."""
+        transport = features.transport
         plan = transport.plan.tocsr().copy()
         plan.data = np.where(plan.data < DUST * unit, 0.0, plan.data / unit)
         plan.eliminate_zeros()
         return cls(
-            ds.distances,
+            features.distances,
             ds.anchor_slots.astype(np.int64),
             ds.class_offsets,
             np.ascontiguousarray(transport.potentials),
@@ -69,11 +72,7 @@ class ResidualGraph:
     @cached_property
     def dust(self) -> float:
         """Costs below this are rounding."""
-        return 1e-12 * float(self.distances.max())
-
-    @cached_property
-    def entry_rows(self) -> Integers:
-        return np.repeat(np.arange(len(self.ptr) - 1), np.diff(self.ptr))
+        return 1e-12 * max(float(chunk.max()) for _, chunk in self.distances.chunks())
 
     @cached_property
     def is_full(self) -> NDArray[np.bool_]:
@@ -83,15 +82,30 @@ class ResidualGraph:
     @cached_property
     def full_arcs(self) -> tuple[FloatArray, Integers]:
         """Reduced cost (n, n) of moving a unit from anchor to anchor by a full entry, and the row that moves."""
-        n = len(self.potentials)
-        return self._lowered(np.full((n, n), np.inf), np.full((n, n), -1, dtype=np.int64), self.is_full)
-
-    def _lowered(self, cost: FloatArray, via: Integers, kept: NDArray[np.bool_]) -> tuple[FloatArray, Integers]:
         from surefoot.kernels.reroute import residual_costs
 
-        rows, anchors = self.entry_rows[kept], self.anchors[kept]
-        residual_costs(self.distances, rows, anchors, self.potentials, self.dust, cost, via)
+        n = len(self.potentials)
+        cost, via = np.full((n, n), np.inf), np.full((n, n), -1, dtype=np.int64)
+        for part, chunk in self.distances.chunks():
+            entries = slice(self.ptr[part.start], self.ptr[part.stop])
+            rows = np.repeat(np.arange(len(chunk)), np.diff(self.ptr[part.start : part.stop + 1]))
+            full = self.is_full[entries]
+            residual_costs(
+                chunk, part.start, rows[full], self.anchors[entries][full], self.potentials, self.dust, cost, via
+            )
         return cost, via
+
+    def _all_arcs(self) -> FloatArray:
+        """Reduced cost (n, n) of moving any mass from anchor to anchor, by full entries and others."""
+        from surefoot.kernels.reroute import residual_costs
+
+        cost, via = self.full_arcs[0].copy(), self.full_arcs[1].copy()
+        (rows, *_), _ = self.parts
+        residual_costs(
+            self.distances.at(rows), 0, np.arange(len(rows)), self.anchors[~self.is_full], self.potentials, self.dust,
+            cost, via,
+        )  # fmt: skip
+        return cost
 
     @cached_property
     def arrays(self) -> tuple[Integers, FloatArray, FloatArray, Integers]:
@@ -102,8 +116,9 @@ class ResidualGraph:
     @cached_property
     def parts(self) -> tuple[Entries, Integers]:
         """Entries that hold less than a unit: (row, amount, next, count), a linked list per anchor, and its heads."""
-        part = ~self.is_full
-        rows, anchors, amounts = self.entry_rows[part], self.anchors[part], self.amounts[part]
+        part = np.flatnonzero(~self.is_full)
+        rows = np.searchsorted(self.ptr, part, side="right") - 1
+        anchors, amounts = self.anchors[part], self.amounts[part]
         head, following = np.full(len(self.potentials), -1, dtype=np.int64), np.full(len(rows), -1, dtype=np.int64)
         for e, u in enumerate(anchors):
             following[e], head[u] = head[u], e
@@ -116,23 +131,43 @@ class ResidualGraph:
         """
         from surefoot.kernels.reroute import all_pairs
 
-        cost, via = self.full_arcs
-        reach_full = all_pairs(cost)
-        reach = all_pairs(self._lowered(cost.copy(), via.copy(), ~self.is_full)[0])
+        arcs = self.full_arcs[0], self._all_arcs()
+        to_home_full, to_home = (np.ascontiguousarray(all_pairs(cost).T) for cost in arcs)
         single = np.diff(self.ptr)[rows] == 1
         home = np.where(single, self.anchors[self.ptr[rows]], -1)
         below, above = np.empty((2, len(rows), len(self.offsets) - 1))
-        for u in np.unique(home):
-            at = np.flatnonzero(home == u)
-            reduced = self.distances[rows[at]] + self.potentials
-            if u < 0:
-                below[at] = self._by_class(reduced - reduced.min(axis=1, keepdims=True))
-                above[at] = np.inf
-            else:
-                reduced -= reduced[:, [u]]
-                below[at] = self._by_class(reduced + reach[:, u])
-                above[at] = self._by_class(reduced + reach_full[:, u])
+        order = np.argsort(rows, kind="stable")
+        edges = rows[order]
+        for part, chunk in self.distances.chunks():
+            at = order[slice(*np.searchsorted(edges, [part.start, part.stop]))]
+            reduced = chunk[rows[at] - part.start] + self.potentials
+            split, u = home[at] < 0, home[at]
+            start = np.where(split, reduced.min(axis=1), reduced[np.arange(len(at)), u])
+            reduced -= start[:, None]
+            below[at] = self._by_class(reduced + np.where(split[:, None], 0.0, to_home[u]))
+            above[at] = np.where(split[:, None], np.inf, self._by_class(reduced + to_home_full[u]))
         return ClassCosts(home, below, above)
+
+    def narrowed(self, rows: NDArray[np.intp]) -> tuple[ResidualGraph, FloatArray, NDArray[np.intp]]:
+        """The graph with no more rows than moving `rows` needs, their distances in memory, and where `rows` are now."""
+        if isinstance(self.distances, HeldDistances):
+            return self, self.distances.matrix, rows
+        cost, via = self.full_arcs
+        (parted, *_), _ = self.parts
+        kept = np.unique(np.concatenate([rows, via[via >= 0], parted]))
+        counts = np.diff(self.ptr)[kept]
+        entries = np.repeat(self.ptr[kept] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
+        held = self.distances.at(kept)
+        narrow = replace(
+            self,
+            distances=HeldDistances(held),
+            ptr=np.concatenate([[0], np.cumsum(counts)]),
+            anchors=self.anchors[entries],
+            amounts=self.amounts[entries],
+        )
+        narrow.__dict__["dust"] = self.dust
+        narrow.__dict__["full_arcs"] = cost, np.where(via >= 0, np.searchsorted(kept, via), -1)
+        return narrow, held, np.searchsorted(kept, rows)
 
     def _by_class(self, costs: FloatArray) -> FloatArray:
         least = np.minimum.reduceat(costs, self.offsets[:-1], axis=1)

@@ -8,15 +8,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from surefoot._validation import FloatArray, check_finite_array, check_labeled_rows
+from surefoot._validation import FloatArray, check_finite_array
 from surefoot.active.flexibility import label_flexibility
 from surefoot.costs import FeatureMetric
-from surefoot.distributed import rows_elsewhere
 from surefoot.priors import LabelPrior
-from surefoot.unlabeled import Unlabeled, unwrap
-
-# Rows elsewhere are read into memory for at most this many distances.
-_MOST_DISTANCES = 1 << 27
+from surefoot.unlabeled import Unlabeled
 
 
 def expected_model_change(impact: ArrayLike, proba: ArrayLike) -> FloatArray:
@@ -63,10 +59,7 @@ def robust_model_change(
     ----------
     impact : array of shape (M, K)
         f(x_j, k) for the rows of X_unlabeled, or for its `candidates`; classes in sorted order.
-    X_unlabeled : array of shape (M, d), or a memory map, `ParquetRows`, a Dask array or dataframe
-        The latter are read into memory; where that would take more than 1 GiB of distances, only margins of 2κ/N and
-        more are possible, which need none.
-    X, y, radius, margin, label_prior, label_cost, metric, classes, candidates
+    X, y, X_unlabeled, radius, margin, label_prior, label_cost, metric, classes, candidates
         As in `label_flexibility`.
 
     Examples
@@ -75,12 +68,6 @@ def robust_model_change(
     >>> robust_model_change(f, [[0.0], [1.0]], [0, 1], X_unlabeled=[[0.1], [0.3]], label_prior=[0.5, 0.5]).round(3)
     array([1., 1.])
     """
-    labeled = check_labeled_rows(X, y)[0]
-    source = rows_elsewhere(unwrap(X_unlabeled)[0], labeled.shape[1])
-    if source is not None and len(labeled) * source.n_rows > _MOST_DISTANCES:
-        return _free_everywhere(impact, len(labeled) + source.n_rows, radius, margin, label_cost)
-    if source is not None:
-        X_unlabeled = source.read(0, source.n_rows)
     found = label_flexibility(
         X,
         y,
@@ -94,17 +81,3 @@ def robust_model_change(
         candidates=candidates,
     )
     return found.least_expectation(impact)
-
-
-def _free_everywhere(
-    impact: ArrayLike, n_rows: int, radius: float | str, margin: float | None, label_cost: ArrayLike
-) -> FloatArray:
-    """The scores at a margin that frees every row."""
-    enough = 2.0 * float(np.max(label_cost)) / n_rows
-    if not isinstance(radius, str) or margin is None or margin < enough:
-        raise ValueError(
-            f"robust scores of {n_rows} rows that are not in memory need a margin of at least 2κ/N = {enough:.3g}, "
-            f"where they are the least impact; got radius={radius!r}, margin={margin!r}. Pass such a margin, or fewer "
-            "rows."
-        )
-    return min_model_change(impact)

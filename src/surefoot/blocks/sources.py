@@ -127,6 +127,14 @@ class StackedRows:
     def n_features(self) -> int:
         return int(self.first.shape[1])
 
+    def take(self, chosen: NDArray[np.intp]) -> FloatArray:
+        """The rows of ascending indices."""
+        n = len(self.first)
+        here = int(np.searchsorted(chosen, n))
+        if self.rest is None or here == len(chosen):
+            return self.first[chosen]
+        return np.concatenate([self.first[chosen[:here]], take_rows(self.rest, chosen[here:] - n)])
+
     def read(self, start: int, stop: int) -> FloatArray:
         n = len(self.first)
         parts = [self.first[start : min(stop, n)]] if start < n else []
@@ -147,14 +155,22 @@ def block_edges(n_rows: int, block_rows: int) -> Iterator[tuple[int, int]]:
 
 
 def sample_rows(source: RowSource, size: int, rng: np.random.Generator) -> tuple[FloatArray, NDArray[np.intp]]:
-    """Rows drawn without replacement, in their order, and where they were; one pass."""
+    """Rows drawn without replacement, in their order, and where they were."""
     chosen = np.sort(rng.choice(source.n_rows, min(size, source.n_rows), replace=False))
-    parts = []
+    return take_rows(source, chosen), chosen
+
+
+def take_rows(source: RowSource, chosen: NDArray[np.intp]) -> FloatArray:
+    """The rows of ascending indices, in one pass; by the source itself where it can."""
+    take = getattr(source, "take", None)
+    if take is not None:
+        return take(chosen)
+    parts = [np.empty((0, source.n_features))]
     for start, stop in block_edges(source.n_rows, rows_per_block(source.n_rows)):
         lo, hi = np.searchsorted(chosen, [start, stop])
         if hi > lo:
             parts.append(source.read(start, stop)[chosen[lo:hi] - start])
-    return np.concatenate(parts), chosen
+    return np.concatenate(parts)
 
 
 def as_source(rows: Any, n_features: int) -> RowSource:

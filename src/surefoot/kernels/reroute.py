@@ -18,8 +18,8 @@ _MOST_PATHS = 10_000
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
-def residual_costs(D, rows, anchors, beta, dust, cost, via):  # pragma: no cover (compiled)
-    """Lower cost (n, n) to min over entries (r, u) of the cost of moving r from u to v; via (n, n) is that row.
+def residual_costs(D, first, rows, anchors, beta, dust, cost, via):  # pragma: no cover (compiled)
+    """Lower cost (n, n) to min over entries (r, u) of the cost of moving r from u to v; via (n, n) is that row + first.
 
     Costs are reduced, d_rv + β_v − d_ru − β_u: non-negative, since β proves the plan optimal. Below dust they are 0.
     """
@@ -32,7 +32,7 @@ def residual_costs(D, rows, anchors, beta, dust, cost, via):  # pragma: no cover
             if t < cost[u, v]:
                 t = t if t > dust else 0.0
                 cost[u, v] = t
-                via[u, v] = r
+                via[u, v] = first + r
 
 
 @njit(cache=True, nogil=True, error_model="numpy")
