@@ -26,6 +26,7 @@ import numpy as np
 
 FEATURES = 20
 FIELDS = ["sweep", "by", "N", "n", "seconds", "peak_MB", "gap", "radius", "minimal_radius_seconds"]
+FIELDS += ["passes", "tasks", "sent_MB", "received_MB"]  # over the rows, and over the network: of Dask
 HOWS = ("1 thread", "2 threads", "2 Dask workers", "cuda")
 
 FIT = """
@@ -54,21 +55,21 @@ def main():
         import os
         import dask.array as da
         from dask.delayed import delayed
-        from distributed import Client
-        client = Client(n_workers=2, threads_per_worker=1, dashboard_address=":0")
+        from surefoot.distributed import DaskRows, local_client
+        client = local_client(2)
         processes = [str(p) for p in client.run(os.getpid).values()]
         read = delayed(lambda start, stop: np.load(path, mmap_mode="r")[start:stop])  # by the workers
 
         def wrap(rows):
             edges = [*range(0, len(rows), 1 << 16), len(rows)]
             parts = [da.from_delayed(read(a, b), (b - a, rows.shape[1]), float) for a, b in zip(edges, edges[1:])]
-            return da.concatenate(parts)
+            return DaskRows(da.concatenate(parts), client)
     if by == "cuda":
         solver, U = sf.Newton("cuda", memory=64 << 30), np.array(U)
     fit = lambda rows, radius, n=n: sf.RobustLogisticRegression(radius=radius, solver=solver, n_jobs=threads).fit(
-        X[:n], y[:n], X_unlabeled=wrap(rows)
+        X[:n], y[:n], X_unlabeled=rows
     )
-    fit(U[:5000], 5.0, n=20)  # compiles
+    fit(wrap(U[:5000]), 5.0, n=20)  # compiles
     start, done, peak = time.perf_counter(), threading.Event(), [0.0]
     before = sum(held(p) for p in processes)
 
@@ -93,13 +94,19 @@ def main():
     middle = time.perf_counter()
     thread = threading.Thread(target=watch)
     thread.start()
-    found = fit(U, radius).certificate_
+    rows = wrap(U)
+    found = fit(rows, radius).certificate_
     seconds = time.perf_counter() - middle
     done.set()
     thread.join()
     most = torch.cuda.max_memory_allocated() / 1e6 if by == "cuda" else peak[0] - before
-    print(json.dumps({"seconds": round(seconds, 2), "peak_MB": round(most, 1), "gap": f"{found.gap:.2e}",
-                      "radius": radius, "minimal_radius_seconds": alone}))
+    line = {"seconds": round(seconds, 2), "peak_MB": round(most, 1), "gap": f"{found.gap:.2e}",
+            "radius": radius, "minimal_radius_seconds": alone}
+    if by == "2 Dask workers":
+        moved = rows.traffic
+        line |= {"passes": moved.passes, "tasks": moved.tasks, "sent_MB": round(moved.sent / 1e6, 1),
+                 "received_MB": round(moved.received / 1e6, 1)}
+    print(json.dumps(line))
 
 
 if __name__ == "__main__":

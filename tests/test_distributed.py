@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import dask.array as da
 import dask.dataframe as dd
@@ -15,6 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from distributed import Client, LocalCluster
+from sklearn.naive_bayes import GaussianNB
 
 import surefoot as sf
 import surefoot.active as al
@@ -72,8 +76,6 @@ def test_dataframes_and_unknown_chunks(client: Client, pool: Pool, alone: sf.Cer
 def test_certify_minimal_radius_and_scores(
     client: Client, pool: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from sklearn.naive_bayes import GaussianNB
-
     impact = np.random.default_rng(0).random((len(pool.U), 2))
     exact = al.robust_model_change(impact, pool.X, pool.y, X_unlabeled=pool.U, margin=1e-4, radius="minimal")
     monkeypatch.setattr("surefoot.placement.MOST_DISTANCES", 0)
@@ -90,12 +92,61 @@ def test_certify_minimal_radius_and_scores(
         np.testing.assert_allclose(scores, exact, atol=1e-9)
 
 
+JUDGED: list[int] = []
+
+
+class CountingBayes(GaussianNB):
+    def predict(self, X: Any) -> Any:
+        JUDGED.append(len(X))
+        return super().predict(X)
+
+
+@pytest.mark.usefixtures("in_blocks")
+def test_a_classifier_is_asked_once_about_each_row(client: Client, pool: Pool) -> None:
+    bayes = CountingBayes().fit(pool.X, pool.y)
+    rows = DaskRows(da.from_array(pool.U, chunks=(200, -1)), client)
+    JUDGED.clear()
+    sf.certify(bayes, pool.X, pool.y, X_unlabeled=rows, radius=pool.radius, loss="zero_one", tol=1e-3)
+    assert rows.traffic.passes > 10
+    assert sum(JUDGED) <= 2 * (len(pool.X) + len(pool.U))
+
+
 def test_an_address_and_the_current_client(cluster: LocalCluster, client: Client) -> None:
     assert connect(None) is client
     assert connect(client) is client
     other = connect(cluster.scheduler_address)
     assert other.scheduler_info()["address"] == cluster.scheduler_address
     other.close()
+    rows = DaskRows(da.zeros((10, 2)), cluster.scheduler_address)
+    assert rows.connected is rows.connected  # one connection for all passes
+    assert rows.read(2, 5).shape == (3, 2)
+    rows.connected.close()
+
+
+ALONE = """
+import os
+import dask.array as da
+import numpy as np
+import surefoot as sf
+from distributed import get_client
+
+if __name__ == "__main__":
+    U = np.random.default_rng(0).random((400, 2))
+    clf = sf.RobustLogisticRegression(radius=0.5, label_prior=None, solver=sf.Newton())
+    found, here = (clf.fit(U[:10], np.arange(10) % 2, X_unlabeled=rows).certificate_.risk for rows in (
+        da.from_array(U, chunks=(150, -1)), U))
+    client = get_client()
+    sizes = client.run(lambda: int(os.environ["MALLOC_MMAP_THRESHOLD_"])).values()
+    print(found == here, set(sizes) == {32 << 20})
+    client.close()
+    client.cluster.close()
+"""
+
+
+def test_without_a_client_a_cluster_is_started_here(tmp_path: Path) -> None:
+    (tmp_path / "alone.py").write_text(ALONE)  # a file: its worker processes import it
+    done = subprocess.run([sys.executable, tmp_path / "alone.py"], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["True", "True"], done.stderr[-2000:]
 
 
 def test_bad_rows_are_refused(client: Client, pool: Pool) -> None:

@@ -69,6 +69,11 @@ class DaskRows:
             rows = rows.compute_chunk_sizes()
         return rows.astype(np.float64)
 
+    @cached_property
+    def connected(self) -> Any:
+        """The client."""
+        return connect(self.client)
+
     @property
     def n_rows(self) -> int:
         return int(self.array.shape[0])
@@ -91,7 +96,7 @@ class DaskRows:
         return self._fetch(self.array[chosen])
 
     def _fetch(self, rows: Any) -> FloatArray:
-        found = np.ascontiguousarray(connect(self.client).compute(rows).result())
+        found = np.ascontiguousarray(self.connected.compute(rows).result())
         self.traffic.passes += 1
         self.traffic.tasks += rows.npartitions
         self.traffic.received += found.nbytes
@@ -111,15 +116,16 @@ class DaskRows:
 
         first = da.from_array(np.ascontiguousarray(source.first), chunks=(-1, -1))
         rows = da.concatenate([first, self.array]).rechunk((block_rows, -1))
-        return DaskSweep(rows, weights, unit, connect(self.client), losses_at, self.traffic, memory)
+        return DaskSweep(rows, weights, unit, self.connected, losses_at, self.traffic, memory)
 
 
 @dataclass(eq=False)
 class DaskSweep:
     """Sums over the blocks of a Dask array (N, d), each computed where its rows are.
 
-    Where they fit into `memory` bytes per worker, the rows stay on the workers from pass to pass, and of as many blocks
-    as then fit the distances. Dask holds them: it makes anew what a lost worker had, and frees them with this sweep.
+    Where they fit into `memory` bytes per worker, the rows stay on the workers from pass to pass, with a classifier's
+    losses at them, and of as many blocks as then fit the distances. Dask holds them: it makes anew what a lost worker
+    had, and frees them with this sweep.
     """
 
     rows: Any
@@ -130,6 +136,7 @@ class DaskSweep:
     traffic: Traffic
     memory: int = 0
     _distances: list[Any] | None = None
+    _losses: list[Any] | None = None
 
     @property
     def n_rows(self) -> int:
@@ -166,7 +173,8 @@ class DaskSweep:
             measure = delayed(_measure, pure=True)
             anchors = delayed((header.metric, header.anchors), traverse=False)
             sizes = 8 * len(header.anchors) * np.cumsum(self.rows.chunks[0])
-            fit = int(np.searchsorted(sizes, max(self._room, 0), side="right"))
+            judged = 0 if self.losses_at is None else 8 * self.n_rows * header.decision_set.n_classes
+            fit = int(np.searchsorted(sizes, max(self._room - judged, 0), side="right"))
             kept = self.client.persist([measure(block, anchors) for block in self._blocks[:fit]]) if fit else []
             self._distances = [*kept, *[None] * (len(self._blocks) - fit)]
         return list(zip(self._blocks, self._distances, strict=True))
@@ -183,11 +191,25 @@ class DaskSweep:
     def gather(self, header: Header, name: str, *parameters: Any) -> Any:
         return np.concatenate(self.client.gather(self.client.compute(self._parts(header, name, parameters))))
 
+    def _losses_of(self, header: Header) -> list[Any]:
+        """For each block the losses at its rows, where they are fixed, else None."""
+        fixed = header.coordinates is None and header.decision_set.n_classes > 1
+        if not fixed or self.losses_at is None:
+            return [None] * len(self._blocks)
+        if self._losses is None:
+            from dask.delayed import delayed
+
+            judge, losses_at = delayed(_judge, pure=True), delayed(self.losses_at, traverse=False)
+            made = [judge(block, losses_at) for block in self._blocks]
+            self._losses = list(self.client.persist(made)) if self._room >= 0 else made
+        return self._losses
+
     def _parts(self, header: Header, name: str, parameters: Any) -> list[Any]:
         from dask.delayed import delayed
 
-        shared, work = self._share((header, name, parameters, self.losses_at)), delayed(_block_sum)
-        return [work(block, distances, shared) for block, distances in self._with_distances(header)]
+        shared, work = self._share((header, name, parameters)), delayed(_block_sum)
+        blocks = zip(self._with_distances(header), self._losses_of(header), strict=True)
+        return [work(block, distances, losses, shared) for (block, distances), losses in blocks]
 
     def _share(self, what: Any) -> Any:
         """Parameters of a pass, as a task of its graph: a worker that is lost takes nothing with it."""
@@ -211,6 +233,21 @@ class DaskSweep:
         return found
 
 
+# What Dask sets for its workers' C library makes every array beyond 128 kB a system call and fresh pages, which doubled
+# the time of a pass: with these they are taken from memory that was in use before.
+_ALLOCATION = {"MALLOC_TRIM_THRESHOLD_": 256 << 20, "MALLOC_MMAP_THRESHOLD_": 32 << 20}
+
+
+def local_client(n_workers: int | None = None) -> Any:
+    """A client of a new cluster on this machine, one thread per worker; by default a worker per core."""
+    import dask
+    from distributed import Client
+
+    own = {f"distributed.nanny.pre-spawn-environ.{name}": str(size) for name, size in _ALLOCATION.items()}
+    with dask.config.set(own):
+        return Client(n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0")
+
+
 def connect(client: Any) -> Any:
     """A client: the one given, one for an address, the current one, or one of a new cluster on this machine."""
     try:
@@ -224,7 +261,7 @@ def connect(client: Any) -> Any:
     try:
         return get_client()
     except ValueError:
-        return Client(processes=True, threads_per_worker=1, dashboard_address=":0")
+        return local_client()
 
 
 def _prepare(rows: Any, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -238,15 +275,18 @@ def _measure(block: tuple[FloatArray, FloatArray], anchors: tuple[FeatureMetric,
     return anchors[0].distances(block[0], anchors[1])
 
 
-def _block_sum(block: tuple[FloatArray, FloatArray], distances: FloatArray | None, shared: tuple[Any, ...]) -> Any:
-    header, name, parameters, losses_at = shared
-    rows, weights = block
-    fixed = header.coordinates is None and header.decision_set.n_classes > 1 and losses_at is not None
+def _judge(block: tuple[FloatArray, FloatArray], losses_at: Callable[[FloatArray], FloatArray]) -> FloatArray:
+    return losses_at(block[0])
 
-    def work() -> Any:
-        return getattr(Block(header, rows, weights, losses_at(rows) if fixed else None, distances), name)(*parameters)
 
-    return _one_thread(work)
+def _block_sum(
+    block: tuple[FloatArray, FloatArray],
+    distances: FloatArray | None,
+    losses: FloatArray | None,
+    shared: tuple[Any, ...],
+) -> Any:
+    header, name, parameters = shared
+    return _one_thread(lambda: getattr(Block(header, *block, losses, distances), name)(*parameters))
 
 
 def _raw_sum(block: tuple[FloatArray, FloatArray], shared: tuple[Any, ...]) -> Any:
