@@ -44,7 +44,7 @@ def radius_of(data: tuple[Any, Any, Any]) -> float:
     X, y, U = data
     labeled = LabeledData.check(X, y, X_unlabeled=None, sample_weight=None, classes=None, metric="euclidean")
     ds = labeled.decision_set("clopper-pearson", 1.0)
-    maker = Newton("cuda").sweep_maker(None, None)
+    maker = Newton("cuda", memory=64 << 30).sweep_maker(None, None)
     made = block_problem(labeled, ds, ArrayRows(U), options=NewtonOptions(), make_sweep=maker)
     return made.nearest(1e-5).upper + 0.01
 

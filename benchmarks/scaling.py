@@ -71,7 +71,6 @@ def main():
     )
     fit(wrap(U[:5000]), 5.0, n=20)  # compiles
     start, done, peak = time.perf_counter(), threading.Event(), [0.0]
-    before = sum(held(p) for p in processes)
 
     def watch():
         while not done.wait(0.05):
@@ -91,7 +90,7 @@ def main():
         alone = None
     if by == "cuda":
         torch.cuda.reset_peak_memory_stats()
-    middle = time.perf_counter()
+    before, middle = sum(held(p) for p in processes), time.perf_counter()
     thread = threading.Thread(target=watch)
     thread.start()
     rows = wrap(U)
