@@ -108,6 +108,14 @@ def test_what_blocks_cannot_do_is_done_in_memory(pool: Pool, monkeypatch: pytest
         pool.fit(pool.memmap(tmp_path), "newton", radius="calibrated")
 
 
+def test_what_needs_rows_in_memory_says_so(pool: Pool, tmp_path: Path) -> None:
+    rows, clf = pool.parquet(tmp_path), sf.RobustLogisticRegression()
+    with pytest.raises(ValueError, match=r"must be rows in memory here.*Pass rows\.read\(0, rows\.n_rows\)"):
+        sf.radius_path(clf, pool.X, pool.y, X_unlabeled=rows)
+    here = rows.read(0, rows.n_rows)
+    assert len(sf.radius_path(clf, pool.X, pool.y, X_unlabeled=here, radii=[pool.radius]).radii) == 1
+
+
 @pytest.mark.usefixtures("client")
 @pytest.mark.parametrize("most", [1 << 24, 0], ids=["few", "many"])
 def test_columns_must_be_those_of_the_labeled_rows(

@@ -86,6 +86,11 @@ def check_labeled_rows(X: Any, y: Any, names: tuple[str, str] = ("X", "y")) -> t
 
 def check_more_rows(other: Any, name: str, n_features: int) -> FloatArray:
     """Finite rows (M, d), M = 0 allowed, with as many features as X has."""
+    if hasattr(other, "read") and hasattr(other, "n_rows"):
+        raise ValueError(
+            f"{name} must be rows in memory here; got {_describe(other)}, which is read in blocks. Pass "
+            "rows.read(0, rows.n_rows)."
+        )
     rows = check_array(other, dtype=np.float64, input_name=name, ensure_min_samples=0)
     check_n_features(rows, name, n_features)
     return rows

@@ -15,7 +15,7 @@ from surefoot.sets import DecisionSet
 from surefoot.solvers.newton import NewtonOptions, PathPoint, follow_path
 
 # Up to this many entries, or rows per anchor, the network simplex alone is faster than Newton and a small simplex.
-_SIMPLEX_ENTRIES, _SIMPLEX_ROWS = 300_000, 30
+_SIMPLEX_ENTRIES, _SIMPLEX_ROWS = 1_500_000, 30
 # How far, in units of the mean distance, smoothing may leave Newton's potentials from optimal.
 _SMOOTHING = 1e-4
 # Pivots of the network simplex before it starts anew with the rows in another order, and how often it may.
