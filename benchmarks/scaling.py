@@ -147,6 +147,7 @@ def draw(lines: list[dict[str, str]], path: Path) -> None:
     for axes, over, least in zip(figure.subplots(1, 2), ("N", "n"), (1e5, 100), strict=True):
         for by in HOWS:
             chosen = [line for line in lines if line["sweep"] == over and line["by"] == by]
+            chosen.sort(key=lambda line: float(line[over]))
             if not chosen:
                 continue
             large = [line for line in chosen if float(line[over]) >= least]
