@@ -20,8 +20,6 @@ from surefoot.dual import BARRIER, DualPoint, Evaluation, SmoothedDual
 
 _SMALLEST_RIDGE = 1e-11
 _FIRST_DAMPING = 1e-4
-# A line search begins at this many times the share of the last step that was taken, and at all of it from a tenth on.
-_BOLDER = 10.0
 # Share of an anchor's weight below which the mass that it receives is rounding error.
 _SMALLEST_MASS = 1e-14
 
@@ -230,7 +228,7 @@ def centre_objective(
     By default: half the decrement is a share of the smoothing gap. `centred` judges a point, its evaluation and its
     decrement.
     """
-    point, ridge, eager, share = start, _SMALLEST_RIDGE, True, 1.0
+    point, ridge, eager = start, _SMALLEST_RIDGE, True
     here = objective.evaluate(point, tau, second_order=True)
     for step in range(options.round_steps):
         point, here = objective.balance(point, here, tau)
@@ -244,8 +242,7 @@ def centre_objective(
                 return point, here, step
             ridge = _SMALLEST_RIDGE  # a damped direction proves nothing: look again without
             continue
-        begin = min(1.0, _BOLDER * share)
-        point, here, move, share, trials = _line_search(objective, point, here, move, tau, begin, eager)
+        point, here, move, trials = _line_search(objective, point, here, move, tau, eager)
         eager = trials == 0
         ridge = max(0.1 * move.ridge, _SMALLEST_RIDGE) if eager else move.ridge
     return point, here, options.round_steps
@@ -320,14 +317,13 @@ def along_ray(H: FloatArray, gradient: FloatArray, ray: FloatArray, alpha: slice
 
 
 def _line_search(
-    objective: Objective[Point, Here], point: Point, here: Here, move: _Move, tau: float, begin: float, eager: bool
-) -> tuple[Point, Here, _Move, float, int]:
-    """Cubic backtracking from the share `begin` of the direction; every second failure past the first two damps it.
+    objective: Objective[Point, Here], point: Point, here: Here, move: _Move, tau: float, eager: bool
+) -> tuple[Point, Here, _Move, int]:
+    """Cubic backtracking; every second failure past the first two also damps the direction (Levenberg–Marquardt).
 
     The first trial carries its Hessian when the last search succeeded at once, since it will most likely be accepted.
-    Returns the new point, its evaluation, the move (damped: Levenberg–Marquardt), the share taken, and the failures.
     """
-    vector, size = objective.pack(point), begin * move.largest
+    vector, size = objective.pack(point), move.largest
     noise = 1e-15 * max(1.0, abs(here.value))
     for trial in range(30):
         candidate = objective.unpack(vector + size * move.direction, point)
@@ -335,7 +331,7 @@ def _line_search(
         if np.isfinite(there.value) and there.value <= here.value - 1e-4 * size * move.decrement + noise:
             if there.hessian is None:
                 there = objective.evaluate(candidate, tau, second_order=True)
-            return candidate, there, move, size, trial
+            return candidate, there, move, trial
         if trial >= 2 and trial % 2 == 0:
             move = _Move.along_newton(objective, point, here, max(10 * move.ridge, _FIRST_DAMPING))
             size = move.largest
