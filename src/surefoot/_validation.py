@@ -84,9 +84,14 @@ def check_labeled_rows(X: Any, y: Any, names: tuple[str, str] = ("X", "y")) -> t
     return rows, labels
 
 
+def is_source(rows: Any) -> bool:
+    """Whether rows are a source that is read in parts, as `ParquetRows` is, and no array."""
+    return hasattr(rows, "read") and hasattr(rows, "n_rows")
+
+
 def check_more_rows(other: Any, name: str, n_features: int) -> FloatArray:
     """Finite rows (M, d), M = 0 allowed, with as many features as X has."""
-    if hasattr(other, "read") and hasattr(other, "n_rows"):
+    if is_source(other):
         raise ValueError(
             f"{name} must be rows in memory here; got {_describe(other)}, which is read in blocks. Pass "
             "rows.read(0, rows.n_rows)."

@@ -28,12 +28,12 @@ from surefoot.blocks.problem import block_problem
 from surefoot.blocks.sources import RowSource
 from surefoot.calibration import Calibrated, calibrate, in_label_cost_of, resolve_radius, tied_sets
 from surefoot.certificate import Certificate
-from surefoot.costs import FeatureMetric, Precomputed
+from surefoot.costs import FeatureMetric
 from surefoot.dual import FixedLosses
 from surefoot.labeled import LabeledData
 from surefoot.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
 from surefoot.minimal import check_radius, solve_minimal_radius
-from surefoot.placement import FINEST_IN_BLOCKS, place
+from surefoot.placement import FINEST_IN_BLOCKS, needs_memory, place
 from surefoot.priors import LabelPrior
 from surefoot.sets import DecisionSet
 from surefoot.solvers.newton import NewtonOptions
@@ -110,12 +110,7 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     >>> round(c.risk, 6)
     0.1875
     """
-    memory_only = (
-        losses is not None
-        or isinstance(metric, Precomputed)
-        or isinstance(resolve_radius(radius), Calibrated)
-        or (tol is not None and check_positive_scalar(tol, "tol") < FINEST_IN_BLOCKS)
-    )
+    memory_only = losses is not None or needs_memory(metric, resolve_radius(radius), tol)
     placed = place(X_unlabeled, X, *check_labeled_rows(X, y)[0].shape, memory_only=memory_only)
     if placed.source is not None:
         if losses is not None:

@@ -33,7 +33,7 @@ from surefoot.calibration import (
     tied_sets,
 )
 from surefoot.certificate import Certificate
-from surefoot.costs import FeatureMetric, Precomputed, resolve_metric
+from surefoot.costs import FeatureMetric, resolve_metric
 from surefoot.design_matrix import StandardizedRows
 from surefoot.dual import FixedLosses, LinearModel
 from surefoot.fresh import LinearLosses, Piece
@@ -41,7 +41,7 @@ from surefoot.labeled import LabeledData
 from surefoot.linear_classifier import LinearClassifier, check_labeled, warn_about
 from surefoot.losses import LOG_LOSS
 from surefoot.minimal import MinimalRadius, check_radius, solve_minimal_radius
-from surefoot.placement import FINEST_IN_BLOCKS, Placed, place
+from surefoot.placement import Placed, needs_memory, place
 from surefoot.priors import LabelPrior
 from surefoot.radius import as_robust_as_possible
 from surefoot.sets import DecisionSet
@@ -160,7 +160,7 @@ class RobustLogisticRegression(LinearClassifier):
         progress = FitProgress(self)
         asked = resolve_radius(self.radius, auto=True)
         placed = self._place(X, y, sample_weight, X_unlabeled, asked)
-        if placed.in_blocks or isinstance(self.solver, Newton):
+        if placed.source is not None or isinstance(self.solver, Newton):
             learned = fit_in_blocks(self, asked, X, y, sample_weight, placed.source, progress.round)
             warn_about(learned.certificate.status, learned.certificate.gap, float(self.tol))
         else:
@@ -178,14 +178,8 @@ class RobustLogisticRegression(LinearClassifier):
         if X_unlabeled is None:
             return Placed(None, None)
         n, d = check_labeled(self, X, y, sample_weight, self.classes)[0].shape
-        exact = isinstance(self.solver, Newton)
-        memory_only = (
-            isinstance(radius, Calibrated)
-            or isinstance(self.metric, Precomputed)
-            or self.solver != "newton"
-            or check_positive_scalar(self.tol, "tol") < FINEST_IN_BLOCKS
-        )
-        return place(X_unlabeled, X, n, d, memory_only=memory_only, blocks_only=exact)
+        memory_only = self.solver != "newton" or needs_memory(self.metric, radius, self.tol)
+        return place(X_unlabeled, X, n, d, memory_only=memory_only, blocks_only=isinstance(self.solver, Newton))
 
 
 def store(estimator: RobustLogisticRegression, learned: Learned) -> None:

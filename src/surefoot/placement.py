@@ -11,8 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from surefoot._validation import FloatArray, check_more_rows, check_same_names
+from surefoot._validation import FloatArray, check_more_rows, check_positive_scalar, check_same_names, is_source
 from surefoot.blocks.sources import ArrayRows, RowSource, as_source
+from surefoot.calibration import Calibrated
+from surefoot.costs import Precomputed
 from surefoot.distributed import DaskRows
 from surefoot.unlabeled import Unlabeled, unwrap
 
@@ -29,10 +31,6 @@ class Placed:
     rows: Any
     source: RowSource | None
 
-    @property
-    def in_blocks(self) -> bool:
-        return self.source is not None
-
 
 def place(X_unlabeled: Any, X: Any, n: int, d: int, *, memory_only: bool = False, blocks_only: bool = False) -> Placed:
     """Unlabeled rows beside labeled ones X (n, d), where they are solved.
@@ -43,23 +41,31 @@ def place(X_unlabeled: Any, X: Any, n: int, d: int, *, memory_only: bool = False
     bare, wrapped = unwrap(X_unlabeled)
     if bare is None:
         return Placed(None, None)
-    if not is_elsewhere(bare):
+    if not _is_elsewhere(bare):
         few = not blocks_only and (memory_only or (n + _length(bare)) * n <= MOST_DISTANCES)
         return Placed(X_unlabeled, None) if few else Placed(None, _array_source(bare, X, d))
-    source = source_of(bare, X, d)
+    source = _source_of(bare, X, d)
     if blocks_only or (n + source.n_rows) * n > MOST_DISTANCES:
         return Placed(None, source)
     rows = _named(source.read(0, source.n_rows), source, X)
     return Placed(Unlabeled(rows) if wrapped else rows, None)
 
 
-def is_elsewhere(rows: Any) -> bool:
+def needs_memory(metric: Any, radius: Any = None, tol: float | None = None) -> bool:
+    """Whether what is asked for is not to be had over blocks."""
+    return (
+        isinstance(metric, Precomputed)
+        or isinstance(radius, Calibrated)
+        or (tol is not None and check_positive_scalar(tol, "tol") < FINEST_IN_BLOCKS)
+    )
+
+
+def _is_elsewhere(rows: Any) -> bool:
     """Whether rows lie outside of this process's memory: sources, memory maps, Dask collections."""
-    source = hasattr(rows, "read") and hasattr(rows, "n_rows")
-    return source or isinstance(rows, np.memmap) or hasattr(rows, "__dask_graph__")
+    return is_source(rows) or isinstance(rows, np.memmap) or hasattr(rows, "__dask_graph__")
 
 
-def source_of(rows: Any, X: Any, n_features: int) -> RowSource:
+def _source_of(rows: Any, X: Any, n_features: int) -> RowSource:
     """A source for rows that lie elsewhere, with the columns of X."""
     source = as_source(DaskRows(rows) if hasattr(rows, "__dask_graph__") else rows, n_features)
     check_same_names(X, source, "X_unlabeled")

@@ -20,12 +20,12 @@ from surefoot._validation import (
 from surefoot.blocks.learning import NEAREST_TOL
 from surefoot.blocks.options import Newton
 from surefoot.blocks.problem import block_problem
-from surefoot.costs import FeatureMetric, Precomputed, label_cost_matrix, resolve_metric
+from surefoot.costs import FeatureMetric, label_cost_matrix, resolve_metric
 from surefoot.dual import LinearModel
 from surefoot.labeled import LabeledData
 from surefoot.losses import probabilities
 from surefoot.minimal import MinimalRadius, solve_minimal_radius
-from surefoot.placement import place
+from surefoot.placement import needs_memory, place
 from surefoot.priors import LabelPrior
 from surefoot.sets import DecisionSet
 from surefoot.solvers.newton import NewtonOptions, PathPoint
@@ -71,7 +71,7 @@ def minimal_radius(
     >>> minimal_radius([[0.0], [1.0]], [0, 1], X_unlabeled=[[2.0], [3.0]])
     1.0
     """
-    placed = place(X_unlabeled, X, *check_labeled_rows(X, y)[0].shape, memory_only=isinstance(metric, Precomputed))
+    placed = place(X_unlabeled, X, *check_labeled_rows(X, y)[0].shape, memory_only=needs_memory(metric))
     data = LabeledData.check(
         X,
         y,

@@ -18,10 +18,10 @@ from surefoot.active.residual import ClassCosts, ResidualGraph
 from surefoot.blocks.options import Newton
 from surefoot.blocks.problem import block_problem
 from surefoot.blocks.sources import RowSource
-from surefoot.costs import FeatureMetric, Precomputed
+from surefoot.costs import FeatureMetric
 from surefoot.labeled import LabeledData
 from surefoot.minimal import cheapest_relabeling
-from surefoot.placement import place
+from surefoot.placement import needs_memory, place
 from surefoot.priors import LabelPrior
 from surefoot.sets import DecisionSet, row_chunks
 from surefoot.solvers.newton import NewtonOptions
@@ -231,7 +231,7 @@ def label_flexibility(
     """
     if X_unlabeled is None:
         raise ValueError("X_unlabeled must be given: its rows are those looked at; got None. Pass the unlabeled rows.")
-    placed = place(X_unlabeled, X, *check_labeled_rows(X, y)[0].shape, memory_only=isinstance(metric, Precomputed))
+    placed = place(X_unlabeled, X, *check_labeled_rows(X, y)[0].shape, memory_only=needs_memory(metric))
     data = LabeledData.check(X, y, X_unlabeled=placed.rows, sample_weight=sample_weight, classes=classes, metric=metric)
     ds, features = data.decision_set(label_prior, label_cost), None
     if placed.source is not None:

@@ -17,7 +17,7 @@ from surefoot.blocks.sweep import LocalSweep, Sweep, SweepMaker
 class Newton:
     """The exact solver in blocks of rows: pass an instance as `solver` of `RobustLogisticRegression` or of `certify`.
 
-    Without one, rows in memory are solved at once, and sources that lie elsewhere in blocks with these defaults.
+    Without one, problems of up to 2^24 distances are solved in memory, and larger ones in blocks with these defaults.
 
     Parameters
     ----------

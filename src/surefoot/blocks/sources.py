@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._validation import FloatArray, check_finite_array
+from surefoot._validation import FloatArray, check_finite_array, is_source
 
 # Rows of a block: at most, and at least where fewer would make the blocks that keep several workers busy.
 _MOST_ROWS, _FEWEST_ROWS, _BUSY_BLOCKS = 1 << 16, 1 << 12, 8
@@ -175,7 +175,7 @@ def take_rows(source: RowSource, chosen: NDArray[np.intp]) -> FloatArray:
 
 def as_source(rows: Any, n_features: int) -> RowSource:
     """A source of rows as it is, or the rows of an array (memory maps stay on disk)."""
-    source: RowSource = rows if hasattr(rows, "read") and hasattr(rows, "n_rows") else ArrayRows(np.asanyarray(rows))
+    source: RowSource = rows if is_source(rows) else ArrayRows(np.asanyarray(rows))
     if isinstance(source, ArrayRows) and source.array.ndim != 2:
         raise ValueError(f"X_unlabeled must have 2 dimensions; got {source.array.ndim}. Pass an array (M, d).")
     if source.n_features != n_features:
