@@ -19,8 +19,8 @@ from common import ROOT, Array, LearningProblem, Row, learning_problem, markdown
 
 import surefoot.active as al
 from surefoot.active.algorithm2 import PAPER_STEPS, algorithm2_score
-from surefoot.minimal import solve_minimal_radius
-from surefoot.sets import DecisionSet, build_decision_set
+from surefoot.problem.sets import DecisionSet, build_decision_set
+from surefoot.solvers.minimal import solve_minimal_radius
 
 # First step sizes of Algorithm 2, which the paper does not name.
 LEARNING_RATES = (1.0, 3e-1, 1e-1, 3e-2, 1e-2)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.sets import DecisionSet
+from surefoot.problem.sets import DecisionSet
 
 Array = NDArray[np.float64]
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8

@@ -19,11 +19,11 @@ from common import ROOT, Array, LearningProblem, Row, learning_problem, markdown
 
 import surefoot as sf
 from reference.inner import inner_reference
-from surefoot.dual import FixedLosses
+from surefoot.dual.models import FixedLosses
+from surefoot.exact.solution import CertifiedSolution, solve_certified
 from surefoot.losses import loss_matrix_from_proba
-from surefoot.minimal import solve_minimal_radius
-from surefoot.sets import DecisionSet, build_decision_set
-from surefoot.worst_case import CertifiedSolution, solve_certified
+from surefoot.problem.sets import DecisionSet, build_decision_set
+from surefoot.solvers.minimal import solve_minimal_radius
 
 _TOL = 1e-6
 

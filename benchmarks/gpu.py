@@ -21,12 +21,12 @@ import numpy as np
 
 import surefoot as sf
 from surefoot.blocks.coordinates import standardize
-from surefoot.blocks.options import Newton
+from surefoot.blocks.newton import Newton
 from surefoot.blocks.problem import block_problem
 from surefoot.blocks.sources import ArrayRows
 from surefoot.blocks.torch_sweep import TorchSweep
-from surefoot.dual import DualPoint
-from surefoot.labeled import LabeledData
+from surefoot.dual.objective import DualPoint
+from surefoot.problem.rows import LabeledData
 from surefoot.solvers.newton import NewtonOptions
 
 

@@ -13,11 +13,11 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from algorithm1 import best_learning_rate, dual_value, run_algorithm1
 from common import LearningProblem, Row, learning_problem, peak_memory, timed
 
-from surefoot.design_matrix import StandardizedRows
-from surefoot.dual import LinearModel
-from surefoot.minimal import MinimalRadius, solve_minimal_radius
-from surefoot.sets import DecisionSet, build_decision_set
-from surefoot.worst_case import CertifiedSolution, solve_certified
+from surefoot.dual.design import StandardizedRows
+from surefoot.dual.models import LinearModel
+from surefoot.exact.solution import CertifiedSolution, solve_certified
+from surefoot.problem.sets import DecisionSet, build_decision_set
+from surefoot.solvers.minimal import MinimalRadius, solve_minimal_radius
 
 _TOL = 1e-4
 

@@ -20,7 +20,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 import surefoot as sf
 from reference.learning import learn_reference
-from surefoot.sets import build_decision_set
+from surefoot.problem.sets import build_decision_set
 
 
 def main() -> None:

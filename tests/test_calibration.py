@@ -22,7 +22,7 @@ import surefoot as sf
 from fits import adversary_loss, sample, transport_by_pot
 from reference.inner import inner_reference
 from surefoot.calibration import excess_between
-from surefoot.sampling import bernstein_term
+from surefoot.certificates.sampling import bernstein_term
 
 AWAY = {2: [[0.85, 0.95], [0.05, 0.15]], 3: [[0.65, 0.8], [0.1, 0.3], [0.05, 0.2]]}
 # intervals that hold the labeled frequencies, and others that do not

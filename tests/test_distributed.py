@@ -78,7 +78,7 @@ def test_certify_minimal_radius_and_scores(
 ) -> None:
     impact = np.random.default_rng(0).random((len(pool.U), 2))
     exact = al.robust_model_change(impact, pool.X, pool.y, X_unlabeled=pool.U, margin=1e-4, radius="minimal")
-    monkeypatch.setattr("surefoot.placement.MOST_DISTANCES", 0)
+    monkeypatch.setattr("surefoot.blocks.placement.MOST_DISTANCES", 0)
     rows, stored = da.from_array(pool.U, chunks=(200, -1)), pool.memmap(tmp_path)
     assert sf.minimal_radius(pool.X, pool.y, X_unlabeled=rows) == sf.minimal_radius(pool.X, pool.y, X_unlabeled=stored)
     bayes = GaussianNB().fit(pool.X, pool.y)

@@ -17,8 +17,8 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import surefoot as sf
 from fits import fitted, just_above, sample
-from surefoot.fresh import fingerprints
-from surefoot.sampling import bernstein_term, normal_term
+from surefoot.certificates.fresh import fingerprints
+from surefoot.certificates.sampling import bernstein_term, normal_term
 
 LOSSES = ["log_loss", "zero_one", "cost"]
 FRESH = np.random.default_rng(77).normal(size=(300, 2)) + 0.7

@@ -17,10 +17,11 @@ from sklearn.exceptions import ConvergenceWarning
 
 import surefoot as sf
 from reference.inner import inner_reference
-from surefoot.bounds import Adversary, dual_value, feasible_adversary
-from surefoot.dual import DualPoint, LinearModel
-from surefoot.minimal import solve_minimal_radius
-from surefoot.sets import DecisionSet, build_decision_set
+from surefoot.dual.bounds import Adversary, dual_value, feasible_adversary
+from surefoot.dual.models import LinearModel
+from surefoot.dual.objective import DualPoint
+from surefoot.problem.sets import DecisionSet, build_decision_set
+from surefoot.solvers.minimal import solve_minimal_radius
 
 Array = NDArray[np.float64]
 TOL = 1e-6

@@ -16,47 +16,23 @@ SRC = Path(__file__).resolve().parents[1] / "src"
 
 # Each line may import the lines above it, and itself.
 ORDER = [
-    {"_callbacks", "_errors", "_printing", "_validation", "_version"},
-    {"unlabeled"},
-    {"costs"},
-    {"losses"},
-    {"priors"},
-    {"sets"},
-    {"distance_rows"},
+    {"_callbacks", "_errors", "_printing", "_types", "_validation", "_version"},
+    {"costs", "losses", "priors", "unlabeled"},
+    {"problem"},
     {"dual", "kernels"},
     {"solvers"},
-    {"bounds"},
-    {"lower_bound"},
-    {"minimal"},
-    {"sampling"},
-    {"fresh"},
-    {"labeled"},
     {"calibration"},
-    {"certificate"},
-    {"search"},
-    {"worst_case"},
-    {"union_search"},
-    {"union"},
-    {"design_matrix"},
-    {"blocks"},
-    {"distributed"},
-    {"placement"},
-    {"certify"},
-    {"radius"},
-    {"linear_classifier"},
-    {"block_fit"},
-    {"ball_model", "linear_model"},
+    {"certificates"},
+    {"exact"},
+    {"blocks", "distributed"},
+    {"certify", "radius"},
+    {"estimators"},
     {"path"},
     {"active"},
     {"nn"},
-    {"datasets"},
-    {"experiments"},
-    {"plots"},
-    {"tabular"},
-    {"model_file"},
-    {"report"},
-    {"demo"},
-    {"cli"},
+    {"datasets", "plots", "tabular"},
+    {"experiments", "model_file", "report"},
+    {"cli", "demo"},
     {"__init__"},
 ]
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
@@ -165,9 +141,9 @@ def test_heavy_packages_are_imported_late() -> None:
 @pytest.mark.parametrize(
     ("file", "text", "fault"),
     [
-        ("costs.py", "from surefoot.priors import tighten", "surefoot.costs imports surefoot.priors"),
-        ("costs.py", "from . import sets", "surefoot.costs imports surefoot.sets"),
-        ("costs.py", "from .sets import x", "surefoot.costs imports surefoot.sets"),
+        ("costs.py", "from surefoot.path import radius_path", "surefoot.costs imports surefoot.path"),
+        ("costs.py", "from . import path", "surefoot.costs imports surefoot.path"),
+        ("costs.py", "from .path import x", "surefoot.costs imports surefoot.path"),
         ("costs.py", "from surefoot import certify", "surefoot.costs imports surefoot"),
         ("solvers/newton.py", "def f():\n    import surefoot.cli", "surefoot.solvers.newton imports surefoot.cli"),
         ("solvers/newton.py", "from ..radius import x", "surefoot.solvers.newton imports surefoot.radius"),
@@ -175,7 +151,7 @@ def test_heavy_packages_are_imported_late() -> None:
     ],
 )
 def test_a_wrong_direction_is_noticed(tmp_path: Path, file: str, text: str, fault: str) -> None:
-    for name in ["__init__.py", "sets.py", "priors.py", "cli.py", "radius.py", file]:
+    for name in ["__init__.py", "path.py", "cli.py", "radius.py", file]:
         path = tmp_path / "surefoot" / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text if name == file else "", encoding="utf-8")

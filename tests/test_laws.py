@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 import surefoot as sf
 from reference.inner import inner_reference
-from surefoot.bounds import dual_value
-from surefoot.dual import DENSE_SHARE, DualPoint, FixedLosses, LinearModel, SmoothedDual, smoothed_support
+from surefoot.dual.bounds import dual_value
+from surefoot.dual.models import FixedLosses, LinearModel
+from surefoot.dual.objective import DENSE_SHARE, DualPoint, SmoothedDual, smoothed_support
+from surefoot.exact.solution import CertifiedSolution, solve_certified, solve_minimal_radius
 from surefoot.losses import log_loss_matrix
-from surefoot.sets import DecisionSet, build_decision_set
-from surefoot.worst_case import CertifiedSolution, solve_certified, solve_minimal_radius
+from surefoot.problem.sets import DecisionSet, build_decision_set
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

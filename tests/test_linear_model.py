@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import surefoot as sf
-import surefoot.linear_model as module
+import surefoot.estimators.robust as module
 from fits import adversary_loss, fitted, just_above, sample, transport_by_pot
 
 

@@ -19,7 +19,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import surefoot as sf
 from fits import just_above, sample
-from surefoot import linear_model
+from surefoot.estimators import robust as linear_model
 
 TEST = sample(seed=91, n=3, M=200)[2]
 ROOT = np.array([[2.0, 0.0], [0.7, 0.5]])

@@ -19,7 +19,7 @@ import surefoot as sf
 import surefoot.active as al
 from active.problems import draw
 from blocks.problems import Pool
-from surefoot import placement
+from surefoot.blocks import placement
 from surefoot.costs import Precomputed
 from surefoot.distributed import DaskRows
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import binom
 
-from surefoot.sampling import bernstein_term, normal_term
+from surefoot.certificates.sampling import bernstein_term, normal_term
 
 Array = NDArray[np.float64]
 SHEVTSOVA = 0.4748  # arXiv:1111.6554, identically distributed summands

@@ -11,16 +11,17 @@ from numpy.typing import NDArray
 
 from reference.test_inner_agreement import assert_feasible
 from reference.union import SetInUnion, union_reference
-from surefoot import union_search
 from surefoot._errors import InfeasibleRadiusError
-from surefoot.bounds import dual_value
-from surefoot.dual import DualPoint, LinearModel
-from surefoot.minimal import MinimalRadius, solve_minimal_radius
-from surefoot.sets import DecisionSet, build_decision_set
-from surefoot.solvers.union_dual import UnionDual, UnionPoint, smooth_maximum
-from surefoot.union import UnionSolution, solve_union
-from surefoot.union_search import Member
-from surefoot.worst_case import solve_certified
+from surefoot.dual.bounds import dual_value
+from surefoot.dual.models import LinearModel
+from surefoot.dual.objective import DualPoint
+from surefoot.exact import union_search
+from surefoot.exact.solution import solve_certified
+from surefoot.exact.union import UnionSolution, solve_union
+from surefoot.exact.union_search import Member
+from surefoot.problem.sets import DecisionSet, build_decision_set
+from surefoot.solvers.minimal import MinimalRadius, solve_minimal_radius
+from surefoot.solvers.union_objective import UnionDual, UnionPoint, smooth_maximum
 
 pytestmark = pytest.mark.filterwarnings("ignore:Solution may be inaccurate:UserWarning")
 

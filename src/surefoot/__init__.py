@@ -3,14 +3,14 @@
 from surefoot import active, costs, datasets, priors
 from surefoot._errors import InfeasibleRadiusError, UnlabeledRowsWarning
 from surefoot._version import __version__
-from surefoot.ball_model import WassersteinLogisticRegression
-from surefoot.blocks.options import Newton
+from surefoot.blocks.newton import Newton
 from surefoot.blocks.sources import ParquetRows
 from surefoot.calibration import Calibrated, RadiusEstimate, calibrate_radius
-from surefoot.certificate import Certificate, WorstCase
+from surefoot.certificates.certificate import Certificate, WorstCase
+from surefoot.certificates.fresh import FreshCertificate
 from surefoot.certify import certify
-from surefoot.fresh import FreshCertificate
-from surefoot.linear_model import RobustLogisticRegression
+from surefoot.estimators.ball import WassersteinLogisticRegression
+from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.path import RadiusPath, WorstCaseCurve, radius_path, worst_case_curve
 from surefoot.radius import minimal_radius, transport_distance
 from surefoot.solvers.sgd import StochasticGradient, UnboundedDualError

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.validation import _get_feature_names
 
-FloatArray = NDArray[np.float64]
+from surefoot._types import FloatArray
 
 _SUM_TOLERANCE = 1e-8
 

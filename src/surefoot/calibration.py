@@ -22,13 +22,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surefoot._printing import Printed
-from surefoot._validation import FloatArray, check_positive_integer, check_positive_scalar, check_unit_scalar
-from surefoot.bounds import Adversary
+from surefoot._types import FloatArray
+from surefoot._validation import check_positive_integer, check_positive_scalar, check_unit_scalar
 from surefoot.costs import FeatureMetric
-from surefoot.labeled import LabeledData
-from surefoot.minimal import MinimalRadius, solve_minimal_radius
+from surefoot.dual.bounds import Adversary
 from surefoot.priors import LabelPrior
-from surefoot.sets import DecisionSet
+from surefoot.problem.rows import LabeledData
+from surefoot.problem.sets import DecisionSet
+from surefoot.solvers.minimal import MinimalRadius, solve_minimal_radius
 from surefoot.solvers.transport import solve_transport
 from surefoot.unlabeled import Unlabeled
 

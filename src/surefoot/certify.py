@@ -15,30 +15,25 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 from surefoot._errors import warn_caller
-from surefoot._validation import (
-    FloatArray,
-    check_finite_array,
-    check_labeled_rows,
-    check_n_jobs,
-    check_positive_scalar,
-)
+from surefoot._types import FloatArray
+from surefoot._validation import check_finite_array, check_labeled_rows, check_n_jobs, check_positive_scalar
 from surefoot.blocks.learning import certify_losses
-from surefoot.blocks.options import Newton
+from surefoot.blocks.newton import Newton
+from surefoot.blocks.placement import FINEST_IN_BLOCKS, needs_memory, place
 from surefoot.blocks.problem import block_problem
 from surefoot.blocks.sources import RowSource
 from surefoot.calibration import Calibrated, calibrate, in_label_cost_of, resolve_radius, tied_sets
-from surefoot.certificate import Certificate
+from surefoot.certificates.certificate import Certificate
 from surefoot.costs import FeatureMetric
-from surefoot.dual import FixedLosses
-from surefoot.labeled import LabeledData
+from surefoot.dual.models import FixedLosses
+from surefoot.exact.solution import Found, solve_certified, solver_threads
 from surefoot.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
-from surefoot.minimal import check_radius, solve_minimal_radius
-from surefoot.placement import FINEST_IN_BLOCKS, needs_memory, place
 from surefoot.priors import LabelPrior
-from surefoot.sets import DecisionSet
+from surefoot.problem.rows import LabeledData
+from surefoot.problem.sets import DecisionSet
+from surefoot.solvers.minimal import check_radius, solve_minimal_radius
 from surefoot.solvers.newton import NewtonOptions
 from surefoot.unlabeled import Unlabeled, unwrap
-from surefoot.worst_case import Found, solve_certified, solver_threads
 
 # The certified gap to reach where rows are in memory, unless another one is asked for.
 _TOL = 1e-6

@@ -15,7 +15,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial.distance import cdist
 
-from surefoot._validation import FloatArray, check_finite_array, check_positive_scalar, read_only_copy
+from surefoot._types import FloatArray
+from surefoot._validation import check_finite_array, check_positive_scalar, read_only_copy
 
 
 class FeatureMetric(ABC):

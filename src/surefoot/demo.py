@@ -16,10 +16,10 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
-from surefoot._validation import FloatArray
-from surefoot.ball_model import WassersteinLogisticRegression
-from surefoot.certificate import Certificate
-from surefoot.linear_model import RobustLogisticRegression
+from surefoot._types import FloatArray
+from surefoot.certificates.certificate import Certificate
+from surefoot.estimators.ball import WassersteinLogisticRegression
+from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.radius import minimal_radius, transport_distance
 
 N_LABELS = 20

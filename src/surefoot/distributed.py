@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._validation import FloatArray, check_finite_array
+from surefoot._types import FloatArray
+from surefoot._validation import check_finite_array
 from surefoot.blocks.block import Block, Header, RawBlock
 from surefoot.blocks.sources import StackedRows
 from surefoot.blocks.sweep import FAN_IN, Sweep

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
-from surefoot._validation import FloatArray, check_finite_array
+from surefoot._types import FloatArray
+from surefoot._validation import check_finite_array
 
 LOG_LOSS: Literal["log_loss"] = "log_loss"
 ZERO_ONE: Literal["zero_one"] = "zero_one"

@@ -13,7 +13,7 @@ from sklearn.pipeline import Pipeline
 
 from surefoot._version import __version__
 from surefoot.calibration import Calibrated
-from surefoot.linear_model import RobustLogisticRegression
+from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.tabular.cleaning import columns_of
 from surefoot.tabular.columns import Columns
 from surefoot.tabular.errors import FileError
@@ -38,8 +38,8 @@ ALLOWED = frozenset(
         "sklearn.neighbors._kd_tree.KDTree",
         "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
         "sklearn.tree._tree.Tree",
-        "surefoot.ball_model.WassersteinLogisticRegression",
-        "surefoot.linear_model.RobustLogisticRegression",
+        "surefoot.estimators.ball.WassersteinLogisticRegression",
+        "surefoot.estimators.robust.RobustLogisticRegression",
         "surefoot.tabular.cleaning.LargestEntryScaler",
     }
 )

@@ -14,25 +14,20 @@ from sklearn.metrics import accuracy_score, log_loss
 
 from surefoot._callbacks import FitProgress
 from surefoot._errors import warn_caller
-from surefoot._validation import (
-    FloatArray,
-    check_finite_array,
-    check_n_jobs,
-    check_positive_integer,
-    check_positive_scalar,
-)
-from surefoot.ball_model import WassersteinLogisticRegression, ball_risk_of
+from surefoot._types import FloatArray
+from surefoot._validation import check_finite_array, check_n_jobs, check_positive_integer, check_positive_scalar
 from surefoot.certify import prepare_losses
 from surefoot.costs import FeatureMetric
-from surefoot.dual import FixedLosses
-from surefoot.linear_model import FitProblem, RobustLogisticRegression
+from surefoot.dual.models import FixedLosses
+from surefoot.estimators.ball import WassersteinLogisticRegression, ball_risk_of
+from surefoot.estimators.robust import FitProblem, RobustLogisticRegression
+from surefoot.exact.solution import CertifiedSolution, solve_certified
 from surefoot.losses import LOG_LOSS, probabilities
-from surefoot.minimal import check_radius, solve_minimal_radius
 from surefoot.priors import LabelPrior
 from surefoot.radius import weighted_median
+from surefoot.solvers.minimal import check_radius, solve_minimal_radius
 from surefoot.solvers.newton import PathPoint
 from surefoot.unlabeled import Unlabeled, unwrap
-from surefoot.worst_case import CertifiedSolution, solve_certified
 
 
 @dataclass(frozen=True, eq=False)

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from surefoot._validation import check_finite_array, check_labeled_rows, encode_labels
-from surefoot.certificate import Certificate
-from surefoot.fresh import FreshCertificate
+from surefoot.certificates.certificate import Certificate
+from surefoot.certificates.fresh import FreshCertificate
 from surefoot.losses import LOG_LOSS, loss_matrix_from_proba
 from surefoot.path import RadiusPath, radius_path
 from surefoot.unlabeled import Unlabeled, unwrap

@@ -10,13 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import beta
 
-from surefoot._validation import (
-    FloatArray,
-    check_finite_array,
-    check_positive_scalar,
-    check_probability_vector,
-    read_only_copy,
-)
+from surefoot._types import FloatArray
+from surefoot._validation import check_finite_array, check_positive_scalar, check_probability_vector, read_only_copy
 
 _TOLERANCE = 1e-12
 _NO_COUNT = 1e-4

@@ -9,29 +9,23 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.multiclass import unique_labels
 
-from surefoot._validation import (
-    FloatArray,
-    check_labeled_rows,
-    check_n_features,
-    check_n_jobs,
-    check_same_names,
-    check_weights,
-)
+from surefoot._types import FloatArray
+from surefoot._validation import check_labeled_rows, check_n_features, check_n_jobs, check_same_names, check_weights
 from surefoot.blocks.learning import NEAREST_TOL
-from surefoot.blocks.options import Newton
+from surefoot.blocks.newton import Newton
+from surefoot.blocks.placement import needs_memory, place
 from surefoot.blocks.problem import block_problem
 from surefoot.costs import FeatureMetric, label_cost_matrix, resolve_metric
-from surefoot.dual import LinearModel
-from surefoot.labeled import LabeledData
+from surefoot.dual.models import LinearModel
+from surefoot.exact.solution import CertifiedSolution, solve_certified, solver_threads
 from surefoot.losses import probabilities
-from surefoot.minimal import MinimalRadius, solve_minimal_radius
-from surefoot.placement import needs_memory, place
 from surefoot.priors import LabelPrior
-from surefoot.sets import DecisionSet
+from surefoot.problem.rows import LabeledData
+from surefoot.problem.sets import DecisionSet
+from surefoot.solvers.minimal import MinimalRadius, solve_minimal_radius
 from surefoot.solvers.newton import NewtonOptions, PathPoint
 from surefoot.solvers.transport import solve_transport
 from surefoot.unlabeled import Unlabeled
-from surefoot.worst_case import CertifiedSolution, solve_certified, solver_threads
 
 
 def minimal_radius(

@@ -8,7 +8,8 @@ import numpy as np
 from sklearn.utils.validation import validate_data
 
 from surefoot._errors import UnlabeledRowsWarning, warn_caller
-from surefoot._validation import FloatArray, check_more_rows
+from surefoot._types import FloatArray
+from surefoot._validation import check_more_rows
 
 # Fewer rows than this say too little about where a feature lies, and how widely.
 _ENOUGH_ROWS = 10

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from reference.label_flexibility import worst_impact_reference
 from surefoot.active import LabelFlexibility
 from surefoot.active.flexibility import replace_excess
-from surefoot.minimal import solve_minimal_radius
-from surefoot.sets import DecisionSet, build_decision_set
+from surefoot.problem.sets import DecisionSet, build_decision_set
+from surefoot.solvers.minimal import solve_minimal_radius
 
 Array = NDArray[np.float64]
 

@@ -11,7 +11,7 @@ import pytest
 from active.problems import Problem, draw
 from surefoot.active import robust_model_change
 from surefoot.active.algorithm2 import PAPER_STEPS, algorithm2, algorithm2_score
-from surefoot.minimal import solve_minimal_radius
+from surefoot.solvers.minimal import solve_minimal_radius
 from surefoot.solvers.sgd import StochasticGradient
 
 

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 import surefoot as sf
 import surefoot.active as al
-from surefoot.certificate import Certificate
+from surefoot.certificates.certificate import Certificate
 
 
 def pool(n: int = 10) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -8,7 +8,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
 import surefoot.active as al
-from surefoot.active.query import QueryStrategy
+from surefoot.active.base import QueryStrategy
 
 pytest.importorskip("skactiveml", reason="scikit-activeml is not installed")
 from skactiveml.base import SingleAnnotatorPoolQueryStrategy

@@ -15,7 +15,7 @@ from sklearn.preprocessing import StandardScaler
 
 import surefoot as sf
 import surefoot.active as al
-from surefoot.active.query import QueryStrategy, Spread
+from surefoot.active.base import QueryStrategy, Spread
 
 STRATEGIES = {
     "random": al.RandomSampling(random_state=0),

@@ -124,7 +124,7 @@ def test_minimal_radius_from_both_sides(tmp_path: Path, monkeypatch: pytest.Monk
     pool = Pool.draw(M=1200)
     exact = sf.minimal_radius(pool.X, pool.y, X_unlabeled=pool.U)
     assert sf.minimal_radius(pool.X, pool.y, X_unlabeled=pool.memmap(tmp_path)) == exact
-    monkeypatch.setattr("surefoot.placement.MOST_DISTANCES", 0)
+    monkeypatch.setattr("surefoot.blocks.placement.MOST_DISTANCES", 0)
     found = sf.minimal_radius(pool.X, pool.y, X_unlabeled=pool.memmap(tmp_path))
     assert exact * (1 - 1e-12) <= found <= exact * (1 + 2e-5)
 

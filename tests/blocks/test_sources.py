@@ -11,7 +11,7 @@ import surefoot as sf
 from blocks.problems import Pool
 from surefoot.blocks.sources import ArrayRows, StackedRows, as_source, sample_rows
 from surefoot.blocks.sweep import FAN_IN, tree_sum
-from surefoot.lower_bound import Tally
+from surefoot.dual.smallest_loss import Tally
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 900), (0, 1), (169, 171), (440, 460), (899, 900), (100, 800)])

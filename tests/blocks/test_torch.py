@@ -13,12 +13,12 @@ import surefoot as sf
 from blocks.problems import Pool
 from surefoot.blocks.block import Header
 from surefoot.blocks.coordinates import standardize
-from surefoot.blocks.dual import BlockDual
+from surefoot.blocks.objective import BlockDual
 from surefoot.blocks.problem import BlockProblem, block_problem
 from surefoot.blocks.sources import ArrayRows
-from surefoot.bounds import AnchorRepair
-from surefoot.dual import RowSums
-from surefoot.labeled import LabeledData
+from surefoot.dual.bounds import AnchorRepair
+from surefoot.dual.objective import RowSums
+from surefoot.problem.rows import LabeledData
 from surefoot.solvers.newton import NewtonOptions
 
 DEVICES = [

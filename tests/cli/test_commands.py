@@ -20,7 +20,7 @@ from sklearn.preprocessing import OneHotEncoder
 
 import surefoot as sf
 from cli.pools import Result, make_pool
-from surefoot.cli.learning import auto_confidence, constant_answer, constant_loss
+from surefoot.cli.learn_pool import auto_confidence, constant_answer, constant_loss
 from surefoot.model_file import ModelFile, load_model
 
 Run = Callable[..., Result]

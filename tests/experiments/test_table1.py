@@ -22,12 +22,12 @@ from matplotlib.testing.compare import compare_images
 
 from surefoot.experiments.protocol import Settings, Task
 from surefoot.experiments.runner import run_experiment
-from surefoot.experiments.table1 import EXPERIMENT, first_rows
-from surefoot.experiments.table1_compare import PRINTED, acceptance, areas_under, cells, contrasts, observations
-from surefoot.experiments.table1_page import page_tables
-from surefoot.experiments.table1_readings import EXPERIMENT as READINGS_EXPERIMENT
-from surefoot.experiments.table1_readings import READINGS, SCALED_FIRST, SETTLED, changed_methods, rows_scaled_first
-from surefoot.experiments.table1_trial import METHODS
+from surefoot.experiments.table1.compare import PRINTED, acceptance, areas_under, cells, contrasts, observations
+from surefoot.experiments.table1.experiment import EXPERIMENT, first_rows
+from surefoot.experiments.table1.page import page_tables
+from surefoot.experiments.table1.readings import EXPERIMENT as READINGS_EXPERIMENT
+from surefoot.experiments.table1.readings import READINGS, SCALED_FIRST, SETTLED, changed_methods, rows_scaled_first
+from surefoot.experiments.table1.trial import METHODS
 
 BASELINE = Path(__file__).parent / "baseline"
 TOLERANCE = 6.0  # root-mean-square difference of pixels, of 255
@@ -174,7 +174,7 @@ def test_a_method_that_a_reading_leaves_alone_keeps_its_curve(monkeypatch: pytes
     settings = Settings(("breast-cancer",), 1, quick=True)
     settled = {row["method"]: row for row in READINGS_EXPERIMENT.run(Task("breast-cancer", 0, SETTLED), settings)}
     everything = tuple(settled)
-    monkeypatch.setattr("surefoot.experiments.table1_readings.changed_methods", lambda dataset, variant: everything)
+    monkeypatch.setattr("surefoot.experiments.table1.readings.changed_methods", lambda dataset, variant: everything)
     for row in READINGS_EXPERIMENT.run(Task("breast-cancer", 0, "Min, Max: no norm (printed)"), settings):
         same = row["likelihood"] == settled[row["method"]]["likelihood"]
         assert same == (row["method"] not in ("min_mc", "max_mc"))
@@ -195,4 +195,4 @@ def test_the_page_shows_the_committed_tables() -> None:
     folder = Path(__file__).resolve().parents[2] / "docs" / "reproduction"
     page = (folder / "table1.md").read_text(encoding="utf-8")
     for name, table in page_tables(folder).items():
-        assert table in page, f"table {name!r}: run python -m surefoot.experiments.table1_page docs/reproduction"
+        assert table in page, f"table {name!r}: run python -m surefoot.experiments.table1.page docs/reproduction"

@@ -11,9 +11,9 @@ from sklearn.datasets import make_moons
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from surefoot.dual import DualPoint
+from surefoot.dual.objective import DualPoint
 from surefoot.nn import DualLoss
-from surefoot.sets import build_decision_set
+from surefoot.problem.sets import build_decision_set
 
 
 def moons(n: int = 20, M: int = 2000) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:

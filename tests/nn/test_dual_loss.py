@@ -15,11 +15,12 @@ from torch import nn
 
 import surefoot as sf
 from nn.problems import Robust, moons, run, small_robust, train_together, two_layers
-from surefoot.bounds import dual_value
-from surefoot.dual import DualPoint, FixedLosses, LinearModel
+from surefoot.dual.bounds import dual_value
+from surefoot.dual.models import FixedLosses, LinearModel
+from surefoot.dual.objective import DualPoint
 from surefoot.nn import DualLoss, WorstOf
 from surefoot.nn.frozen import FrozenNet
-from surefoot.sets import DecisionSet, build_decision_set
+from surefoot.problem.sets import DecisionSet, build_decision_set
 from surefoot.solvers.sgd import dual_subgradient
 
 torch.set_num_threads(1)

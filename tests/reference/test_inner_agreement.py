@@ -12,10 +12,10 @@ from scipy.special import logsumexp
 
 from reference.inner import inner_reference
 from surefoot._errors import InfeasibleRadiusError
-from surefoot.bounds import Adversary
-from surefoot.dual import FixedLosses
-from surefoot.sets import DecisionSet, build_decision_set
-from surefoot.worst_case import solve_certified, solve_minimal_radius
+from surefoot.dual.bounds import Adversary
+from surefoot.dual.models import FixedLosses
+from surefoot.exact.solution import solve_certified, solve_minimal_radius
+from surefoot.problem.sets import DecisionSet, build_decision_set
 
 Array = NDArray[np.float64]
 PRIORS = ["exact", "intervals", "clopper-pearson", "none"]

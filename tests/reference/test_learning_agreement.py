@@ -12,9 +12,9 @@ from scipy.special import logsumexp
 import surefoot as sf
 from reference.inner import inner_reference
 from reference.learning import LearningReference, learn_reference
-from surefoot.dual import LinearModel
-from surefoot.sets import DecisionSet, build_decision_set
-from surefoot.worst_case import CertifiedSolution, solve_certified, solve_minimal_radius
+from surefoot.dual.models import LinearModel
+from surefoot.exact.solution import CertifiedSolution, solve_certified, solve_minimal_radius
+from surefoot.problem.sets import DecisionSet, build_decision_set
 
 pytestmark = pytest.mark.filterwarnings("ignore:Solution may be inaccurate:UserWarning")
 

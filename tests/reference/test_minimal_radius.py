@@ -12,9 +12,9 @@ from scipy.spatial.distance import cdist
 
 import surefoot as sf
 from reference.inner import minimal_radius_reference
-from surefoot.minimal import solve_minimal_radius
-from surefoot.sets import DecisionSet, build_decision_set
+from surefoot.problem.sets import DecisionSet, build_decision_set
 from surefoot.solvers import transport
+from surefoot.solvers.minimal import solve_minimal_radius
 
 Array = NDArray[np.float64]
 PRIORS = ["exact", "intervals", "clopper-pearson", "none"]

@@ -12,7 +12,7 @@ from scipy.optimize import linprog, minimize_scalar
 from scipy.special import entr
 from sklearn.linear_model import LogisticRegression
 
-from surefoot.solvers.ball import ball_lower_bound, ball_upper_bound, ball_worst_case, solve_ball
+from surefoot.solvers.ball.solver import ball_lower_bound, ball_upper_bound, ball_worst_case, solve_ball
 
 LOG2 = np.log(2.0)
 NORMS = ["l2", "linf", "l1"]

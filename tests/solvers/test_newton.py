@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from surefoot.dual import DualPoint, Evaluation, LinearModel, SmoothedDual
-from surefoot.sets import build_decision_set
+from surefoot.dual.models import LinearModel
+from surefoot.dual.objective import DualPoint, Evaluation, SmoothedDual
+from surefoot.problem.sets import build_decision_set
 from surefoot.solvers.newton import OneSet
 
 

@@ -17,10 +17,12 @@ from sklearn.exceptions import ConvergenceWarning
 import surefoot as sf
 from fits import just_above, sample, transport_by_pot
 from surefoot import datasets
-from surefoot.bounds import dual_value
-from surefoot.dual import DualPoint, FixedLosses, LinearModel, Model
-from surefoot.minimal import solve_minimal_radius
-from surefoot.sets import DecisionSet, build_decision_set
+from surefoot.dual.bounds import dual_value
+from surefoot.dual.models import FixedLosses, LinearModel, Model
+from surefoot.dual.objective import DualPoint
+from surefoot.exact.solution import solve_certified
+from surefoot.problem.sets import DecisionSet, build_decision_set
+from surefoot.solvers.minimal import solve_minimal_radius
 from surefoot.solvers.sgd import (
     StochasticGradient,
     UnboundedDualError,
@@ -28,7 +30,6 @@ from surefoot.solvers.sgd import (
     dual_subgradient,
     run_algorithm1,
 )
-from surefoot.worst_case import solve_certified
 
 Array = np.ndarray
 NAMES = ("theta", "alpha", "beta", "lam_hi", "lam_lo")

@@ -15,13 +15,13 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from surefoot._validation import FloatArray
+from surefoot._types import FloatArray
 from surefoot.active.flexibility import check_impact, label_flexibility
-from surefoot.bounds import dual_value
 from surefoot.costs import FeatureMetric
-from surefoot.dual import FixedLosses
+from surefoot.dual.bounds import dual_value
+from surefoot.dual.models import FixedLosses
 from surefoot.priors import LabelPrior
-from surefoot.sets import DecisionSet
+from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.sgd import StochasticGradient, run_algorithm1
 from surefoot.unlabeled import Unlabeled
 

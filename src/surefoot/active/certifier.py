@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from surefoot._validation import check_labeled_rows, check_more_rows, check_positive_scalar
-from surefoot.certificate import Certificate
+from surefoot.certificates.certificate import Certificate
 from surefoot.certify import certify
 from surefoot.costs import FeatureMetric, resolve_metric
 from surefoot.losses import LOG_LOSS

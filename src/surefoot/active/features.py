@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from surefoot._validation import FloatArray
+from surefoot._types import FloatArray
 from surefoot.blocks.learning import NEAREST_TOL
 from surefoot.blocks.problem import BlockProblem
 from surefoot.blocks.sources import StackedRows
 from surefoot.blocks.streamed import StreamedDistances
-from surefoot.distance_rows import DistanceRows, HeldDistances
-from surefoot.sets import DecisionSet
+from surefoot.problem.distances import DistanceRows, HeldDistances
+from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.transport import TransportSolution, cross_over, solve_transport
 
 

@@ -11,19 +11,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surefoot._errors import InfeasibleRadiusError
-from surefoot._validation import FloatArray, check_finite_array, check_labeled_rows, check_positive_scalar
+from surefoot._types import FloatArray
+from surefoot._validation import check_finite_array, check_labeled_rows, check_positive_scalar
 from surefoot.active.features import Features, FeaturesInBlocks, FeaturesInMemory
 from surefoot.active.relabeling import LabelProgram, Relabeling
 from surefoot.active.residual import ClassCosts, ResidualGraph
-from surefoot.blocks.options import Newton
+from surefoot.blocks.newton import Newton
+from surefoot.blocks.placement import needs_memory, place
 from surefoot.blocks.problem import block_problem
 from surefoot.blocks.sources import RowSource
 from surefoot.costs import FeatureMetric
-from surefoot.labeled import LabeledData
-from surefoot.minimal import cheapest_relabeling
-from surefoot.placement import needs_memory, place
 from surefoot.priors import LabelPrior
-from surefoot.sets import DecisionSet, row_chunks
+from surefoot.problem.rows import LabeledData
+from surefoot.problem.sets import DecisionSet, row_chunks
+from surefoot.solvers.minimal import cheapest_relabeling
 from surefoot.solvers.newton import NewtonOptions
 from surefoot.unlabeled import Unlabeled
 

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
 
-from surefoot._validation import FloatArray, check_finite_array, check_positive_integer
+from surefoot._types import FloatArray
+from surefoot._validation import check_finite_array, check_positive_integer
 from surefoot.losses import probabilities
 
 _SAME_PROBABILITIES = 1e-6

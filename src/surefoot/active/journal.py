@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from surefoot._validation import FloatArray
+from surefoot._types import FloatArray
 
 _KIND = "surefoot.active"
 _VERSION = 1

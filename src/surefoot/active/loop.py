@@ -12,13 +12,14 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
-from surefoot._validation import FloatArray, check_positive_integer, check_positive_scalar
+from surefoot._types import FloatArray
+from surefoot._validation import check_positive_integer, check_positive_scalar
+from surefoot.active.base import QueryStrategy
+from surefoot.active.candidates import Pool, fit_to, is_missing
 from surefoot.active.flexibility import check_candidates
 from surefoot.active.journal import Journal
-from surefoot.active.pool import Pool, fit_to, is_missing
-from surefoot.active.query import QueryStrategy
 from surefoot.active.strategies import RobustModelChange
-from surefoot.certificate import Certificate
+from surefoot.certificates.certificate import Certificate
 from surefoot.unlabeled import Unlabeled
 
 Oracle = Callable[[NDArray[np.intp], FloatArray], Any]

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import qr
 
-from surefoot._validation import FloatArray
-from surefoot.minimal import cheapest_relabeling
-from surefoot.sets import DecisionSet
+from surefoot._types import FloatArray
+from surefoot.problem.sets import DecisionSet
+from surefoot.solvers.minimal import cheapest_relabeling
 
 # Masses are in units of one row: less than this is rounding.
 DUST = 1e-11

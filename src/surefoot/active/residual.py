@@ -8,11 +8,11 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._validation import FloatArray
+from surefoot._types import FloatArray
 from surefoot.active.features import Features
 from surefoot.active.relabeling import DUST, FULL
-from surefoot.distance_rows import DistanceRows, HeldDistances
-from surefoot.sets import DecisionSet
+from surefoot.problem.distances import DistanceRows, HeldDistances
+from surefoot.problem.sets import DecisionSet
 
 Integers = NDArray[np.int64]
 Entries = tuple[Integers, FloatArray, Integers, Integers]

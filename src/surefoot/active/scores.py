@@ -8,7 +8,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from surefoot._validation import FloatArray, check_finite_array
+from surefoot._types import FloatArray
+from surefoot._validation import check_finite_array
 from surefoot.active.flexibility import label_flexibility
 from surefoot.costs import FeatureMetric
 from surefoot.priors import LabelPrior

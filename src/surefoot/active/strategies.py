@@ -8,11 +8,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from surefoot._validation import FloatArray
+from surefoot._types import FloatArray
+from surefoot.active.base import QueryStrategy
+from surefoot.active.candidates import Pool, known_classes
 from surefoot.active.flexibility import check_impact
 from surefoot.active.impact import gradient_impact, spread_over
-from surefoot.active.pool import Pool, known_classes
-from surefoot.active.query import QueryStrategy
 from surefoot.active.scores import (
     expected_model_change,
     max_model_change,

@@ -12,13 +12,14 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._validation import FloatArray
-from surefoot.bounds import AnchorRepair, plan_mass, repaired_plan, row_values, soft_labels, soft_shares
+from surefoot._types import FloatArray
+from surefoot.certificates.fresh import fingerprints
 from surefoot.costs import FeatureMetric
-from surefoot.dual import DualPoint, FixedLosses, LinearModel, Model, RowSums, SmoothedDual
-from surefoot.fresh import fingerprints
-from surefoot.lower_bound import SoftLabels, Tally
-from surefoot.sets import DecisionSet, row_chunks
+from surefoot.dual.bounds import AnchorRepair, plan_mass, repaired_plan, row_values, soft_labels, soft_shares
+from surefoot.dual.models import FixedLosses, LinearModel, Model
+from surefoot.dual.objective import DualPoint, RowSums, SmoothedDual
+from surefoot.dual.smallest_loss import SoftLabels, Tally
+from surefoot.problem.sets import DecisionSet, row_chunks
 
 
 @dataclass(frozen=True, eq=False)

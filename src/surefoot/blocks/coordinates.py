@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 
-from surefoot._validation import FloatArray
+from surefoot._types import FloatArray
 from surefoot.blocks.block import Coordinates
 from surefoot.blocks.sweep import Sweep
 

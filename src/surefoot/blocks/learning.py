@@ -7,16 +7,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from surefoot._validation import FloatArray
+from surefoot._types import FloatArray
 from surefoot.blocks.coordinates import standardize
-from surefoot.blocks.nearest import Nearest
+from surefoot.blocks.minimal import Nearest
 from surefoot.blocks.problem import BlockProblem
-from surefoot.blocks.solve import BlockSolution
+from surefoot.blocks.search import BlockSolution
 from surefoot.calibration import AUTO, Calibrated, RadiusEstimate, calibrate
-from surefoot.certificate import Certificate, WorstCase
-from surefoot.design_matrix import StandardizedRows
-from surefoot.dual import LinearModel
-from surefoot.fresh import LinearLosses, LossFunction, Piece, RowBound
+from surefoot.certificates.certificate import Certificate, WorstCase
+from surefoot.certificates.fresh import LinearLosses, LossFunction, Piece, RowBound
+from surefoot.dual.design import StandardizedRows
+from surefoot.dual.models import LinearModel
 from surefoot.losses import LOG_LOSS
 from surefoot.solvers.newton import PathPoint
 

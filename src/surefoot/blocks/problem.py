@@ -9,17 +9,17 @@ from functools import cached_property
 import numpy as np
 
 from surefoot._errors import InfeasibleRadiusError
-from surefoot._validation import FloatArray
+from surefoot._types import FloatArray
 from surefoot.blocks.block import Coordinates, Header
-from surefoot.blocks.nearest import Nearest, solve_nearest
-from surefoot.blocks.solve import BlockSearch, BlockSolution
+from surefoot.blocks.minimal import Nearest, solve_nearest
+from surefoot.blocks.search import BlockSearch, BlockSolution
 from surefoot.blocks.sources import RowSource, StackedRows, sample_rows
 from surefoot.blocks.sweep import Sweep, SweepMaker
 from surefoot.costs import Precomputed
-from surefoot.labeled import LabeledData
-from surefoot.sets import DecisionSet
-from surefoot.solvers.coarse import cold_start, start_from_potentials
+from surefoot.problem.rows import LabeledData
+from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.newton import NewtonOptions, PathPoint
+from surefoot.solvers.starts import cold_start, start_from_potentials
 
 # Rows per anchor of the samples on which the path begins, the coarsest first, and the smoothing, in units of the loss,
 # at which each hands over to the next.

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._validation import FloatArray, check_finite_array, is_source
+from surefoot._types import FloatArray
+from surefoot._validation import check_finite_array, is_source
 
 # Rows of a block: at most, and at least where fewer would make the blocks that keep several workers busy.
 _MOST_ROWS, _FEWEST_ROWS, _BUSY_BLOCKS = 1 << 16, 1 << 12, 8

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from surefoot._validation import FloatArray
+from surefoot._types import FloatArray
 from surefoot.blocks.sources import RowSource, block_edges
 
 # Above this many bytes losses lie in a temporary file, from which the system drops what is not in use.

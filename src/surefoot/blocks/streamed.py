@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._validation import FloatArray
+from surefoot._types import FloatArray
 from surefoot.blocks.sources import StackedRows, block_edges, rows_per_block
 from surefoot.costs import FeatureMetric
-from surefoot.sets import row_chunks
+from surefoot.problem.sets import row_chunks
 
 
 @dataclass(frozen=True, eq=False)

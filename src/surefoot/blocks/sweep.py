@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from surefoot._validation import FloatArray
+from surefoot._types import FloatArray
 from surefoot.blocks.block import Block, Header, RawBlock
 from surefoot.blocks.sources import RowSource, block_edges
 

@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surefoot._validation import FloatArray
+from surefoot._types import FloatArray
 from surefoot.blocks.block import Block, BlockAdversary, Coordinates, Header
 from surefoot.blocks.sources import RowSource
-from surefoot.bounds import AnchorRepair
 from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan
-from surefoot.dual import DualPoint, RowSums
+from surefoot.dual.bounds import AnchorRepair
+from surefoot.dual.objective import DualPoint, RowSums
+from surefoot.dual.smallest_loss import Tally
 from surefoot.kernels.torch_rows import SoftRows, add_row_sums, exact_rows, soft_plan
-from surefoot.lower_bound import Tally
 
 _POWERS = {Euclidean: 2.0, Mahalanobis: 2.0, Manhattan: 1.0, Chebyshev: float("inf")}
 _CHUNK_ENTRIES = 1 << 26

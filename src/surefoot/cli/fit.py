@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from surefoot.cli.learning import Choices, Fit, Start, learn
+from surefoot.cli.learn_pool import Choices, Fit, Start, learn
 from surefoot.cli.output import NOT_REACHED, OK, Output, count
 from surefoot.cli.words import certificate_data, say_fit
 from surefoot.model_file import ModelFile, save_model, without_pool

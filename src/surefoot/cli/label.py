@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from surefoot._errors import InfeasibleRadiusError
-from surefoot.cli.learning import Choices, Fit, Start, learn, says_little
+from surefoot.cli.learn_pool import Choices, Fit, Start, learn, says_little
 from surefoot.cli.output import NOT_REACHED, OK, Output, count, percent
 from surefoot.cli.query import candidates, cell_text, working_rows
 from surefoot.tabular import Pool, TableError

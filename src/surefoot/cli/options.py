@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from surefoot.cli.learning import AUTO, CALIBRATED, DEFAULT, NONE, WEAK, Choices
+from surefoot.cli.learn_pool import AUTO, CALIBRATED, DEFAULT, NONE, WEAK, Choices
 from surefoot.tabular import Format, Pool, Table, TableError, clean, read_labeled_table
 
 PoolPath = Annotated[Path, typer.Argument(help="Table (.csv, .tsv, .parquet); rows with an empty label are unlabeled.")]

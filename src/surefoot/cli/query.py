@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.cli.learning import Choices, Fit, Start, learn
+from surefoot.cli.learn_pool import Choices, Fit, Start, learn
 from surefoot.cli.output import Output, percent
 from surefoot.report import rows_to_label
 from surefoot.tabular import Pool

@@ -9,9 +9,9 @@ import numpy as np
 
 from surefoot.calibration import Calibrated, calibrate_radius
 from surefoot.cli.fit import pool_data, say_pool
-from surefoot.cli.learning import CALIBRATED, Choices, Start, choose_radius, resolve_prior
+from surefoot.cli.learn_pool import CALIBRATED, Choices, Start, choose_radius, resolve_prior
 from surefoot.cli.output import Output
-from surefoot.linear_model import RobustLogisticRegression
+from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.path import radius_path
 from surefoot.radius import minimal_radius, transport_distance
 from surefoot.tabular import Pool, Table, TableError, clean_with

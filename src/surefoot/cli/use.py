@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._validation import FloatArray
-from surefoot.cli.learning import Choices, Start, certify_losses
+from surefoot._types import FloatArray
+from surefoot.cli.learn_pool import Choices, Start, certify_losses
 from surefoot.cli.output import NOT_REACHED, OK, Output, count
 from surefoot.cli.words import certificate_data, say_certificate
 from surefoot.losses import LOG_LOSS, ZERO_ONE

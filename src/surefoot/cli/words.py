@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.certificate import Certificate
-from surefoot.cli.learning import AUTO, CALIBRATED, Fit, constant_error, constant_loss, says_little
+from surefoot.certificates.certificate import Certificate
+from surefoot.cli.learn_pool import AUTO, CALIBRATED, Fit, constant_error, constant_loss, says_little
 from surefoot.cli.output import Output, percent
 from surefoot.losses import LOG_LOSS, ZERO_ONE
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from functools import partial
 
 from surefoot.datasets import _encoding as encoding
-from surefoot.datasets._files import Archive, RawFile, canonical_isolet
 from surefoot.datasets._preprocessing import Draw
+from surefoot.datasets._raw_files import Archive, RawFile, canonical_isolet
 
 ABALONE = Archive(
     1,

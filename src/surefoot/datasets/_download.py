@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from surefoot._version import __version__
-from surefoot.datasets._files import UCI, Archive
+from surefoot.datasets._raw_files import UCI, Archive
 
 _logger = logging.getLogger(__name__)
 

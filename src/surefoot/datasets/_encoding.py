@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surefoot.datasets import _feature_names as feature_names
-from surefoot.datasets._files import ISOLET_COLUMNS
+from surefoot.datasets._raw_files import ISOLET_COLUMNS
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from surefoot.datasets import _download
-from surefoot.datasets._files import Archive, DatasetCorruptError, DatasetNotFoundError
+from surefoot.datasets._raw_files import Archive, DatasetCorruptError, DatasetNotFoundError
 
 ENVIRONMENT_VARIABLE = "SUREFOOT_DATA"
 

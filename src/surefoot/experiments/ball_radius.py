@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from surefoot._validation import FloatArray
+from surefoot._types import FloatArray
 from surefoot.experiments.intervals import median_table
 from surefoot.experiments.observations import counted, per_dataset
 from surefoot.experiments.panels import BLUE, ORANGE, band, panels

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from surefoot._validation import FloatArray
+from surefoot._types import FloatArray
 from surefoot.experiments.observations import counted, per_dataset
 from surefoot.experiments.panels import PAPER, panels
 from surefoot.experiments.protocol import Figures, Row, Settings, Tables, Task, grid_of_tasks
 from surefoot.experiments.rows import LABEL_COST, VACUOUS, Sample, rounded
-from surefoot.solvers.ball import ball_worst_case
+from surefoot.solvers.ball.solver import ball_worst_case
 
 _LABELED = 100
 

@@ -8,12 +8,12 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._validation import FloatArray
+from surefoot._types import FloatArray
 from surefoot.datasets import load
 from surefoot.experiments.protocol import Row, Settings, Task
 from surefoot.losses import log_loss_matrix, probabilities
 from surefoot.radius import transport_distance
-from surefoot.solvers.ball import BallSolution, solve_ball
+from surefoot.solvers.ball.solver import BallSolution, solve_ball
 
 LABEL_COST = 1.0  # κ of the paper's experiments
 _BALL_GAP = 1e-6

@@ -9,15 +9,15 @@ import numpy as np
 from scipy.stats import entropy
 
 from surefoot.costs import Euclidean
-from surefoot.design_matrix import StandardizedRows
+from surefoot.dual.design import StandardizedRows
+from surefoot.exact.solution import solve_certified
 from surefoot.experiments.intervals import median_table
 from surefoot.experiments.panels import BLUE, GREEN, ORANGE, PAPER, band, panels
 from surefoot.experiments.protocol import Figures, Row, Settings, Tables, Task, grid_of_tasks
 from surefoot.experiments.rows import LABEL_COST, Sample, rounded
-from surefoot.labeled import LabeledData
-from surefoot.minimal import solve_minimal_radius
+from surefoot.problem.rows import LabeledData
+from surefoot.solvers.minimal import solve_minimal_radius
 from surefoot.solvers.transport import solve_transport
-from surefoot.worst_case import solve_certified
 
 # Certified gap, in units of the risk: a bound is at most this factor exp(1e-3) from the best one.
 GAP = 1e-3

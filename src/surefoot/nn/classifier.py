@@ -17,17 +17,18 @@ from skorch.utils import to_tensor
 from torch import Tensor
 from torch.utils.data import WeightedRandomSampler
 
-from surefoot._validation import FloatArray, check_positive_scalar
+from surefoot._types import FloatArray
+from surefoot._validation import check_positive_scalar
 from surefoot.calibration import Calibrated, resolve_radius
 from surefoot.certify import certify
 from surefoot.costs import FeatureMetric, resolve_metric
-from surefoot.labeled import LabeledData
-from surefoot.linear_classifier import check_labeled
+from surefoot.estimators.base import check_labeled
 from surefoot.losses import probabilities
 from surefoot.nn.dual_loss import PRECOMPUTED, DualLoss, WorstOf
 from surefoot.nn.frozen import Embedded, FrozenNet, frozen_copy
 from surefoot.nn.start import linear_certificate
 from surefoot.priors import LabelPrior
+from surefoot.problem.rows import LabeledData
 from surefoot.unlabeled import Unlabeled, check_unlabeled
 
 # Defaults of skorch's own parameters that differ from skorch's.

@@ -18,13 +18,13 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from surefoot._validation import check_positive_scalar
-from surefoot.certificate import Certificate
+from surefoot.certificates.certificate import Certificate
 from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Manhattan, resolve_metric
-from surefoot.dual import DualPoint
-from surefoot.labeled import LabeledData
-from surefoot.minimal import check_radius, solve_minimal_radius
+from surefoot.dual.objective import DualPoint
 from surefoot.priors import LabelPrior
-from surefoot.sets import DecisionSet
+from surefoot.problem.rows import LabeledData
+from surefoot.problem.sets import DecisionSet
+from surefoot.solvers.minimal import check_radius, solve_minimal_radius
 from surefoot.unlabeled import Unlabeled
 
 PRECOMPUTED = "precomputed"
@@ -136,7 +136,7 @@ class DualLoss(nn.Module):
         if not isinstance(_torch_metric(metric), float):
             raise ValueError(
                 f"metric must be a norm in from_labeled; got {metric!r}. Pass its name, or build the decision set with "
-                "surefoot.sets.build_decision_set and call DualLoss(decision_set, anchors, metric)."
+                "surefoot.problem.sets.build_decision_set and call DualLoss(decision_set, anchors, metric)."
             )
         data = LabeledData.check(
             X, y, X_unlabeled=X_unlabeled, sample_weight=sample_weight, classes=classes, metric=metric

@@ -11,7 +11,8 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
-from surefoot._validation import FloatArray, check_finite_array
+from surefoot._types import FloatArray
+from surefoot._validation import check_finite_array
 from surefoot.costs import Euclidean, FeatureMetric
 from surefoot.losses import probabilities
 

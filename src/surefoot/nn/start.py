@@ -9,9 +9,9 @@ from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
 from surefoot._errors import UnlabeledRowsWarning
-from surefoot._validation import FloatArray
-from surefoot.certificate import Certificate
-from surefoot.linear_model import RobustLogisticRegression
+from surefoot._types import FloatArray
+from surefoot.certificates.certificate import Certificate
+from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.unlabeled import Unlabeled
 
 

@@ -14,25 +14,25 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 from surefoot._callbacks import FitProgress
-from surefoot._validation import FloatArray
+from surefoot._types import FloatArray
 from surefoot.calibration import AUTO, Calibrated, resolve_radius, tied_sets
-from surefoot.certificate import Certificate
+from surefoot.certificates.certificate import Certificate
+from surefoot.certificates.fresh import FreshCertificate, RowBound
 from surefoot.certify import certify
 from surefoot.costs import label_cost_matrix
-from surefoot.dual import FixedLosses
-from surefoot.fresh import FreshCertificate, RowBound
-from surefoot.linear_model import FitProblem, RobustLogisticRegression
+from surefoot.dual.models import FixedLosses
+from surefoot.estimators.robust import FitProblem, RobustLogisticRegression
+from surefoot.exact.solution import CertifiedSolution, solve_certified
+from surefoot.exact.union import solve_union
 from surefoot.losses import ZERO_ONE, log_loss_matrix, loss_matrix_from_proba, probabilities
-from surefoot.minimal import MinimalRadius
 from surefoot.path import bound_along
+from surefoot.problem.sets import DecisionSet, row_chunks
 from surefoot.radius import minimal_radius, weighted_median
 from surefoot.report.contents import Bounds, RadiusCurve
 from surefoot.report.fitted import Fitted
-from surefoot.sets import DecisionSet, row_chunks
+from surefoot.solvers.minimal import MinimalRadius
 from surefoot.solvers.newton import NewtonOptions, PathPoint
-from surefoot.union import solve_union
 from surefoot.unlabeled import Unlabeled
-from surefoot.worst_case import CertifiedSolution, solve_certified
 
 # Rows used where a solver is called again: about this many distances in all, and between these numbers of rows.
 ERROR_ENTRIES, CURVE_ENTRIES, _FEWEST, _MOST = 1_600_000, 200_000, 300, 4000

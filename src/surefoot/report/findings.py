@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
-from surefoot._validation import FloatArray
-from surefoot.fresh import fingerprints
+from surefoot._types import FloatArray
+from surefoot.certificates.fresh import fingerprints
 from surefoot.report.contents import Finding, Promise
 from surefoot.report.fitted import Fitted, Names
 from surefoot.report.words import percent

@@ -11,11 +11,12 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from surefoot._validation import FloatArray, check_labeled_rows, check_more_rows, encode_labels
-from surefoot.certificate import WorstCase
+from surefoot._types import FloatArray
+from surefoot._validation import check_labeled_rows, check_more_rows, encode_labels
+from surefoot.certificates.certificate import WorstCase
 from surefoot.costs import FeatureMetric, Precomputed, resolve_metric
-from surefoot.linear_model import RobustLogisticRegression
-from surefoot.sets import row_chunks
+from surefoot.estimators.robust import RobustLogisticRegression
+from surefoot.problem.sets import row_chunks
 from surefoot.unlabeled import Unlabeled, unwrap
 
 # Cells of a row that are shown, and characters of a cell.

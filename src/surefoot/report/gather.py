@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from surefoot._validation import FloatArray, check_positive_integer, check_unit_scalar
+from surefoot._types import FloatArray
+from surefoot._validation import check_positive_integer, check_unit_scalar
 from surefoot._version import __version__
 from surefoot.calibration import Calibrated
-from surefoot.fresh import FreshCertificate
-from surefoot.linear_model import RobustLogisticRegression
+from surefoot.certificates.fresh import FreshCertificate
+from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.losses import log_loss_matrix
 from surefoot.priors import ClopperPearson, ExactPrior, IntervalPrior, NoPrior, resolve_prior
 from surefoot.report.certified import (
@@ -24,7 +25,7 @@ from surefoot.report.certified import (
     radius_rule,
     rule_name,
 )
-from surefoot.report.columns import data_summary
+from surefoot.report.column_summary import data_summary
 from surefoot.report.contents import (
     Adversary,
     Bin,
@@ -40,7 +41,7 @@ from surefoot.report.contents import (
 from surefoot.report.findings import far_rows, fit_findings, repeated_rows
 from surefoot.report.fitted import Fitted, Names
 from surefoot.report.leakage import leakage_suspects
-from surefoot.report.query import choose
+from surefoot.report.next_rows import choose
 from surefoot.unlabeled import Unlabeled
 
 # Rows that the adversary relabels, as listed.

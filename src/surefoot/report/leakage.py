@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import chi2_contingency, mannwhitneyu
 
-from surefoot._validation import FloatArray
+from surefoot._types import FloatArray
 from surefoot.report.contents import Finding
 from surefoot.report.fitted import Fitted, Names
 from surefoot.report.words import percent

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError
 from scipy.linalg.blas import dsymv
 
-from surefoot._validation import FloatArray
-from surefoot.dual import BARRIER, DualPoint, Evaluation, SmoothedDual
+from surefoot._types import FloatArray
+from surefoot.dual.objective import BARRIER, DualPoint, Evaluation, SmoothedDual
 
 _SMALLEST_RIDGE = 1e-11
 _FIRST_DAMPING = 1e-4

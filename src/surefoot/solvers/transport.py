@@ -8,10 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from surefoot._validation import FloatArray
-from surefoot.distance_rows import DistanceRows, HeldDistances
-from surefoot.dual import DualPoint, FixedLosses, SmoothedDual
-from surefoot.sets import DecisionSet
+from surefoot._types import FloatArray
+from surefoot.dual.models import FixedLosses
+from surefoot.dual.objective import DualPoint, SmoothedDual
+from surefoot.problem.distances import DistanceRows, HeldDistances
+from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.newton import NewtonOptions, PathPoint, follow_path
 
 # Up to this many entries, or rows per anchor, the network simplex alone is faster than Newton and a small simplex.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._validation import FloatArray
+from surefoot._types import FloatArray
 from surefoot.active.journal import Journal
 from surefoot.tabular.errors import TableError
 from surefoot.tabular.pool import Table

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from surefoot._validation import FloatArray
+from surefoot._types import FloatArray
 from surefoot.tabular.cleaning import columns_of, make_cleaner
 from surefoot.tabular.columns import Columns, _listed, as_numbers, as_text, as_texts, sort_columns
 from surefoot.tabular.errors import TableError

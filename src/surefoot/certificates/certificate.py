@@ -1,0 +1,164 @@
+"""Certificates: what was promised about the worst case, from above and from below."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from surefoot._printing import Printed, bound_in_words
+from surefoot._types import FloatArray
+from surefoot.calibration import RadiusEstimate
+from surefoot.certificates.fresh import FreshCertificate, RowBound
+
+_MEANING = {
+    "optimal": "the gap is within the tolerance",
+    "separable": "no finite coefficients attain the minimum; both bounds hold all the same",
+    "stopped": "the solver stopped before the gap was within the tolerance; both bounds hold all the same",
+}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Certificate(Printed):
+    """Two-sided bound on the worst expected loss over a decision set.
+
+    Attributes
+    ----------
+    risk : float
+        Upper bound: no distribution in the set gives this classifier a larger expected loss.
+    lower : float
+        Lower bound: some distribution in the set, `worst_case`, gives every classifier of the same kind (for `certify`:
+        that one) at least this loss. With a penalty, l2 > 0, it holds for this classifier alone: the gap is then that
+        of the penalised problem, and `lower` is `risk` less the gap. A classifier with larger coefficients may have a
+        smaller worst loss.
+    radius, minimal_radius : float
+        Radius of the set, and the smallest radius at which it is not empty. With an estimated radius and label
+        intervals the set is a union: its radius at label probabilities p is larger by κ·TV(p, p̂), less what the minimal
+        radius holds of it.
+    label_intervals : array of shape (K, 2)
+        Interval of each class's probability.
+    loss : str
+        Name of the loss that is bounded.
+    status : {"optimal", "separable", "stopped"}
+        How the solver ended; the bounds hold in every case.
+    worst_case : WorstCase or None
+        The distribution behind `lower`; None for the ball alone.
+    estimate : RadiusEstimate or None
+        How the radius was estimated from the labels, where it was: then nothing proves that the set holds the truth.
+    """
+
+    risk: float
+    lower: float
+    radius: float
+    minimal_radius: float
+    label_intervals: FloatArray
+    loss: str
+    status: str
+    worst_case: WorstCase | None = None
+    estimate: RadiusEstimate | None = None
+    row_bound: RowBound | None = None
+
+    @property
+    def gap(self) -> float:
+        """Certified distance to the optimum of the min–max problem, its penalty included: risk − lower."""
+        return self.risk - self.lower
+
+    @property
+    def likelihood(self) -> float:
+        """exp(−risk): for the log loss, a lower bound on the (geometric mean) likelihood."""
+        return float(np.exp(-self.risk))
+
+    @property
+    def statement(self) -> str:
+        """The upper bound in words."""
+        return bound_in_words(self.loss, self.risk)
+
+    def on_fresh_rows(
+        self,
+        X_fresh: ArrayLike,
+        *,
+        level: float = 0.95,
+        method: str = "auto",
+        losses: ArrayLike | None = None,
+        largest_loss: float | None = None,
+        assume_fresh: bool = False,
+    ) -> FreshCertificate:
+        """The same bound over the distribution that fresh rows come from, with its sampling error ε(N_u).
+
+        The dual point of this certificate is kept, and its mean over X_fresh replaces the mean over the rows of the fit
+        (paper, the out-of-sample bound). See `surefoot.certificates.fresh.FreshCertificate` for what is then promised.
+
+        Parameters
+        ----------
+        X_fresh : array of shape (M, d)
+            Unlabeled rows that took no part in the fit, nor in the training of the classifier.
+        level : float, default=0.95
+            Probability, over the draw of X_fresh, with which the bound holds.
+        method : {"auto", "normal", "bernstein"}, default="auto"
+            "normal": one-sided normal with the Berry–Esseen correction. "bernstein": empirical Bernstein, which holds
+            at any number of rows but needs bounded losses. "auto": "bernstein" for bounded losses other than the log
+            loss, else "normal".
+        losses : array of shape (M, K) or None
+            Losses at the fresh rows, where the certificate was made from a matrix of losses.
+        largest_loss : float or None
+            A number that the losses never exceed, where the certificate does not know one (a matrix of losses, or the
+            log loss of a linear classifier).
+        assume_fresh : bool, default=False
+            Rows equal to rows of the fit count as reused, which voids the level. Pass True where they are known to be
+            new draws that happen to coincide, as with features of few values.
+        """
+        if self.row_bound is None:
+            raise ValueError(
+                "this certificate cannot be re-evaluated: in the ball alone the features may move, so that its bound "
+                "needs no unlabeled rows. Use certify(...) or RobustLogisticRegression."
+            )
+        return self.row_bound.on_fresh_rows(
+            X_fresh, level=level, method=method, losses=losses, largest_loss=largest_loss, assume_fresh=assume_fresh
+        )
+
+    def _rows(self) -> list[tuple[str, str]]:
+        intervals = ", ".join(f"[{lo:.4g}, {hi:.4g}]" for lo, hi in self.label_intervals)
+        rows = [
+            ("risk", f"{self.risk:.6g}  (worst expected {self.loss} is at most this)"),
+            ("lower", f"{self.lower:.6g}  (some distribution in the set forces this much)"),
+            ("gap", f"{self.gap:.2e}"),
+            ("likelihood", f"{self.likelihood:.6g}"),
+            ("radius", f"{self.radius:.6g}  (minimal: {self.minimal_radius:.6g})"),
+            ("label intervals", intervals),
+            ("status", f"{self.status}: {_MEANING[self.status]}"),
+        ]
+        if self.estimate is not None:
+            rows.insert(5, ("radius from", self.estimate.meaning))
+            if np.any(self.label_intervals[:, 0] < self.label_intervals[:, 1]):
+                rows.insert(6, ("", "it grows with the adversary's label shift, by label cost times total variation"))
+        return rows if self.loss == "log_loss" else [row for row in rows if row[0] != "likelihood"]
+
+
+@dataclass(frozen=True, eq=False)
+class WorstCase:
+    """The distribution behind a certificate's lower bound.
+
+    Attributes
+    ----------
+    label_proba : array of shape (N, K)
+        q_jk = μ(y=k | x_j); the rows of X first, then those of X_unlabeled.
+    row_weights : array of shape (N,)
+        μ(x_j), the feature marginal.
+    transport_cost : float
+        Cost of an explicit transport plan to the labeled distribution: an upper bound of its distance.
+    """
+
+    label_proba: FloatArray
+    row_weights: FloatArray
+    transport_cost: float
+
+    @property
+    def label_probabilities(self) -> FloatArray:
+        """(K,) μ(y=k)."""
+        return self.row_weights @ self.label_proba
+
+    def __repr__(self) -> str:
+        N, K = self.label_proba.shape
+        marginal = ", ".join(f"{p:.4g}" for p in self.label_probabilities)
+        return f"WorstCase({N} rows, {K} classes, label probabilities ({marginal}), cost {self.transport_cost:.6g})"

@@ -1,0 +1,257 @@
+"""Certificates over the distribution that fresh rows come from: the dual point of a fit, and its sampling error.
+
+E_P ℓ ≤ αε + Σ w β + Σ_k (λ̄_k p_hi_k − λ_k p_lo_k) + E_{P_X} Φ(x)        for every P in the set with feature marginal
+P_X
+
+holds for any dual point that was chosen without looking at the fresh rows; E_{P_X} Φ is their mean plus ε(N_u) (paper,
+the out-of-sample bound).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from surefoot._printing import Printed, bound_in_words
+from surefoot._types import FloatArray
+from surefoot._validation import check_finite_array, check_more_rows, check_positive_scalar, check_unit_scalar
+from surefoot.certificates.sampling import BERNSTEIN, NORMAL, bernstein_term, normal_term
+from surefoot.costs import FeatureMetric, Precomputed
+from surefoot.dual.bounds import dual_constant, largest_row_value, row_values
+from surefoot.dual.objective import DualPoint
+from surefoot.losses import LOG_LOSS, log_loss_matrix
+from surefoot.problem.sets import DecisionSet, row_chunks
+
+
+class LossFunction(Protocol):
+    """Losses (M, K) of a classifier at rows; picklable."""
+
+    def __call__(self, rows: Any) -> FloatArray: ...
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FreshCertificate(Printed):
+    """Upper bound on the expected loss over the distribution that fresh rows are drawn from.
+
+    If the fresh rows are independent draws from P_X, took no part in the fit, and the truth P has feature marginal P_X,
+    label probabilities in the intervals and W_c(P, P̂_l) ≤ radius, then E_P ℓ ≤ risk with probability at least `level`
+    over their draw ("normal": up to the error of the sample's own moments).
+
+    Attributes
+    ----------
+    risk : float, mean + sampling_error, or the largest loss where that is smaller.
+    mean : float, the dual value with the fresh rows in place of those of the fit.
+    sampling_error : float, ε(N_u); infinite where the rows are too few for the method.
+    level : float; method : {"normal", "bernstein"}
+    n_rows : int, N_u.
+    reused_rows : int
+        Fresh rows that coincide with rows of the fit. If there are any, the level is void: `guarantee` is False.
+    loss, radius : as in the certificate.
+    """
+
+    risk: float
+    mean: float
+    sampling_error: float
+    level: float
+    method: str
+    n_rows: int
+    reused_rows: int
+    guarantee: bool
+    loss: str
+    radius: float
+
+    @property
+    def likelihood(self) -> float:
+        """exp(−risk)."""
+        return float(np.exp(-self.risk))
+
+    @property
+    def statement(self) -> str:
+        """The bound in words, or why there is none."""
+        if not self.guarantee:
+            return (
+                f"no sampling guarantee: {self.reused_rows} of the {self.n_rows} rows coincide with rows of the fit, "
+                "to which the bound was adapted"
+            )
+        if not np.isfinite(self.risk):
+            other = ' or method="bernstein"' if self.method == NORMAL else ""
+            return (
+                f"nothing is promised: {self.n_rows} rows are too few for this method at level {self.level:.4g}; pass "
+                f"more rows, a lower level,{other}"
+            ).rstrip(",")
+        return f"with probability {self.level:.4g} over fresh rows, {bound_in_words(self.loss, self.risk)}"
+
+    def _rows(self) -> list[tuple[str, str]]:
+        how = {
+            NORMAL: "one-sided normal with the Berry-Esseen correction, moments of the sample",
+            BERNSTEIN: "empirical Bernstein, bounded losses",
+        }
+        capped = self.risk < self.mean + self.sampling_error
+        total = "the largest loss; mean + sampling error exceed it" if capped else "= mean + sampling error"
+        return [
+            ("risk", f"{self.risk:.6g}  ({total})"),
+            ("mean", f"{self.mean:.6g}  (over {self.n_rows} fresh rows)"),
+            ("sampling error", f"{self.sampling_error:.6g}  ({how[self.method]})"),
+            ("level", f"{self.level:.4g}"),
+            ("radius", f"{self.radius:.6g}"),
+            ("meaning", self.statement),
+        ]
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A decision set without its rows, and a dual point of it; `floor` is the least Φ seen at the rows of the fit."""
+
+    decision_set: DecisionSet
+    point: DualPoint
+    floor: float
+
+    @classmethod
+    def of(cls, ds: DecisionSet, losses: FloatArray, point: DualPoint) -> Piece:
+        values = [row_values(ds, ds.distances[part], losses[part], point) for part in row_chunks(*ds.distances.shape)]
+        empty = replace(ds, distances=ds.distances[:0].copy(), row_weights=ds.row_weights[:0].copy())
+        return cls(empty, replace(point, theta=np.zeros((0, 0))), float(min(part.min() for part in values)))
+
+    def values(self, distances: FloatArray, losses: FloatArray) -> FloatArray:
+        """(M,) the dual value at each fresh row, constant included."""
+        parts = [
+            row_values(self.decision_set, distances[part], losses[part], self.point)
+            for part in row_chunks(*distances.shape)
+        ]
+        return self.constant + np.concatenate(parts)
+
+    @property
+    def constant(self) -> float:
+        return dual_constant(self.decision_set, self.point)
+
+    def range(self, largest_loss: float) -> tuple[float, float]:
+        """Values are clipped below at the floor, which only raises their mean, and cannot exceed the second number."""
+        high = self.constant + largest_row_value(self.decision_set, self.point, largest_loss)
+        return min(self.constant + self.floor, high), high
+
+
+@dataclass(frozen=True, eq=False)
+class RowBound:
+    """What it takes to evaluate a certificate's upper bound at rows that were not there.
+
+    anchors : (n, d) labeled rows in the order of the decision set; pieces : one per decision set of a union, the bound
+    is the largest; losses_at : losses of the classifier at rows, or None; largest_loss : None where losses are
+    unbounded; used : fingerprints of the rows of the fit.
+    """
+
+    anchors: FloatArray
+    metric: FeatureMetric
+    pieces: tuple[Piece, ...]
+    losses_at: LossFunction | None
+    largest_loss: float | None
+    used: NDArray[np.uint64]
+    loss: str
+    radius: float
+
+    def on_fresh_rows(
+        self,
+        X_fresh: Any,
+        *,
+        level: float,
+        method: str,
+        losses: ArrayLike | None,
+        largest_loss: float | None,
+        assume_fresh: bool,
+    ) -> FreshCertificate:
+        """See `Certificate.on_fresh_rows`."""
+        level = check_unit_scalar(level, "level")
+        if not 0 < level < 1:
+            raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}. Pass 0.95, say.")
+        if largest_loss is not None:
+            bound = replace(self, largest_loss=check_positive_scalar(largest_loss, "largest_loss"))
+            return bound.on_fresh_rows(
+                X_fresh, level=level, method=method, losses=losses, largest_loss=None, assume_fresh=assume_fresh
+            )
+        method = self._method(method)
+        rows = check_more_rows(X_fresh, "X_fresh", self.anchors.shape[1])
+        if len(rows) == 0:
+            raise ValueError("X_fresh must have at least one row; got none. Pass rows that took no part in the fit.")
+        at_rows = self._losses(X_fresh, losses, len(rows))
+        distances = self._distances(rows)
+        mean, error = max(
+            (self._piece(piece, distances, at_rows, level, method) for piece in self.pieces),
+            key=sum,
+        )
+        risk = mean + error
+        if self.largest_loss is not None and np.isfinite(risk):
+            risk = min(risk, self.largest_loss)
+        reused = int(np.isin(fingerprints(rows), self.used).sum())
+        holds = assume_fresh or reused == 0
+        return FreshCertificate(risk, mean, error, level, method, len(rows), reused, holds, self.loss, self.radius)
+
+    def _piece(
+        self, piece: Piece, distances: FloatArray, losses: FloatArray, level: float, method: str
+    ) -> tuple[float, float]:
+        values = piece.values(distances, losses)
+        if method == NORMAL or self.largest_loss is None:
+            return float(values.mean()), normal_term(values, level)
+        low, high = piece.range(self.largest_loss)
+        values = np.maximum(values, low)
+        return float(values.mean()), bernstein_term(values, level, low, high)
+
+    def _method(self, method: str) -> str:
+        if method not in ("auto", NORMAL, BERNSTEIN):
+            raise ValueError(f'method must be "auto", "normal" or "bernstein"; got {method!r}. Pass one of these.')
+        if method == BERNSTEIN and self.largest_loss is None:
+            raise ValueError(
+                'method="bernstein" needs bounded losses; no bound is known. Pass "normal", a bound as largest_loss=, '
+                "or certify the classifier with certify(...), which clips its probabilities."
+            )
+        if method != "auto":
+            return method
+        return NORMAL if self.largest_loss is None or self.loss == LOG_LOSS else BERNSTEIN
+
+    def _losses(self, X_fresh: Any, losses: ArrayLike | None, M: int) -> FloatArray:
+        K = self.pieces[0].decision_set.n_classes
+        if losses is None and self.losses_at is None:
+            raise ValueError(
+                "losses must be given for fresh rows, since the certificate was made from a matrix of losses. Pass "
+                f"losses=, of shape ({M}, {K})."
+            )
+        found = self.losses_at(X_fresh) if losses is None and self.losses_at is not None else losses
+        matrix = check_finite_array(found, "losses", ndim=2)
+        if matrix.shape != (M, K):
+            raise ValueError(f"losses must have shape (M, K) = ({M}, {K}); got {matrix.shape}. Pass one row per row.")
+        if self.largest_loss is not None and matrix.max() > self.largest_loss:
+            raise ValueError(
+                f"losses must not exceed largest_loss={self.largest_loss!r}; got "
+                f"{float(matrix.max())!r}. Pass a larger largest_loss."
+            )
+        return matrix
+
+    def _distances(self, rows: FloatArray) -> FloatArray:
+        if isinstance(self.metric, Precomputed):
+            raise ValueError(
+                "a certificate made with precomputed distances knows none to fresh rows. Certify with a metric, or "
+                "with a function of two rows."
+            )
+        return self.metric.distances(rows, self.anchors)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearLosses:
+    """Log loss of a linear classifier: coef (1, d) or (K, d), intercept (1,) or (K,)."""
+
+    coef: FloatArray
+    intercept: FloatArray
+
+    def __call__(self, rows: Any) -> FloatArray:
+        return log_loss_matrix(np.asarray(rows, dtype=np.float64) @ self.coef.T + self.intercept)
+
+
+def fingerprints(rows: FloatArray) -> NDArray[np.uint64]:
+    """(N,) a 64-bit number per row, equal for equal rows."""
+    bits = np.ascontiguousarray(rows + 0.0).view(np.uint64)  # −0.0 becomes 0.0
+    odd = np.random.default_rng(20211).integers(1 << 63, size=rows.shape[1], dtype=np.uint64) * np.uint64(
+        2
+    ) + np.uint64(1)
+    mixed = (bits ^ (bits >> np.uint64(31))) * odd
+    return np.asarray((mixed ^ (mixed >> np.uint64(29))).sum(axis=1, dtype=np.uint64))

@@ -1,0 +1,1 @@
+"""The dual of the robust problem: the smoothed objective, its models, and both bounds at a point."""

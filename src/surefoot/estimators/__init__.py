@@ -1,0 +1,1 @@
+"""scikit-learn estimators: glue between arrays, problems and solvers."""

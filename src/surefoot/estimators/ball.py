@@ -1,0 +1,221 @@
+"""The ball alone: the scikit-learn estimator of the paper's baseline."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.validation import check_is_fitted
+
+from surefoot._callbacks import FitProgress, with_callbacks
+from surefoot._types import FloatArray
+from surefoot._validation import (
+    check_finite_array,
+    check_labeled_rows,
+    check_positive_integer,
+    check_positive_scalar,
+    check_weights,
+    encode_labels,
+)
+from surefoot.certificates.certificate import Certificate
+from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan, resolve_metric
+from surefoot.estimators.base import LinearClassifier, check_labeled, warn_about
+from surefoot.losses import LOG_LOSS
+from surefoot.solvers.ball.solver import BallSolution, ball_worst_case, solve_ball
+
+
+class WassersteinLogisticRegression(LinearClassifier):
+    """Binary logistic regression robust to a Wasserstein ball alone (Shafieezadeh-Abadeh, Esfahani and Kuhn, 2015).
+
+    min_θ  max_{μ : W_c(μ, P̂_l) ≤ radius}  E_μ[log(1 + exp(−y(⟨θ, x⟩ + b)))]
+
+    Features may move anywhere: this is the paper's baseline, without unlabeled rows.
+
+    Parameters
+    ----------
+    radius : float, default=0.1
+        Any radius ≥ 0; at 0 plain logistic regression.
+    label_cost : float, default=1.0
+        κ > 0; infinity forbids label flips.
+    metric : "euclidean", "manhattan", "chebyshev" or a Mahalanobis metric, default="euclidean"
+    tol : float, default=1e-8
+        Certified gap to reach.
+    fit_intercept : bool, default=True
+    max_iter : int, default=200
+
+    Attributes
+    ----------
+    coef_ : array (1, d); intercept_ : array (1,); classes_ : array (2,); radius_ : float; n_iter_ : int
+    certificate_ : Certificate
+    solution_ : BallSolution, with the dual point behind the lower bound.
+    """
+
+    def __init__(
+        self,
+        radius: float = 0.1,
+        label_cost: float = 1.0,
+        metric: FeatureMetric | str = "euclidean",
+        tol: float = 1e-8,
+        *,
+        fit_intercept: bool = True,
+        max_iter: int = 200,
+    ) -> None:
+        self.radius = radius
+        self.label_cost = label_cost
+        self.metric = metric
+        self.tol = tol
+        self.fit_intercept = fit_intercept
+        self.max_iter = max_iter
+
+    @with_callbacks
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> WassersteinLogisticRegression:
+        """Fit to labeled rows X (n, d), y (n,) of two classes."""
+        progress = FitProgress(self)
+        radius = check_positive_scalar(self.radius, "radius", allow_zero=True)
+        tol, max_iter = check_positive_scalar(self.tol, "tol"), check_positive_integer(self.max_iter, "max_iter")
+        label_cost = check_positive_scalar(self.label_cost, "label_cost", allow_infinity=True)
+        rows, codes, weights = check_labeled(self, X, y, sample_weight, None)
+        if len(self.classes_) > 2:
+            raise ValueError(
+                "Only binary classification is supported. The type of the target is multiclass; got "
+                f"{len(self.classes_)} classes. Pass two, or use RobustLogisticRegression."
+            )
+        norm, back = _dual_norm(self.metric)
+        signs = np.where(codes == 1, 1.0, -1.0)
+        self._ball = _FittedBall(back.forward(rows), signs, weights, label_cost, norm)
+        solution = solve_ball(
+            self._ball.rows,
+            self._ball.signs,
+            weights=weights,
+            radius=radius,
+            label_cost=label_cost,
+            norm=norm,
+            fit_intercept=self.fit_intercept,
+            tol=tol,
+            max_iter=max_iter,
+        )
+        self._keep(solution, back, radius, tol)
+        progress.done()
+        return self
+
+    def _keep(self, solution: BallSolution, back: _FeatureMap, radius: float, tol: float) -> None:
+        self.solution_ = solution
+        self.coef_, self.intercept_ = back.coefficients(solution.coef)[None, :], np.array([solution.intercept])
+        self.radius_, self.n_iter_ = radius, max(1, solution.n_iter)
+        status = {"max_iter": "stopped"}.get(solution.status, solution.status)
+        self.certificate_ = Certificate(
+            solution.risk, solution.lower, radius, 0.0, np.array([[0.0, 1.0], [0.0, 1.0]]), LOG_LOSS, status
+        )
+        warn_about(status, solution.gap, tol)
+
+    def worst_case_risk(self, radii: ArrayLike) -> FloatArray:
+        """Exact worst expected loss of the fitted classifier over balls of other radii (m,) around its labeled rows.
+
+        Label cost and metric are those of the fit.
+        """
+        check_is_fitted(self)
+        asked = check_finite_array(radii, "radii")
+        if (asked < 0).any():
+            raise ValueError(f"radii must be at least 0; got {float(asked.min())!r}. Pass non-negative numbers.")
+        return self._ball.worst_case(self.solution_, asked)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.classifier_tags.multi_class = False
+        return tags
+
+
+@dataclass(frozen=True, eq=False)
+class _FittedBall:
+    """What was fitted: mapped rows (n, d), labels ±1 (n,), weights (n,), label cost and the norm on θ."""
+
+    rows: FloatArray
+    signs: FloatArray
+    weights: FloatArray
+    label_cost: float
+    norm: str
+
+    def worst_case(self, solution: BallSolution, radii: FloatArray) -> FloatArray:
+        return ball_worst_case(
+            self.rows,
+            self.signs,
+            solution.coef,
+            solution.intercept,
+            weights=self.weights,
+            radii=radii,
+            label_cost=self.label_cost,
+            norm=self.norm,
+        )
+
+
+def ball_risk_of(
+    classifier: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    radii: FloatArray,
+    *,
+    sample_weight: ArrayLike | None,
+    label_cost: Any,
+    metric: Any,
+) -> FloatArray:
+    """Exact worst expected log loss (m,) of a linear classifier of two classes over balls around labeled rows."""
+    coef = getattr(classifier, "coef_", None)
+    if coef is None or np.ndim(coef) != 2 or np.shape(coef)[0] != 1:
+        raise ValueError(
+            "the ball alone is solved for a linear classifier of two classes, with coef_ of shape (1, d) and "
+            f"intercept_; got {type(classifier).__name__}. Pass ball=False, or such a classifier."
+        )
+    rows, labels = check_labeled_rows(X, y)
+    _, codes = encode_labels(labels, classifier.classes_)
+    weights = check_weights(sample_weight, "sample_weight", len(rows))
+    kappa = check_positive_scalar(label_cost, "label_cost", allow_infinity=True)
+    norm, back = _dual_norm(metric)
+    mapped = back.forward(rows)
+    # scores stay as they are: coefficients of the mapped rows with coef = mapᵀ coef_mapped
+    coefficients = back.inverse(np.asarray(coef, dtype=np.float64)[0])
+    return ball_worst_case(
+        mapped,
+        np.where(codes == 1, 1.0, -1.0),
+        coefficients,
+        float(np.ravel(classifier.intercept_)[0]),
+        weights=weights,
+        radii=radii,
+        label_cost=kappa,
+        norm=norm,
+    )
+
+
+@dataclass(frozen=True)
+class _FeatureMap:
+    """Linear map of the features after which a Mahalanobis metric is Euclidean; the identity for the other metrics."""
+
+    metric: Mahalanobis | None = None
+
+    def forward(self, X: FloatArray) -> FloatArray:
+        # a copy: the rows are kept, and X is the user's
+        return X.copy() if self.metric is None else self.metric.transform(X)
+
+    def coefficients(self, coef: FloatArray) -> FloatArray:
+        return coef if self.metric is None else self.metric.transform(np.eye(len(coef))) @ coef
+
+    def inverse(self, coef: FloatArray) -> FloatArray:
+        """Coefficients of the mapped rows that give the scores of `coef` on the rows."""
+        if self.metric is None:
+            return coef
+        return np.asarray(np.linalg.solve(self.metric.transform(np.eye(len(coef))), coef), dtype=np.float64)
+
+
+def _dual_norm(metric: FeatureMetric | str) -> tuple[str, _FeatureMap]:
+    """Norm on θ that belongs to a feature metric, and the map that makes it so."""
+    resolved = resolve_metric(metric)
+    if isinstance(resolved, Mahalanobis):
+        return "l2", _FeatureMap(resolved)
+    for kind, norm in ((Euclidean, "l2"), (Manhattan, "linf"), (Chebyshev, "l1")):
+        if isinstance(resolved, kind):
+            return norm, _FeatureMap()
+    raise ValueError(
+        "the ball alone needs a metric with a known dual norm: 'euclidean', 'manhattan', 'chebyshev' or Mahalanobis; "
+        f"got {metric!r}. Use RobustLogisticRegression for other metrics."
+    )

@@ -1,0 +1,70 @@
+"""What linear classifiers share: prediction, checks of labeled rows, warnings about a fit."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from surefoot._callbacks import CallbackSupportMixin
+from surefoot._errors import warn_caller
+from surefoot._types import FloatArray
+from surefoot._validation import check_weights, encode_labels
+from surefoot.losses import log_loss_matrix, probabilities
+
+
+class LinearClassifier(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
+    """Prediction with coef_ and intercept_: one row of coefficients for two classes, K rows for K ≥ 3."""
+
+    def decision_function(self, X: ArrayLike) -> FloatArray:
+        """Scores: (N,) of the second class for two classes, (N, K) else."""
+        check_is_fitted(self)
+        rows: FloatArray = validate_data(self, X, reset=False, dtype=np.float64)
+        scores = rows @ self.coef_.T + self.intercept_
+        return scores.ravel() if len(self.classes_) == 2 else scores
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        """The most probable class of each row."""
+        scores = self.decision_function(X)
+        best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
+        return self.classes_[best]
+
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """Class probabilities (N, K), columns as in classes_."""
+        return probabilities(self.decision_function(X))
+
+    def predict_log_proba(self, X: ArrayLike) -> FloatArray:
+        """Logarithms of the class probabilities (N, K)."""
+        return -log_loss_matrix(self.decision_function(X))
+
+
+def check_labeled(
+    estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, classes: ArrayLike | None
+) -> tuple[FloatArray, NDArray[np.intp], FloatArray]:
+    """Labeled rows, class codes and weights; sets classes_ and the feature names."""
+    rows, labels = validate_data(estimator, X, y, dtype=np.float64)
+    check_classification_targets(labels)
+    estimator.classes_, codes = encode_labels(labels, classes)
+    return rows, codes, check_weights(sample_weight, "sample_weight", len(rows))
+
+
+def warn_about(status: str, gap: float, tol: float) -> None:
+    """Say so where a fit did not reach its tolerance, or has no finite optimum."""
+    if gap > tol:
+        warn_caller(
+            f"the certified gap is {gap:.2e}, above tol={tol:.2e}; both bounds of certificate_ hold all the same. "
+            "Raise max_iter or tol, or the radius where it is close to the minimal one.",
+            ConvergenceWarning,
+        )
+    if status == "separable":
+        warn_caller(
+            "the worst case is linearly separable: no finite coefficients attain the minimum, so they grow as tol "
+            "shrinks. The certificate holds for the coefficients returned. Set l2 > 0 or raise the radius for a finite "
+            "optimum.",
+            ConvergenceWarning,
+        )

@@ -1,0 +1,1 @@
+"""The problem as data: rows, distances, and the adversary's decision set."""

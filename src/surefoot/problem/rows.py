@@ -1,0 +1,77 @@
+"""Checked data: labeled rows, unlabeled rows, and the decision set they span."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from surefoot._types import FloatArray
+from surefoot._validation import check_labeled_rows, check_more_rows, check_same_names, check_weights, encode_labels
+from surefoot.costs import FeatureMetric, Precomputed, resolve_metric
+from surefoot.priors import LabelPrior
+from surefoot.problem.sets import DecisionSet, build_decision_set
+from surefoot.unlabeled import Unlabeled, unwrap
+
+
+@dataclass(frozen=True, eq=False)
+class LabeledData:
+    """Labeled rows (n, d), their codes (n,) and weights (n,), unlabeled rows (M, d) or None, and the metric."""
+
+    rows: FloatArray
+    codes: NDArray[np.intp]
+    weights: FloatArray
+    unlabeled: FloatArray | None
+    classes: NDArray[Any]
+    metric: FeatureMetric
+
+    @classmethod
+    def check(
+        cls,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        X_unlabeled: ArrayLike | Unlabeled | None,
+        sample_weight: ArrayLike | None,
+        classes: ArrayLike | None,
+        metric: FeatureMetric | str | Callable[..., float],
+    ) -> LabeledData:
+        """Arguments of a function, each refused with the rule that it breaks."""
+        rows, labels = check_labeled_rows(X, y)
+        U = None
+        if X_unlabeled is not None:
+            bare = unwrap(X_unlabeled)[0]
+            check_same_names(X, bare, "X_unlabeled")
+            U = check_more_rows(bare, "X_unlabeled", rows.shape[1])
+        weights = check_weights(sample_weight, "sample_weight", len(rows))
+        known, codes = encode_labels(labels, classes)
+        return cls(rows, codes, weights, U, known, resolve_metric(metric))
+
+    @property
+    def everything(self) -> FloatArray:
+        """(N, d) all rows, the labeled ones first."""
+        return self.rows if self.unlabeled is None else np.vstack([self.rows, self.unlabeled])
+
+    def decision_set(
+        self, label_prior: LabelPrior | ArrayLike | str | None, label_cost: ArrayLike, radius: float = np.inf
+    ) -> DecisionSet:
+        return build_decision_set(
+            self.rows,
+            self.codes,
+            len(self.classes),
+            X_unlabeled=self.unlabeled,
+            sample_weight=self.weights,
+            radius=radius,
+            label_prior=label_prior,
+            label_cost=label_cost,
+            metric=self.metric,
+        )
+
+    def distances_between_labeled(self) -> FloatArray:
+        """(n, n)."""
+        if isinstance(self.metric, Precomputed):
+            return self.metric.matrix[: len(self.rows)]
+        return self.metric.distances(self.rows, self.rows)

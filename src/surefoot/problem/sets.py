@@ -1,0 +1,135 @@
+"""The adversary's decision set: every distribution with given feature marginal, label intervals, transport radius."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import cast
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from surefoot._types import FloatArray
+from surefoot.costs import FeatureMetric, Precomputed, label_cost_matrix, resolve_metric
+from surefoot.priors import LabelPrior, resolve_prior, tighten
+
+
+@dataclass(frozen=True, eq=False)
+class DecisionSet:
+    """All μ over rows × labels with μ(x_j) = m_j, μ(y=k) in intervals[k] and W_c(μ, P̂_l) ≤ radius.
+
+    Attributes
+    ----------
+    distances : (N, n) feature distances of rows to anchors, anchors grouped by class.
+    row_weights : (N,) the feature marginal P_X.
+    anchor_weights : (n,) the labeled distribution P̂_l.
+    anchor_labels : (n,) class codes, non-decreasing.
+    label_cost : (K, K), entry [k, c] the cost of turning label c into k.
+    intervals : (K, 2) label probability intervals, intersected with the simplex.
+    radius : float.
+    anchor_rows : (n,) which labeled row each anchor is (the first of those that coincide); None if not known.
+    """
+
+    distances: FloatArray
+    row_weights: FloatArray
+    anchor_weights: FloatArray
+    anchor_labels: NDArray[np.intp]
+    label_cost: FloatArray
+    intervals: FloatArray
+    radius: float
+    anchor_rows: NDArray[np.intp] | None = None
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.label_cost)
+
+    @cached_property
+    def present(self) -> NDArray[np.intp]:
+        """Class codes that some anchor carries."""
+        return np.unique(self.anchor_labels)
+
+    @cached_property
+    def class_offsets(self) -> NDArray[np.int64]:
+        """(C+1,) first anchor of each class that is present, then n."""
+        return np.append(np.searchsorted(self.anchor_labels, self.present), len(self.anchor_labels)).astype(np.int64)
+
+    @cached_property
+    def anchor_slots(self) -> NDArray[np.intp]:
+        """(n,) position of each anchor's class among the classes that are present."""
+        return np.searchsorted(self.present, self.anchor_labels)
+
+    @cached_property
+    def present_label_cost(self) -> FloatArray:
+        """(K, C) label cost from each class that is present."""
+        return np.ascontiguousarray(self.label_cost[:, self.present])
+
+    @property
+    def label_frequencies(self) -> FloatArray:
+        """(K,) p̂, the label probabilities of the labeled distribution."""
+        counts = np.bincount(self.anchor_labels, weights=self.anchor_weights, minlength=self.n_classes)
+        return cast("FloatArray", counts)  # numpy's types know integer counts only
+
+    def with_radius(self, radius: float) -> DecisionSet:
+        return replace(self, radius=float(radius))
+
+
+def row_chunks(n_rows: int, n_columns: int, entries: int = 1 << 18) -> Iterator[slice]:
+    """Slices of rows such that a chunk of an (n_rows, n_columns) matrix has about `entries` entries."""
+    size = max(1, entries // max(1, n_columns))
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))
+
+
+def build_decision_set(
+    X: FloatArray,
+    codes: NDArray[np.intp],
+    n_classes: int,
+    *,
+    X_unlabeled: FloatArray | None = None,
+    sample_weight: FloatArray | None = None,
+    radius: float = np.inf,
+    label_prior: LabelPrior | ArrayLike | str | None = None,
+    label_cost: ArrayLike = 1.0,
+    metric: FeatureMetric | str | Callable[..., float] = "euclidean",
+) -> DecisionSet:
+    """Lay out labeled rows X (n, d) with class codes, and unlabeled rows (M, d), as a decision set.
+
+    A weight counts a labeled row that many times, in the labeled distribution and in the feature marginal, where an
+    unlabeled row counts once. Labeled rows that coincide in features and label are one anchor with their weights added.
+    """
+    weights = np.ones(len(X)) if sample_weight is None else sample_weight
+    rows = X if X_unlabeled is None else np.vstack([X, X_unlabeled])
+    row_weights = np.concatenate([weights, np.ones(len(rows) - len(X))])
+    counts = np.bincount(codes, weights=weights, minlength=n_classes)
+    intervals = tighten(resolve_prior(label_prior).intervals(counts))
+    feature_metric = resolve_metric(metric)
+    # the columns of precomputed distances stand for labeled rows one by one: equal features need not mean equal columns
+    merge = not isinstance(feature_metric, Precomputed)
+    anchors, anchor_weights = _anchors(X, codes, weights, merge=merge)
+    distances = feature_metric.labeled_distances(rows, X, anchors)
+    return DecisionSet(
+        distances=np.ascontiguousarray(distances, dtype=np.float64),
+        row_weights=row_weights / row_weights.sum(),
+        anchor_weights=anchor_weights / anchor_weights.sum(),
+        anchor_labels=codes[anchors],
+        label_cost=label_cost_matrix(label_cost, n_classes),
+        intervals=intervals,
+        radius=float(radius),
+        anchor_rows=anchors,
+    )
+
+
+def _anchors(
+    X: FloatArray, codes: NDArray[np.intp], weights: FloatArray, *, merge: bool
+) -> tuple[NDArray[np.intp], FloatArray]:
+    """Labeled rows of positive weight, ordered by label; with merge one per (label, features), weights summed."""
+    kept = np.flatnonzero(weights > 0)
+    if not merge:
+        kept = kept[np.argsort(codes[kept], kind="stable")]
+        return kept, weights[kept]
+    keys = np.column_stack([codes[kept].astype(np.float64), X[kept]])
+    _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
+    merged = cast("FloatArray", np.bincount(inverse.ravel(), weights=weights[kept]))
+    order = np.lexsort((first, codes[kept][first]))
+    return kept[first[order]], merged[order]

@@ -1,0 +1,116 @@
+"""The rows to label next, each with a reason in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from surefoot._validation import check_positive_integer
+from surefoot.active import PAPER_MARGIN, RobustModelChange
+from surefoot.costs import label_cost_matrix
+from surefoot.estimators.robust import RobustLogisticRegression
+from surefoot.report.contents import Candidate
+from surefoot.report.fitted import Fitted
+from surefoot.report.words import percent
+from surefoot.unlabeled import Unlabeled
+
+# Up to this many distances the scores are those of the narrow default margin; beyond it, those of the paper's.
+_NARROW = 1_000_000
+# Two classes whose probabilities are this close: the model is undecided.
+_UNDECIDED = 0.2
+# A row that is farther from the labeled rows than this share of the pool is said to be far.
+_FAR = 0.9
+
+
+def rows_to_label(
+    clf: RobustLogisticRegression,
+    X: ArrayLike,
+    y: ArrayLike,
+    X_unlabeled: ArrayLike | Unlabeled,
+    *,
+    n: int = 10,
+    seed: int = 0,
+    class_names: Sequence[str] | None = None,
+) -> tuple[Candidate, ...]:
+    """The n unlabeled rows whose label changes the model most, whatever the label is, most useful first.
+
+    Scored by `surefoot.active.RobustModelChange` with the model's own prior, label cost and metric. Where there are
+    more than a million distances its margin is the paper's, at which the score is the least impact over all labels.
+
+    Parameters
+    ----------
+    clf : fitted RobustLogisticRegression
+    X, y, X_unlabeled : the rows of the fit.
+    class_names : (K,) or None, used in the reasons.
+    """
+    fitted = Fitted.check(clf, X, y, X_unlabeled)
+    names = tuple(str(name) for name in (clf.classes_.tolist() if class_names is None else class_names))
+    return choose(fitted, names, n, seed)
+
+
+def choose(fitted: Fitted, names: tuple[str, ...], n: int, seed: int) -> tuple[Candidate, ...]:
+    """See `rows_to_label`."""
+    size = min(check_positive_integer(n, "n"), len(fitted.U))
+    rows = np.vstack([fitted.X, fitted.U])
+    marked = np.concatenate([fitted.y.astype(object), np.full(len(fitted.U), None)])
+    chosen, utilities = _strategy(fitted, seed).query(
+        rows, marked, fitted.clf, fit_clf=False, batch_size=size, return_utilities=True
+    )
+    index, distance = fitted.nearest
+    ranks = np.sort(distance)
+    found = []
+    for step, row in enumerate(chosen):
+        j = int(row) - len(fitted.X)
+        farther = float(np.searchsorted(ranks, distance[j]) / len(ranks))
+        proba = fitted.proba[row]
+        nearest_label = names[fitted.codes[index[j]]]
+        found.append(
+            Candidate(
+                j,
+                float(utilities[step, row]),
+                tuple(proba.tolist()),
+                float(distance[j]),
+                nearest_label,
+                farther,
+                reason_of(proba.tolist(), names, farther, nearest_label),
+            )
+        )
+    return tuple(found)
+
+
+def _strategy(fitted: Fitted, seed: int) -> RobustModelChange:
+    clf = fitted.clf
+    n, N = len(fitted.X), len(fitted.X) + len(fitted.U)
+    kappa = float(label_cost_matrix(clf.label_cost, fitted.n_classes).max())
+    # from 2κ/N on the adversary may force any label at any row: the score needs no transport problem
+    margin = None if n * N <= _NARROW else max(PAPER_MARGIN, 2.0 * kappa / N)
+    return RobustModelChange(
+        label_prior=clf.label_prior,
+        margin=margin,
+        label_cost=clf.label_cost,
+        metric=clf.metric,
+        classes=clf.classes_,
+        missing_label=None,
+        random_state=seed,
+    )
+
+
+def reason_of(proba: Sequence[float], names: tuple[str, ...], farther_than: float, nearest_label: str) -> str:
+    """Why a row is worth a label, from the model's probabilities and the distance to the labeled rows."""
+    order = np.argsort(np.negative(proba), kind="stable")
+    first, second = int(order[0]), int(order[1])
+    if proba[first] - proba[second] < _UNDECIDED:
+        decided = (
+            f"The model is undecided between {names[first]} ({percent(proba[first])}) and {names[second]} "
+            f"({percent(proba[second])})."
+        )
+    else:
+        decided = (
+            f"The model leans to {names[first]} ({percent(proba[first])}), but its label would still move the model."
+        )
+    if farther_than >= _FAR:
+        share = percent(min(int(100 * farther_than), 99) / 100)
+        return f"{decided} It is farther from every labeled row than {share} of the unlabeled rows."
+    return f"{decided} The labeled row nearest to it is {nearest_label}."

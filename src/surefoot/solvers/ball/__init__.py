@@ -1,0 +1,1 @@
+"""The ball alone: Wasserstein-robust logistic regression without unlabeled rows."""

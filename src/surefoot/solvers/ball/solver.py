@@ -1,0 +1,236 @@
+"""The Wasserstein ball alone: distributionally robust binary logistic regression (Shafieezadeh-Abadeh et al., 2015)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from threadpoolctl import ThreadpoolController
+
+from surefoot.solvers.ball.bounds import DUAL_NORMS, ball_lower_bound, ball_upper_bound, ball_worst_case
+from surefoot.solvers.ball.newton import BallProblem, Incumbent, interior_point
+from surefoot.solvers.ball.plain import plain_logistic
+
+__all__ = ["BallSolution", "ball_lower_bound", "ball_upper_bound", "ball_worst_case", "solve_ball"]
+
+Float = NDArray[np.float64]
+
+WARM_ITERATIONS = 40
+
+
+@dataclass(frozen=True)
+class BallSolution:
+    """Solution of `solve_ball` with its two-sided certificate: lower ≤ optimal value ≤ risk.
+
+    coef (d,), intercept and lam are the primal point, p (n,) and s (n,) the feasible dual point that proves `lower`.
+    status: "optimal" (gap ≤ tol), "separable" (the infimum is not attained; the certificate holds all the same), or
+    "max_iter" (the gap is larger than asked for).
+    """
+
+    coef: Float
+    intercept: float
+    lam: float
+    risk: float
+    lower: float
+    gap: float
+    status: str
+    n_iter: int
+    p: Float
+    s: Float
+
+
+@dataclass(frozen=True)
+class _Point:
+    """Primal and dual point of a solver, before the certificate is computed."""
+
+    coef: Float
+    intercept: float
+    p: Float
+    s: Float
+    n_iter: int = 0
+    attained: bool = True
+
+
+def solve_ball(
+    X: ArrayLike,
+    y_sign: ArrayLike,
+    *,
+    weights: ArrayLike | None = None,
+    radius: float,
+    label_cost: float = 1.0,
+    norm: str = "l2",
+    fit_intercept: bool = True,
+    tol: float = 1e-8,
+    max_iter: int = 200,
+    warm_start: BallSolution | None = None,
+) -> BallSolution:
+    """Logistic regression that minimises the worst-case risk over a Wasserstein ball around the sample.
+
+    Solves, with z_i = y_i(⟨θ, x_i⟩ + b) and the intercept b free,
+
+        min_{θ,b,λ}  ελ + Σ_i w_i [log(1 + e^{−z_i}) + (z_i − λκ)_+]    s.t.  ‖θ‖_* ≤ λ
+
+    by a primal–dual interior-point Newton method. Both sides of the certificate are recomputed at the returned point
+    on the data as given, by `ball_upper_bound` and `ball_lower_bound`.
+
+    Parameters
+    ----------
+    X : (n, d) finite features; y_sign : (n,) labels ±1, one class alone is allowed
+    weights : (n,) non-negative, not all zero, normalised to sum one; None means 1/n
+    radius : ε ≥ 0; at 0 this is plain logistic regression
+    label_cost : κ > 0, possibly inf (labels never flip: norm-regularised logistic regression)
+    norm : the norm on θ, "l2" (Euclidean metric), "linf" (Manhattan) or "l1" (Chebyshev)
+    fit_intercept : whether b is free, or 0
+    tol : certified gap to reach, absolute, in units of the risk
+    warm_start : a solution at a nearby radius
+
+    Returns
+    -------
+    BallSolution
+    """
+    X, y, w = _check(X, y_sign, weights, radius, label_cost, norm)
+    if warm_start is not None and warm_start.coef.shape != X.shape[1:]:
+        raise ValueError(f"warm_start must have one coefficient per feature; got {warm_start.coef.shape} for {X.shape}")
+    if not tol > 0:
+        raise ValueError(f"tol must be positive; got {tol}")
+    keep = w > 0
+    problem = BallProblem(X[keep], y[keep], w[keep] / w[keep].sum(), radius, label_cost, norm, fit_intercept)
+    with _blas().limit(limits=1, user_api="blas"):
+        point = _solve(problem, tol, max_iter, warm_start)
+        return _certify(problem, point, tol, keep)
+
+
+def _check(
+    X: ArrayLike, y_sign: ArrayLike, weights: ArrayLike | None, radius: float, label_cost: float, norm: str
+) -> tuple[Float, Float, Float]:
+    X, y = np.asarray(X, dtype=np.float64), np.asarray(y_sign, dtype=np.float64)
+    if X.ndim != 2 or y.shape != X.shape[:1] or X.size == 0:
+        raise ValueError(f"X must be (n, d) and y_sign (n,) with n, d ≥ 1; got {X.shape} and {y.shape}")
+    if not np.isfinite(X).all():
+        raise ValueError("X must be finite; impute or drop the rows with NaN or infinity")
+    if not np.isin(y, (-1.0, 1.0)).all():
+        raise ValueError("y_sign must hold -1 and +1 only; map the two classes to these signs")
+    w = np.ones(len(y)) if weights is None else np.asarray(weights, dtype=np.float64)
+    if w.shape != y.shape or not np.isfinite(w).all() or (w < 0).any() or w.sum() <= 0:
+        raise ValueError(f"weights must be (n,), finite, non-negative and not all zero; got shape {w.shape}")
+    if not (np.isfinite(radius) and radius >= 0):
+        raise ValueError(f"radius must be finite and at least 0; got {radius}")
+    if not label_cost > 0:
+        raise ValueError(f"label_cost must be positive (inf forbids label flips); got {label_cost}")
+    if norm not in DUAL_NORMS:
+        raise ValueError(f"norm must be one of {sorted(DUAL_NORMS)}; got {norm!r}")
+    return X, y, w / w.sum()
+
+
+@lru_cache(maxsize=1)
+def _blas() -> ThreadpoolController:
+    return ThreadpoolController()
+
+
+def _certify(problem: BallProblem, point: _Point, tol: float, keep: NDArray[np.bool_]) -> BallSolution:
+    """Both bounds at the point, on the data as given; rows of weight zero get p = s = 0."""
+    risk, lam = ball_upper_bound(
+        problem.X,
+        problem.y,
+        point.coef,
+        point.intercept,
+        weights=problem.w,
+        radius=problem.radius,
+        label_cost=problem.label_cost,
+        norm=problem.norm,
+    )
+    lower, p, s = ball_lower_bound(
+        problem.X,
+        problem.y,
+        point.p,
+        point.s,
+        weights=problem.w,
+        radius=problem.radius,
+        label_cost=problem.label_cost,
+        norm=problem.norm,
+        fit_intercept=problem.fit_intercept,
+    )
+    lower = min(lower, risk)  # they may cross by rounding only
+    status = "max_iter" if not risk - lower <= tol else "optimal" if point.attained else "separable"
+    full_p, full_s = np.zeros(len(keep)), np.zeros(len(keep))
+    full_p[keep], full_s[keep] = p, s
+    return BallSolution(
+        point.coef, point.intercept, lam, risk, lower, risk - lower, status, point.n_iter, full_p, full_s
+    )
+
+
+def _solve(problem: BallProblem, tol: float, max_iter: int, warm_start: BallSolution | None) -> _Point:
+    n, d = problem.X.shape
+    if problem.radius >= problem.label_cost / 2:
+        # (p, s) = (1/2, 1/2) is feasible with entropy log 2, which θ = 0, b = 0, λ = 0 attains
+        return _Point(np.zeros(d), 0.0, np.full(n, 0.5), np.full(n, 0.5))
+    one_class = bool((problem.y == problem.y[0]).all())
+    if problem.fit_intercept and one_class and (problem.radius == 0 or np.isinf(problem.label_cost)):
+        return _Point(np.zeros(d), float(problem.y[0] * np.log(10.0 / tol)), np.zeros(n), np.zeros(n), attained=False)
+    scaled, columns, scale, centre = _scale(problem)
+    if problem.radius == 0:
+        ones = np.ones((n, 1)) if problem.fit_intercept else np.empty((n, 0))
+        plain = plain_logistic(scaled.y[:, None] * np.hstack([scaled.X, ones]), scaled.w, tol, max_iter)
+        theta, b = plain.x[: len(columns)], float(plain.x[len(columns) :].sum())
+        p, s, n_iter, attained = plain.p, np.zeros(n), plain.n_iter, not plain.separable
+    else:
+        start = None
+        if warm_start is not None:
+            b0 = warm_start.intercept + float(warm_start.coef @ centre) if problem.fit_intercept else 0.0
+            start = scale * warm_start.coef[columns], b0
+        best = _interior(scaled, 0.5 * tol, max_iter, start)
+        theta, b, p, s, n_iter, attained = best.theta, best.b, best.p, best.s, best.n_iter, True
+    coef = np.zeros(d)
+    coef[columns] = theta / scale
+    return _Point(coef, b - float(coef @ centre), p, s, n_iter, attained)
+
+
+def _interior(problem: BallProblem, tol: float, max_iter: int, start: tuple[Float, float] | None) -> Incumbent:
+    """The interior-point method from the start given, then from θ = 0; where rounding stops it, again from its best.
+
+    The bounds of all attempts are kept, and their iterations add up to at most max_iter.
+    """
+    zero = (np.zeros(problem.X.shape[1]), 0.0)
+    attempts = [(0.01, True), (1.0, False)]
+    if start is None:
+        best = interior_point(problem, tol, max_iter, *zero)
+    else:
+        best = interior_point(problem, tol, min(max_iter, WARM_ITERATIONS), *start, mu=0.01)
+        attempts = [(0.1, False), *attempts]
+    for mu, again in attempts:
+        if best.gap > tol and best.n_iter < max_iter:
+            origin = (best.theta, best.b) if again else zero
+            best.merge(interior_point(problem, tol, max_iter - best.n_iter, *origin, mu=mu))
+    return best
+
+
+def _scale(problem: BallProblem) -> tuple[BallProblem, NDArray[np.intp], float, Float]:
+    """The same problem with centred features (if the intercept is free) of unit size and without constant columns.
+
+    With x' = (x − centre)/σ: θ' = σθ, λ' = σλ, ε' = ε/σ, κ' = κ/σ leave every term of the objective as it was.
+    """
+    centre = problem.w @ problem.X if problem.fit_intercept else np.zeros(problem.X.shape[1])
+    X = problem.X - centre
+    top = np.abs(X).max(axis=0, initial=0.0)
+    columns = np.flatnonzero(top > 1e-14 * np.abs(problem.X).max(axis=0, initial=0.0))
+    if len(columns) == 0:  # keep one column of zeros, so that θ is never empty
+        X, columns = np.zeros((len(X), 1)), np.arange(min(1, problem.X.shape[1]))
+    else:
+        X = X[:, columns]
+    with np.errstate(over="ignore", under="ignore"):
+        spread = np.sqrt(problem.w @ (X / max(top.max(initial=0.0), 1e-300)) ** 2)
+    size = float(spread.max() * top.max(initial=0.0)) or 1.0
+    scale = float(2.0 ** np.round(np.log2(size)))  # a power of two scales without rounding
+    X = np.ascontiguousarray(X / scale)
+    scaled = BallProblem(
+        X,
+        problem.y,
+        problem.w,
+        problem.radius / scale,
+        problem.label_cost / scale,
+        problem.norm,
+        problem.fit_intercept,
+    )
+    return scaled, columns, scale, centre

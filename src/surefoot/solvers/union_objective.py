@@ -1,0 +1,234 @@
+"""The smoothed dual of learning against a union of decision sets over the same rows, for Newton's method.
+
+F_τ(θ, v_1, …, v_S) = min_t  t − μ Σ_s log((t − D_s(θ, v_s)) / μ),   μ = BARRIER·τ
+
+D_s is the smoothed dual of set s (`dual.py`) and v_s = (α_s, λ_s, β_s) its multipliers. F_τ is a smooth maximum of the
+D_s: at the best t the weights p_s = μ / (t − D_s) sum to one and are the derivatives ∂F_τ / ∂D_s. Unlike those of a
+softmax they fall only as fast as μ, so that the multipliers of a set that is not active stay determined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
+
+from surefoot._types import FloatArray
+from surefoot.dual.objective import BARRIER, DualPoint, Evaluation, SmoothedDual
+from surefoot.solvers.newton import OneSet, StallError, along_ray
+
+
+@dataclass(frozen=True)
+class UnionPoint:
+    """One dual point per set, all with the same θ."""
+
+    parts: tuple[DualPoint, ...]
+
+    @classmethod
+    def with_theta(cls, theta: FloatArray, parts: Sequence[DualPoint]) -> UnionPoint:
+        return cls(tuple(replace(part, theta=theta) for part in parts))
+
+    @property
+    def theta(self) -> FloatArray:
+        return self.parts[0].theta
+
+
+def smooth_maximum(values: FloatArray, barrier: float) -> tuple[float, FloatArray]:
+    """min_t t − μ Σ_s log((t − D_s)/μ) of values D (S,), and its derivatives (S,): positive weights that sum to one."""
+    if not np.isfinite(values).all():  # a trial step too far: no line search takes it
+        return np.inf, np.full(len(values), 1.0 / len(values))
+    top = float(values.max())
+    below = (top - values) / barrier
+    # Σ_s 1/(x + below_s) = 1 by Newton from the left, where a convex falling function is approached from one side
+    x = 1.0
+    for _ in range(60):
+        shares = 1.0 / (x + below)
+        change = (shares.sum() - 1.0) / np.square(shares).sum()
+        x += change
+        if change <= 1e-16 * x:
+            break
+    weights = 1.0 / (x + below)
+    return top + barrier * (x + float(np.log(weights).sum())), weights / weights.sum()
+
+
+@dataclass(frozen=True)
+class UnionEvaluation:
+    """F_τ at a point: its value and gradient, the evaluations of its sets and their weights p (S,)."""
+
+    value: float
+    gradient: FloatArray
+    weights: FloatArray
+    barrier: float
+    parts: tuple[Evaluation, ...]
+
+    @classmethod
+    def of(cls, parts: Sequence[Evaluation], barrier: float, n_theta: int) -> UnionEvaluation:
+        value, weights = smooth_maximum(np.array([part.value for part in parts]), barrier)
+        theta = sum(p * part.gradient[:n_theta] for p, part in zip(weights, parts, strict=True))
+        own = [p * part.gradient[n_theta:] for p, part in zip(weights, parts, strict=True)]
+        return cls(value, np.concatenate([theta, *own]), weights, barrier, tuple(parts))
+
+    @property
+    def hessian(self) -> tuple[FloatArray, ...] | None:
+        """Second derivatives of the sets, or None where one lacks them."""
+        found = [part.hessian for part in self.parts if part.hessian is not None]
+        return tuple(found) if len(found) == len(self.parts) else None
+
+
+class UnionDual:
+    """F_τ of several decision sets and one linear model, packed as (θ, v_1, …, v_S)."""
+
+    def __init__(self, duals: Sequence[SmoothedDual]):
+        self.duals = tuple(duals)
+        self._objectives = [OneSet(dual) for dual in duals]
+        self._n_theta = duals[0].layout.theta.stop
+        sizes = [dual.layout.size - self._n_theta for dual in duals]
+        stops = self._n_theta + np.cumsum(sizes)
+        self._own = [slice(int(stop) - size, int(stop)) for stop, size in zip(stops, sizes, strict=True)]
+
+    @property
+    def positive(self) -> NDArray[np.intp]:
+        return np.concatenate(
+            [one.positive - self._n_theta + own.start for one, own in zip(self._objectives, self._own, strict=True)]
+        )
+
+    def pack(self, point: UnionPoint) -> FloatArray:
+        own = [dual.layout.pack(part)[self._n_theta :] for dual, part in zip(self.duals, point.parts, strict=True)]
+        return np.concatenate([point.theta.ravel(), *own])
+
+    def unpack(self, vector: FloatArray, template: UnionPoint) -> UnionPoint:
+        theta = vector[: self._n_theta]
+        return UnionPoint(
+            tuple(
+                dual.layout.unpack(np.concatenate([theta, vector[own]]), part)
+                for dual, own, part in zip(self.duals, self._own, template.parts, strict=True)
+            )
+        )
+
+    def evaluate(self, point: UnionPoint, tau: float, *, second_order: bool) -> UnionEvaluation:
+        pairs = zip(self.duals, point.parts, strict=True)
+        parts = [dual.evaluate(part, tau, second_order=second_order) for dual, part in pairs]
+        return UnionEvaluation.of(parts, BARRIER * tau, self._n_theta)
+
+    def balance(self, point: UnionPoint, here: UnionEvaluation, tau: float) -> tuple[UnionPoint, UnionEvaluation]:
+        """The balance of each set by itself: it moves β_s alone."""
+        triples = zip(self._objectives, point.parts, here.parts, strict=True)
+        moved = [one.balance(part, local, tau) for one, part, local in triples]
+        if all(local is before for (_, local), before in zip(moved, here.parts, strict=True)):
+            return point, here
+        parts, locals_ = zip(*moved, strict=True)
+        return UnionPoint(parts), UnionEvaluation.of(locals_, BARRIER * tau, self._n_theta)
+
+    def smoothing_gap(self, point: UnionPoint, here: UnionEvaluation, tau: float) -> float:
+        """Σ_s p_s (gap of set s), and max_s D_s − Σ_s p_s D_s = μ (S − 1 / max_s p_s)."""
+        triples = zip(self._objectives, point.parts, here.parts, strict=True)
+        gaps = np.array([one.smoothing_gap(part, local, tau) for one, part, local in triples])
+        return float(here.weights @ gaps + here.barrier * (len(self.duals) - 1.0 / here.weights.max()))
+
+    def direction(self, here: UnionEvaluation, ridge: float) -> tuple[FloatArray, float, float]:
+        """Newton's direction; the ridge grows until the factorisation stands, as in `newton_direction`."""
+        if here.hessian is None:
+            raise ValueError("direction needs an evaluation with second_order=True")
+        arrow = _Arrow.of(self.duals, here)
+        while ridge < 1e8:
+            try:
+                step, decrement = arrow.solve(ridge)
+            except LinAlgError:
+                decrement = np.inf  # not positive definite to rounding: a larger ridge follows
+            if np.isfinite(decrement) and decrement >= 0:
+                return step, decrement, ridge
+            ridge *= 100.0
+        raise StallError("the Hessian could not be factorised")
+
+
+@dataclass(frozen=True)
+class _Block:
+    """What one set adds to Newton's system, in coordinates where α_s is replaced by the multiple of its ray.
+
+    own : (m, m) block of v_s, lower triangle valid; border : (m, p+1) block of v_s and (θ, t); gradient, natural :
+    (m,); ray : (m,) the direction of α_s, whose place is alpha.
+    """
+
+    own: FloatArray
+    border: FloatArray
+    gradient: FloatArray
+    natural: FloatArray
+    ray: FloatArray
+    alpha: slice
+
+    def eliminate(self, ridge: float) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Scale (m,), Cholesky factor L of the scaled, damped block, and L⁻¹ [border, gradient] (m, p+2)."""
+        diagonal = np.maximum(self.own.diagonal(), 0.0)
+        scale = 1.0 / np.sqrt(diagonal + ridge * (diagonal + self.natural) + 1e-300)
+        scaled = self.own * scale[:, None]
+        scaled *= scale
+        np.fill_diagonal(scaled, 1.0)
+        # the lower triangle in C order is the upper one in Fortran order: LAPACK then works without a copy
+        upper = cholesky(scaled.T, lower=False, overwrite_a=True, check_finite=False)
+        right = np.column_stack([self.border, self.gradient]) * scale[:, None]
+        return scale, upper, solve_triangular(upper, right, trans=1, overwrite_b=True, check_finite=False)
+
+    def turned_back(self, step: FloatArray) -> FloatArray:
+        """The step in (α, λ, β)."""
+        along = step[self.alpha].sum()  # α itself moves by this much
+        step = step.copy()
+        step[self.alpha] = 0.0
+        return step + along * self.ray
+
+
+@dataclass(frozen=True)
+class _Arrow:
+    """Newton's system in (θ, t) and the v_s: each v_s meets itself and (θ, t) only, so it is eliminated by itself.
+
+    H = Σ_s p_s ∇²D_s + p_s²/μ (∇D_s − e_t)(∇D_s − e_t)ᵀ. The coordinate t moves along with the weighted mean of the
+    ∂D_s/∂θ, which takes it out of the block of θ.
+    """
+
+    blocks: list[_Block]
+    corner: FloatArray  # (p+1, p+1) block of (θ, t), lower triangle valid
+    gradient: FloatArray  # (p+1,)
+    natural: FloatArray  # (p+1,)
+
+    @classmethod
+    def of(cls, duals: Sequence[SmoothedDual], here: UnionEvaluation) -> _Arrow:
+        p, stiffness = duals[0].layout.theta.stop, np.square(here.weights) / here.barrier
+        slopes = np.array([part.gradient[:p] for part in here.parts])
+        slopes -= stiffness @ slopes / stiffness.sum()
+        corner, natural = np.zeros((p + 1, p + 1)), np.zeros(p + 1)
+        corner[p, p] = stiffness.sum()
+        blocks = []
+        for dual, part, weight, stiff, slope in zip(duals, here.parts, here.weights, stiffness, slopes, strict=True):
+            if part.hessian is None:
+                raise ValueError("Newton's system needs evaluations with second_order=True")
+            H, g = along_ray(part.hessian, part.gradient, dual.ray, dual.layout.alpha)
+            own, alpha = g[p:], slice(dual.layout.alpha.start - p, dual.layout.alpha.stop - p)
+            corner[:p, :p] += weight * H[:p, :p] + stiff * np.outer(slope, slope)
+            natural[:p] += weight * part.natural[:p]
+            border = np.column_stack([weight * H[p:, :p] + stiff * np.outer(own, slope), -stiff * own])
+            square = weight * H[p:, p:] + stiff * np.outer(own, own)
+            blocks.append(_Block(square, border, weight * own, weight * part.natural[p:], dual.ray[p:], alpha))
+        return cls(blocks, corner, np.append(here.gradient[:p], 0.0), natural)
+
+    def solve(self, ridge: float) -> tuple[FloatArray, float]:
+        """The step in (θ, v_1, …, v_S) that solves (H + ridge·(diag H + natural)) Δ = −g, and its decrement."""
+        diagonal = np.maximum(self.corner.diagonal(), 0.0)
+        damped = diagonal + ridge * (diagonal + self.natural) + 1e-300
+        schur, right = self.corner.copy(), self.gradient.copy()
+        np.fill_diagonal(schur, damped)
+        eliminated = [block.eliminate(ridge) for block in self.blocks]
+        for _, _, part in eliminated:
+            schur -= part[:, :-1].T @ part[:, :-1]
+            right -= part[:, :-1].T @ part[:, -1]
+        scale = 1.0 / np.sqrt(damped)
+        factor = cho_factor(schur * scale[:, None] * scale, lower=True, overwrite_a=True, check_finite=False)
+        corner = -scale * cho_solve(factor, scale * right, check_finite=False)
+        decrement, steps = -float(corner @ self.gradient), [corner[:-1]]
+        for block, (size, upper, part) in zip(self.blocks, eliminated, strict=True):
+            moved = part[:, -1] + part[:, :-1] @ corner
+            step = -size * solve_triangular(upper, moved, overwrite_b=True, check_finite=False)
+            decrement -= float(step @ block.gradient)
+            steps.append(block.turned_back(step))
+        return np.concatenate(steps), decrement
