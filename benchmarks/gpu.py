@@ -25,7 +25,7 @@ from surefoot.blocks.newton import Newton
 from surefoot.blocks.problem import block_problem
 from surefoot.blocks.sources import ArrayRows
 from surefoot.blocks.torch_sweep import TorchSweep
-from surefoot.dual.objective import DualPoint
+from surefoot.dual.point import DualPoint
 from surefoot.problem.rows import LabeledData
 from surefoot.solvers.newton import NewtonOptions
 

@@ -17,9 +17,10 @@ from sklearn.exceptions import ConvergenceWarning
 
 import surefoot as sf
 from reference.inner import inner_reference
-from surefoot.dual.bounds import Adversary, dual_value, feasible_adversary
+from surefoot.dual.adversary import LabelTable, feasible_adversary
+from surefoot.dual.bounds import dual_value
 from surefoot.dual.models import LinearModel
-from surefoot.dual.objective import DualPoint
+from surefoot.dual.point import DualPoint
 from surefoot.problem.sets import DecisionSet, build_decision_set
 from surefoot.solvers.minimal import solve_minimal_radius
 
@@ -421,8 +422,8 @@ def test_repair_of_labels_stands_rounding_of_their_sum() -> None:
     ds = replace(case, prior=p).decision_set()
     nearest = solve_minimal_radius(ds).adversary
     for factor in (1 - 1e-15, 1 + 1e-15):
-        wanted = Adversary(np.tile(p, (len(case.rows), 1)) * factor, 10.0)
-        repaired = feasible_adversary(ds.with_radius(20.0), wanted, nearest)
+        wanted = LabelTable(np.tile(p, (len(case.rows), 1)) * factor, 10.0)
+        repaired = feasible_adversary(ds.with_radius(20.0), wanted, wanted.label_probabilities(ds), nearest)
         assert np.isfinite(repaired.label_proba).all()
         np.testing.assert_allclose(repaired.label_probabilities(ds), p, atol=1e-12)
 

@@ -15,8 +15,10 @@ import surefoot as sf
 from reference.inner import inner_reference
 from surefoot.dual.bounds import dual_value
 from surefoot.dual.models import FixedLosses, LinearModel
-from surefoot.dual.objective import DENSE_SHARE, DualPoint, SmoothedDual, smoothed_support
-from surefoot.exact.solution import CertifiedSolution, solve_certified, solve_minimal_radius
+from surefoot.dual.objective import SmoothedDual, smoothed_support
+from surefoot.dual.point import DualPoint
+from surefoot.dual.row_sums import DENSE_SHARE
+from surefoot.exact.solution import Solution, solve_certified, solve_minimal_radius
 from surefoot.losses import log_loss_matrix
 from surefoot.problem.sets import DecisionSet, build_decision_set
 
@@ -61,7 +63,7 @@ class Sample:
         rows = np.column_stack([self.X, np.ones(len(self.X))])
         return LinearModel(rows, np.append(np.full(self.X.shape[1], l2), 0.0), self.K)
 
-    def solve(self, excess: float, *, tol: float = TOL) -> CertifiedSolution:
+    def solve(self, excess: float, *, tol: float = TOL) -> Solution:
         ds = self.decision_set()
         minimal = solve_minimal_radius(ds)
         return solve_certified(ds.with_radius(minimal.value + excess), self.model(), tol=tol, minimal=minimal)
@@ -283,11 +285,11 @@ def test_derivatives_of_the_smoothed_dual_sparse(K: int, prior: str) -> None:
     sample, rng = fixed_sample(K, prior, matrix=True, N=60, n=40)
     solution = sample.solve(0.05, tol=2e-2)
     dual, tau = SmoothedDual(solution.decision_set, sample.model(0.1)), 0.5 * solution.path.tau
-    while density(dual, solution.path.point, tau) > 0.8 * DENSE_SHARE:
+    while density(dual, solution.point, tau) > 0.8 * DENSE_SHARE:
         tau *= 0.8
     # at a random point one anchor per class and row has all the weight: near the optimum several compete
-    vector = dual.layout.pack(solution.path.point)
-    point = dual.layout.unpack(vector + 0.1 * tau * rng.normal(size=len(vector)), solution.path.point)
+    vector = dual.layout.pack(solution.point)
+    point = dual.layout.unpack(vector + 0.1 * tau * rng.normal(size=len(vector)), solution.point)
     assert density(dual, point, tau) < DENSE_SHARE
     check_derivatives(dual, point, tau, 1e-3 * tau)
 

@@ -14,14 +14,17 @@ from reference.union import SetInUnion, union_reference
 from surefoot._errors import InfeasibleRadiusError
 from surefoot.dual.bounds import dual_value
 from surefoot.dual.models import LinearModel
-from surefoot.dual.objective import DualPoint
-from surefoot.exact import union_search
-from surefoot.exact.solution import solve_certified
-from surefoot.exact.union import UnionSolution, solve_union
-from surefoot.exact.union_search import Member
+from surefoot.dual.point import DualPoint
+from surefoot.dual.sweep import HeldRows
+from surefoot.exact import search as search_module
+from surefoot.exact.judge import Judge, Member
+from surefoot.exact.search import Search
+from surefoot.exact.solution import Solution, solve_certified
+from surefoot.exact.solution import solve_held as solve_union
 from surefoot.problem.sets import DecisionSet, build_decision_set
+from surefoot.solvers.joint_objective import JointDual, JointPoint, smooth_maximum
 from surefoot.solvers.minimal import MinimalRadius, solve_minimal_radius
-from surefoot.solvers.union_objective import UnionDual, UnionPoint, smooth_maximum
+from surefoot.solvers.newton import DEFAULT_OPTIONS
 
 pytestmark = pytest.mark.filterwarnings("ignore:Solution may be inaccurate:UserWarning")
 
@@ -67,7 +70,7 @@ def conic_value(sets: Sets, model: LinearModel, l2: float = 0.0) -> float:
         return union_reference(stated, *common, tolerance=1e-7)
 
 
-def assert_sound(solution: UnionSolution, sets: Sets, model: LinearModel, tol: float) -> None:
+def assert_sound(solution: Solution, sets: Sets, model: LinearModel, tol: float) -> None:
     """Bounds in order and within tol, recomputed upper bounds, feasible adversaries, and a mixture of just these."""
     assert solution.lower <= solution.risk
     assert solution.status in {"optimal", "separable"}
@@ -187,12 +190,10 @@ def test_sets_wrongly_left_behind_are_taken_in_again(K: int, monkeypatch: pytest
     ds, model = draw(K, N=60, n=10, seed=40 + K)
     sets = one_per_class(ds, 0.02)
     value = solve_union(sets, model, tol=1e-6).risk
-    monkeypatch.setattr(union_search, "_FAR", 0.0)  # leave all but the worst set behind, at once
+    monkeypatch.setattr(search_module, "_FAR", 0.0)  # leave all but the worst set behind, at once
     calls: list[int] = []
-    rejoin = union_search.UnionSearch._rejoin
-    monkeypatch.setattr(
-        union_search.UnionSearch, "_rejoin", lambda self, inside, path: calls.append(1) or rejoin(self, inside, path)
-    )
+    rejoin = Search._rejoin
+    monkeypatch.setattr(Search, "_rejoin", lambda self, inside, path: calls.append(1) or rejoin(self, inside, path))
     solution = solve_union(sets, model, tol=1e-6)
     assert calls
     assert_sound(solution, sets, model, 1e-6)
@@ -255,12 +256,13 @@ def test_bad_input_is_refused() -> None:
 def test_derivatives_of_the_joint_objective_and_its_newton_direction(K: int) -> None:
     ds, model = draw(K, seed=3, l2=0.05)
     members = [Member(*one) for one in one_per_class(ds, 0.05)]
-    dual = UnionDual([one.dual(model, None, alpha_free=True) for one in members])
+    search = Search(Judge(HeldRows.of(ds, model), model, members), 1.0, 1e-4, DEFAULT_OPTIONS)
+    dual = JointDual([search.dual(one) for one in members])
     rng, tau, h = np.random.default_rng(0), 0.5, 1e-5
     parts = [
         DualPoint(model.X[:0], 0.5 + rng.random(), 0.1 * rng.normal(size=K), 0.1 * rng.normal(size=8)) for _ in members
     ]
-    point = UnionPoint.with_theta(rng.normal(size=model.shape), parts)
+    point = JointPoint.with_theta(rng.normal(size=model.shape), parts)
     vector = dual.pack(point)
     point = dual.unpack(vector, point)  # a class without a multiplier of its own keeps the one it has
     np.testing.assert_array_equal(dual.pack(point), vector)

@@ -5,14 +5,14 @@ from surefoot._errors import InfeasibleRadiusError, UnlabeledRowsWarning
 from surefoot._version import __version__
 from surefoot.blocks.newton import Newton
 from surefoot.blocks.sources import ParquetRows
-from surefoot.calibration import Calibrated, RadiusEstimate, calibrate_radius
+from surefoot.calibration import Calibrated, RadiusEstimate
 from surefoot.certificates.certificate import Certificate, WorstCase
 from surefoot.certificates.fresh import FreshCertificate
 from surefoot.certify import certify
 from surefoot.estimators.ball import WassersteinLogisticRegression
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.path import RadiusPath, WorstCaseCurve, radius_path, worst_case_curve
-from surefoot.radius import minimal_radius, transport_distance
+from surefoot.radius import calibrate_radius, minimal_radius, transport_distance
 from surefoot.solvers.sgd import StochasticGradient, UnboundedDualError
 from surefoot.unlabeled import Unlabeled
 

@@ -13,25 +13,20 @@ level)/2, since the splits of one sample vary less than samples do. Both were se
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Protocol, cast
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from surefoot._printing import Printed
 from surefoot._types import FloatArray
 from surefoot._validation import check_positive_integer, check_positive_scalar, check_unit_scalar
-from surefoot.costs import FeatureMetric
-from surefoot.dual.bounds import Adversary
-from surefoot.priors import LabelPrior
 from surefoot.problem.rows import LabeledData
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.minimal import MinimalRadius, solve_minimal_radius
 from surefoot.solvers.transport import solve_transport
-from surefoot.unlabeled import Unlabeled
 
 AUTO = "auto"
 _FEWEST_ROWS = 4
@@ -158,43 +153,6 @@ def calibrate(data: LabeledData, ds: DecisionSet, minimal: HasValue, how: Calibr
     return RadiusEstimate(minimal.value + excess, excess, minimal.value, how.level, splits, n_labeled)
 
 
-def calibrate_radius(
-    X: ArrayLike,
-    y: ArrayLike,
-    *,
-    X_unlabeled: ArrayLike | Unlabeled | None = None,
-    level: float = 0.9,
-    n_splits: int = 50,
-    random_state: int = 0,
-    sample_weight: ArrayLike | None = None,
-    label_prior: LabelPrior | ArrayLike | str | None = "clopper-pearson",
-    label_cost: ArrayLike = 1.0,
-    metric: FeatureMetric | str | Callable[..., float] = "euclidean",
-    classes: ArrayLike | None = None,
-) -> RadiusEstimate:
-    """Estimate the radius that covers the truth in a share `level` of samples, from the labeled rows alone.
-
-    The estimate is the minimal radius plus a quantile of the excess W_c(A, B) − W_d(A, B) − T(p_A, p_B) between random
-    halves A, B of the labeled rows. It needs i.i.d. labels. Its coverage was measured (docs/calibration.md), not
-    proved.
-
-    Parameters
-    ----------
-    X, y, X_unlabeled, sample_weight, label_prior, label_cost, metric, classes
-        As in `RobustLogisticRegression`.
-    level, n_splits, random_state
-        As in `Calibrated`.
-
-    Returns
-    -------
-    RadiusEstimate
-        With the excess of each split.
-    """
-    data = LabeledData.check(X, y, X_unlabeled=X_unlabeled, sample_weight=sample_weight, classes=classes, metric=metric)
-    ds = data.decision_set(label_prior, label_cost)
-    return calibrate(data, ds, solve_minimal_radius(ds), Calibrated(level, n_splits, random_state))
-
-
 def resolve_radius(radius: float | str | Calibrated, *, auto: bool = False) -> float | str | Calibrated:
     """A number ≥ 0, how to estimate one, or (where `auto` allows it) "auto"."""
     if isinstance(radius, Calibrated) or (auto and isinstance(radius, str) and radius == AUTO):
@@ -207,14 +165,12 @@ def resolve_radius(radius: float | str | Calibrated, *, auto: bool = False) -> f
     return check_positive_scalar(radius, "radius", allow_zero=True)
 
 
-def in_label_cost_of(ds: DecisionSet, piece: DecisionSet, adversary: Adversary) -> Adversary:
-    """An adversary of one of the tied sets of `ds`, with its transport cost in the label cost of `ds`.
+def label_cost_difference(ds: DecisionSet, tied: DecisionSet) -> FloatArray:
+    """(K,) u with label costs of `ds` and of one of its tied sets that differ by u_k − u_c.
 
-    The two label costs differ by u_k − u_c, so the costs of a plan differ by Σ u p_μ − Σ u p̂.
+    So the costs of a plan differ by Σ u p_μ − Σ u p̂.
     """
-    u = (ds.label_cost - piece.label_cost)[:, 0]
-    p = ds.row_weights @ adversary.label_proba
-    return replace(adversary, transport_cost=adversary.transport_cost + float(u @ (p - ds.label_frequencies)))
+    return np.asarray((ds.label_cost - tied.label_cost)[:, 0])
 
 
 def tied_sets(ds: DecisionSet, minimal: MinimalRadius, excess: float) -> list[tuple[DecisionSet, MinimalRadius]]:

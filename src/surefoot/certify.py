@@ -7,7 +7,7 @@ network or a rule of thumb gets the same certificate as our own models.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,23 +16,16 @@ from sklearn.exceptions import ConvergenceWarning
 
 from surefoot._errors import warn_caller
 from surefoot._types import FloatArray
-from surefoot._validation import check_finite_array, check_labeled_rows, check_n_jobs, check_positive_scalar
-from surefoot.blocks.learning import certify_losses
+from surefoot._validation import check_finite_array, check_positive_scalar
 from surefoot.blocks.newton import Newton
-from surefoot.blocks.placement import FINEST_IN_BLOCKS, needs_memory, place
-from surefoot.blocks.problem import block_problem
-from surefoot.blocks.sources import RowSource
-from surefoot.calibration import Calibrated, calibrate, in_label_cost_of, resolve_radius, tied_sets
+from surefoot.blocks.placement import FINEST_IN_BLOCKS, check_problem
+from surefoot.calibration import Calibrated, RadiusEstimate, resolve_radius
 from surefoot.certificates.certificate import Certificate
 from surefoot.costs import FeatureMetric
-from surefoot.dual.models import FixedLosses
-from surefoot.exact.solution import Found, solve_certified, solver_threads
+from surefoot.exact.judge import Member
+from surefoot.exact.problem import Game, HeldProblem, RobustProblem
 from surefoot.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
 from surefoot.priors import LabelPrior
-from surefoot.problem.rows import LabeledData
-from surefoot.problem.sets import DecisionSet
-from surefoot.solvers.minimal import check_radius, solve_minimal_radius
-from surefoot.solvers.newton import NewtonOptions
 from surefoot.unlabeled import Unlabeled, unwrap
 
 # The certified gap to reach where rows are in memory, unless another one is asked for.
@@ -56,6 +49,7 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     clip: float = 1e-12,
     tol: float | None = None,
     n_jobs: int | None = None,
+    solver: Newton | None = None,
 ) -> Certificate:
     """Worst expected loss of a fitted classifier over a decision set, from above and from below.
 
@@ -89,6 +83,9 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
         rows. Rows that lie in memory stay there for a smaller one.
     n_jobs : int or None
         Threads over groups of rows.
+    solver : Newton or None
+        Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
+        distances, beyond in blocks.
 
     Returns
     -------
@@ -105,47 +102,45 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     >>> round(c.risk, 6)
     0.1875
     """
-    memory_only = losses is not None or needs_memory(metric, resolve_radius(radius), tol)
-    placed = place(X_unlabeled, X, *check_labeled_rows(X, y)[0].shape, memory_only=memory_only)
-    if placed.source is not None:
-        if losses is not None:
-            raise ValueError("losses= needs rows in memory; got rows that are read in blocks. Pass a classifier.")
-        judged, data, _ = prepare_losses(
-            classifier, np.asarray(X), y, None, sample_weight, classes, metric, loss, None, clip
-        )
-        ds = data.decision_set(label_prior, label_cost)
-        return _certify_in_blocks(judged, data, ds, placed.source, radius, tol, n_jobs)
-    judged, data, matrix = prepare_losses(
-        classifier, X, y, placed.rows, sample_weight, classes, metric, loss, losses, clip
-    )
-    tol, n_jobs = _TOL if tol is None else check_positive_scalar(tol, "tol"), check_n_jobs(n_jobs)
-    ds = data.decision_set(label_prior, label_cost)
-    minimal = solve_minimal_radius(ds)
     asked = resolve_radius(radius)
-    if isinstance(asked, Calibrated):
-        estimate = calibrate(data, ds, minimal, asked)
-        sets = tied_sets(ds, minimal, estimate.excess)
-    else:
-        estimate, sets = None, [(ds.with_radius(float(asked)), minimal)]
-        check_radius(*sets[0])
-    fixed = FixedLosses(matrix)
-    parts = []
-    for piece, smallest in sets:
-        found = solve_certified(piece, fixed, tol=tol, minimal=smallest, n_jobs=n_jobs).found
-        parts.append(replace(found, adversary=in_label_cost_of(ds, piece, found.adversary)))
-    certificate = Found.over_union(parts, tol).certificate(
+    problem = check_problem(
+        X,
+        y,
+        X_unlabeled=X_unlabeled,
+        sample_weight=sample_weight,
+        classes=known_classes(classifier, y, classes),
+        metric=metric,
+        label_prior=label_prior,
+        label_cost=label_cost,
+        solver=solver,
+        n_jobs=n_jobs,
+        tol=tol,
+        memory_only=losses is not None,
+    )
+    judged = ClassifierLoss.of(classifier, problem.data.classes, loss, clip, own=losses is not None)
+    game = judged.game(problem, X, X_unlabeled, losses)
+    members, estimate = problem.members(asked)
+    return certify_over(game, judged, members, tol, estimate)
+
+
+def certify_over(
+    game: Game,
+    judged: ClassifierLoss,
+    members: list[Member],
+    tol: float | None,
+    estimate: RadiusEstimate | None = None,
+) -> Certificate:
+    """The certificate of a fixed classifier over one set, or over a union of them; says so where its gap is wide."""
+    finest = _TOL if isinstance(game.problem, HeldProblem) else FINEST_IN_BLOCKS
+    tol = finest if tol is None else check_positive_scalar(tol, "tol")
+    certificate = game.certificate(
+        game.worst_over(members, tol=tol),
         judged.name,
-        data,
-        sets[0][0],
-        minimal,
+        tol=tol,
         estimate=estimate,
-        losses_at=judged.losses if losses is None else None,
+        losses_at=judged.losses,
         largest_loss=judged.largest,
     )
-    return _warn_about(certificate, tol)
-
-
-def _warn_about(certificate: Certificate, tol: float) -> Certificate:
     if certificate.gap > tol:
         warn_caller(
             f"the certified gap is {certificate.gap:.2e}, above tol={tol:.2e}; both bounds hold all the same. Raise "
@@ -153,54 +148,6 @@ def _warn_about(certificate: Certificate, tol: float) -> Certificate:
             ConvergenceWarning,
         )
     return certificate
-
-
-def _certify_in_blocks(
-    judged: Judged,
-    data: LabeledData,
-    ds: DecisionSet,
-    source: RowSource,
-    radius: float | str | Calibrated,
-    tol: float | None,
-    n_jobs: int | None,
-) -> Certificate:
-    """`certify` for rows that are read in blocks; the classifier sees them as arrays of numbers."""
-    tol = FINEST_IN_BLOCKS if tol is None else check_positive_scalar(tol, "tol")
-    asked = resolve_radius(radius)
-    with solver_threads(check_n_jobs(n_jobs)) as executor:
-        maker = Newton().sweep_maker(judged.losses, executor)
-        problem = block_problem(data, ds, source, options=NewtonOptions(), make_sweep=maker)
-        found = certify_losses(
-            problem,
-            asked,
-            loss=judged.name,
-            losses_at=judged.losses,
-            largest_loss=judged.largest,
-            tol=tol,
-            scale=float(np.ptp(judged.losses(data.rows))) or 1.0,
-        )
-    return _warn_about(found, tol)
-
-
-def prepare_losses(
-    classifier: Any,
-    X: ArrayLike,
-    y: ArrayLike,
-    X_unlabeled: ArrayLike | Unlabeled | None,
-    sample_weight: ArrayLike | None,
-    classes: ArrayLike | None,
-    metric: FeatureMetric | str | Callable[..., float],
-    loss: str | ArrayLike,
-    losses: ArrayLike | None,
-    clip: float,
-) -> tuple[Judged, LabeledData, FloatArray]:
-    """Checked data and the losses (N, K) of a classifier at all rows."""
-    known = _classes(classifier, classes)
-    if classes is None and known is not None:
-        _check_known(y, known)
-    data = LabeledData.check(X, y, X_unlabeled=X_unlabeled, sample_weight=sample_weight, classes=known, metric=metric)
-    judged = Judged.of(classifier, data.classes, loss, clip, own=losses is not None)
-    return judged, data, judged.at(X, X_unlabeled) if losses is None else _check_losses(losses, data)
 
 
 @dataclass(frozen=True, eq=False)
@@ -239,11 +186,11 @@ class ClassifierLosses:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class ClassifierLoss:
     """Which loss a certificate speaks of: its name, the losses of the classifier, the largest there can be."""
 
     name: str
-    losses: ClassifierLosses
+    losses: ClassifierLosses | None
     largest: float | None
 
     @classmethod
@@ -255,10 +202,10 @@ class Judged:
         clip: float,
         *,
         own: bool,
-    ) -> Judged:
+    ) -> ClassifierLoss:
         if own:
             name = loss if isinstance(loss, str) and loss not in (LOG_LOSS, ZERO_ONE) else "loss"
-            return cls(name, ClassifierLosses(None, classes, None, clip), None)
+            return cls(name, None, None)
         K = len(classes)
         if isinstance(loss, str) and loss == LOG_LOSS:
             _needs(classifier, "predict_proba", 'loss="log_loss"')
@@ -278,10 +225,25 @@ class Judged:
         name = ZERO_ONE if isinstance(loss, str) else "cost"
         return cls(name, ClassifierLosses(classifier, classes, matrix, clip), float(matrix.max()))
 
-    def at(self, X: Any, X_unlabeled: Any) -> FloatArray:
-        """Losses (N, K) at the rows of X, then of X_unlabeled, each passed to the classifier as it is."""
-        parts = [X] if X_unlabeled is None else [X, unwrap(X_unlabeled)[0]]
-        return np.vstack([self.losses(part) for part in parts if len(part)])
+    def game(self, problem: RobustProblem, X: Any, X_unlabeled: Any, losses: ArrayLike | None) -> Game:
+        """The classifier against the adversary; in memory it sees X and X_unlabeled as they are passed."""
+        if not isinstance(problem, HeldProblem):
+            if self.losses is None:
+                raise ValueError("losses= needs rows in memory; got rows that are read in blocks. Pass a classifier.")
+            spread = float(np.ptp(self.losses(_rows_in_kind(X, problem.data.rows)))) or 1.0
+            return problem.fixed(self.losses, spread)
+        if self.losses is None:
+            return problem.fixed(_check_losses(losses, problem))
+        U = unwrap(X_unlabeled)[0]
+        if problem.data.unlabeled is not None and not hasattr(U, "__array__") and not isinstance(U, list | tuple):
+            U = problem.data.unlabeled  # rows that lay elsewhere
+        parts = [X] if U is None else [X, U]
+        return problem.fixed(np.vstack([self.losses(part) for part in parts if len(part)]))
+
+
+def _rows_in_kind(X: Any, rows: FloatArray) -> Any:
+    """Labeled rows as a classifier sees those of a source: numbers, without names."""
+    return rows if not isinstance(X, np.ndarray) else X
 
 
 def _needs(classifier: Any, method: str, what: str) -> None:
@@ -292,10 +254,12 @@ def _needs(classifier: Any, method: str, what: str) -> None:
         )
 
 
-def _classes(classifier: Any, classes: ArrayLike | None) -> ArrayLike | None:
-    """The classes asked for, with those of the classifier."""
+def known_classes(classifier: Any, y: ArrayLike, classes: ArrayLike | None) -> ArrayLike | None:
+    """The classes asked for, with those of the classifier; without either those of y."""
     own = getattr(classifier, "classes_", None)
     if classes is None:
+        if own is not None:
+            _check_known(y, own)
         return own
     if own is not None and len(np.setdiff1d(own, np.asarray(classes))):
         missing = np.setdiff1d(own, np.asarray(classes)).tolist()
@@ -312,9 +276,9 @@ def _check_known(y: ArrayLike, known: ArrayLike) -> None:
         )
 
 
-def _check_losses(losses: ArrayLike, data: LabeledData) -> FloatArray:
+def _check_losses(losses: ArrayLike | None, problem: RobustProblem) -> FloatArray:
     matrix = check_finite_array(losses, "losses", ndim=2)
-    shape = (len(data.everything), len(data.classes))
+    shape = (problem.n_rows, len(problem.data.classes))
     if matrix.shape != shape:
         raise ValueError(
             f"losses must have shape (N, K) = {shape}, the rows of X first, then those of X_unlabeled; got "

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,10 +17,13 @@ from numpy.typing import NDArray
 
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array
-from surefoot.blocks.block import Block, Header, RawBlock
 from surefoot.blocks.sources import StackedRows
-from surefoot.blocks.sweep import FAN_IN, Sweep
-from surefoot.costs import FeatureMetric
+from surefoot.blocks.sweep import FAN_IN, Anchors, BlockSweep, RowBlock
+from surefoot.dual.block import RowlessProblem
+from surefoot.dual.design import Coordinates, FeatureBlock
+from surefoot.dual.models import FixedLosses
+from surefoot.dual.smallest_loss import RowTotals
+from surefoot.problem.rows import fingerprints
 
 
 @dataclass
@@ -108,20 +111,30 @@ class DaskRows:
         source: StackedRows,
         weights: FloatArray,
         unit: float,
+        anchors: Anchors,
         losses_at: Any,
         block_rows: int,
         memory: int,
-    ) -> Sweep:
+    ) -> BlockSweep:
         """All rows, the first ones those of `source`, over the workers, each of which may keep `memory` bytes."""
         import dask.array as da
 
         first = da.from_array(np.ascontiguousarray(source.first), chunks=(-1, -1))
         rows = da.concatenate([first, self.array]).rechunk((block_rows, -1))
-        return DaskSweep(rows, weights, unit, self.connected, losses_at, self.traffic, memory)
+        return DaskSweep(rows, weights, unit, anchors, self.connected, losses_at, self.traffic, memory)
+
+
+@dataclass
+class _HeldByWorkers:
+    """What a sweep has asked the workers to hold: rows, distances, losses of each block."""
+
+    blocks: list[Any] | None = None
+    distances: list[Any] | None = None
+    losses: list[Any] | None = None
 
 
 @dataclass(eq=False)
-class DaskSweep:
+class DaskSweep(BlockSweep):
     """Sums over the blocks of a Dask array (N, d), each computed where its rows are.
 
     Where they fit into `memory` bytes per worker, the rows stay on the workers from pass to pass, with a classifier's
@@ -132,85 +145,101 @@ class DaskSweep:
     rows: Any
     weights: FloatArray
     unit: float
+    anchors: Anchors
     client: Any
     losses_at: Callable[[FloatArray], FloatArray] | None
     traffic: Traffic
     memory: int = 0
-    _distances: list[Any] | None = None
-    _losses: list[Any] | None = None
+    coordinates: Coordinates | None = None
+    _held: _HeldByWorkers = field(default_factory=_HeldByWorkers)
 
     @property
-    def n_rows(self) -> int:
+    def n_rows(self) -> int:  # type: ignore[override]
         return int(self.rows.shape[0])
+
+    def in_coordinates(self, coordinates: Coordinates) -> DaskSweep:
+        return replace(self, coordinates=coordinates)
 
     @cached_property
     def _workers(self) -> int:
         return max(1, len(self.client.scheduler_info(n_workers=-1)["workers"]))
 
-    @cached_property
+    @property
     def _blocks(self) -> list[Any]:
-        """One delayed (rows, weights) per block."""
-        from dask.delayed import delayed
+        """One delayed (rows, weights, start) per block."""
+        if self._held.blocks is None:
+            from dask.delayed import delayed
 
-        parts = [part[0] for part in self.rows.to_delayed()]
-        edges = np.concatenate([[0], np.cumsum(self.rows.chunks[0])])
-        prepare = delayed(_prepare, pure=True)
-        made = []
-        for part, start, stop in zip(parts, edges[:-1], edges[1:], strict=True):
-            labeled = self.weights[start:stop]
-            made.append(prepare(part, np.concatenate([labeled, np.full(stop - start - len(labeled), self.unit)])))
-        return list(self.client.persist(made)) if self._room >= 0 else made
+            parts = [part[0] for part in self.rows.to_delayed()]
+            edges = np.concatenate([[0], np.cumsum(self.rows.chunks[0])]).tolist()
+            prepare = delayed(_prepare, pure=True)
+            made = []
+            for part, start, stop in zip(parts, edges[:-1], edges[1:], strict=True):
+                labeled = self.weights[start:stop]
+                weights = np.concatenate([labeled, np.full(stop - start - len(labeled), self.unit)])
+                made.append(prepare(part, weights, start))
+            self._held.blocks = list(self.client.persist(made)) if self._room >= 0 else made
+        return self._held.blocks
 
     @property
     def _room(self) -> int:
         """Bytes left on all workers when they hold the rows; negative where these do not fit."""
         return self.memory * self._workers - 8 * self.n_rows * (self.rows.shape[1] + 1)
 
-    def _with_distances(self, header: Header) -> list[tuple[Any, Any]]:
-        """Blocks, each with its distances where they are kept, else None."""
-        if self._distances is None:
+    @property
+    def _distances(self) -> list[Any]:
+        """For each block its distances where they are kept, else None."""
+        if self._held.distances is None:
             from dask.delayed import delayed
 
             measure = delayed(_measure, pure=True)
-            anchors = delayed((header.metric, header.anchors), traverse=False)
-            sizes = 8 * len(header.anchors) * np.cumsum(self.rows.chunks[0])
-            judged = 0 if self.losses_at is None else 8 * self.n_rows * header.decision_set.n_classes
+            anchors = delayed(self.anchors, traverse=False)
+            sizes = 8 * len(self.anchors.rows) * np.cumsum(self.rows.chunks[0])
+            judged = 0 if self.losses_at is None else 16 * self.n_rows
             fit = int(np.searchsorted(sizes, max(self._room - judged, 0), side="right"))
             kept = self.client.persist([measure(block, anchors) for block in self._blocks[:fit]]) if fit else []
-            self._distances = [*kept, *[None] * (len(self._blocks) - fit)]
-        return list(zip(self._blocks, self._distances, strict=True))
+            self._held.distances = [*kept, *[None] * (len(self._blocks) - fit)]
+        return self._held.distances
 
-    def raw(self, name: str, *parameters: Any) -> Any:
-        from dask.delayed import delayed
-
-        shared, work = self._share((name, parameters)), delayed(_raw_sum)
-        return self._tree([work(block, shared) for block in self._blocks])
-
-    def total(self, header: Header, name: str, *parameters: Any) -> Any:
-        return self._tree(self._parts(header, name, parameters))
-
-    def gather(self, header: Header, name: str, *parameters: Any) -> Any:
-        return np.concatenate(self.client.gather(self.client.compute(self._parts(header, name, parameters))))
-
-    def _losses_of(self, header: Header) -> list[Any]:
+    @property
+    def _losses(self) -> list[Any]:
         """For each block the losses at its rows, where they are fixed, else None."""
-        fixed = header.coordinates is None and header.decision_set.n_classes > 1
-        if not fixed or self.losses_at is None:
+        if self.losses_at is None:
             return [None] * len(self._blocks)
-        if self._losses is None:
+        if self._held.losses is None:
             from dask.delayed import delayed
 
             judge, losses_at = delayed(_judge, pure=True), delayed(self.losses_at, traverse=False)
             made = [judge(block, losses_at) for block in self._blocks]
-            self._losses = list(self.client.persist(made)) if self._room >= 0 else made
-        return self._losses
+            self._held.losses = list(self.client.persist(made)) if self._room >= 0 else made
+        return self._held.losses
 
-    def _parts(self, header: Header, name: str, parameters: Any) -> list[Any]:
+    def features(self, work: Callable[..., RowTotals], *parameters: Any) -> RowTotals:
         from dask.delayed import delayed
 
-        shared, work = self._share((header, name, parameters)), delayed(_block_sum)
-        blocks = zip(self._with_distances(header), self._losses_of(header), strict=True)
-        return [work(block, distances, losses, shared) for (block, distances), losses in blocks]
+        shared, task = self._share((work, parameters)), delayed(_feature_total)
+        return self._tree([task(block, shared) for block in self._blocks])
+
+    def total(self, problem: RowlessProblem, work: Any, *parameters: Any, **named: Any) -> Any:
+        return self._tree(self._parts(problem, partial(work, **named) if named else work, parameters))
+
+    def gather(self, problem: RowlessProblem, work: Any, *parameters: Any, **named: Any) -> Any:
+        parts = self._parts(problem, partial(work, **named) if named else work, parameters)
+        return np.concatenate(self.client.gather(self.client.compute(parts)))
+
+    def fingerprints(self) -> NDArray[np.uint64]:
+        from dask.delayed import delayed
+
+        task = delayed(_fingerprints)
+        return np.concatenate(self.client.gather(self.client.compute([task(block) for block in self._blocks])))
+
+    def _parts(self, problem: RowlessProblem, work: Any, parameters: Any) -> list[Any]:
+        from dask.delayed import delayed
+
+        shared, task = self._share((problem, self.anchors, self.coordinates, work, parameters)), delayed(_block_total)
+        wanted = self._losses if isinstance(problem.model, FixedLosses) else [None] * len(self._blocks)
+        blocks = zip(self._blocks, self._distances, wanted, strict=True)
+        return [task(block, distances, losses, shared) for block, distances, losses in blocks]
 
     def _share(self, what: Any) -> Any:
         """Parameters of a pass, as a task of its graph: a worker that is lost takes nothing with it."""
@@ -265,34 +294,34 @@ def connect(client: Any) -> Any:
         return local_client()
 
 
-def _prepare(rows: Any, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+def _prepare(rows: Any, weights: FloatArray, start: int) -> RowBlock:
     found = np.ascontiguousarray(rows, dtype=np.float64)  # the order in memory would show in the last digit
     if not np.isfinite(found).all():
         raise ValueError("X_unlabeled must hold finite numbers; got NaN or infinity. Drop or fill these rows.")
-    return found, weights
+    return RowBlock(found, weights, start)
 
 
-def _measure(block: tuple[FloatArray, FloatArray], anchors: tuple[FeatureMetric, FloatArray]) -> FloatArray:
-    return anchors[0].distances(block[0], anchors[1])
+def _measure(block: RowBlock, anchors: Anchors) -> FloatArray:
+    return anchors.distances_to(block.rows)
 
 
-def _judge(block: tuple[FloatArray, FloatArray], losses_at: Callable[[FloatArray], FloatArray]) -> FloatArray:
-    return losses_at(block[0])
+def _judge(block: RowBlock, losses_at: Callable[[FloatArray], FloatArray]) -> FloatArray:
+    return losses_at(block.rows)
 
 
-def _block_sum(
-    block: tuple[FloatArray, FloatArray],
-    distances: FloatArray | None,
-    losses: FloatArray | None,
-    shared: tuple[Any, ...],
-) -> Any:
-    header, name, parameters = shared
-    return _one_thread(lambda: getattr(Block(header, *block, losses, distances), name)(*parameters))
+def _fingerprints(block: RowBlock) -> NDArray[np.uint64]:
+    return fingerprints(block.rows)
 
 
-def _raw_sum(block: tuple[FloatArray, FloatArray], shared: tuple[Any, ...]) -> Any:
-    name, parameters = shared
-    return _one_thread(lambda: getattr(RawBlock(*block), name)(*parameters))
+def _block_total(block: RowBlock, distances: FloatArray | None, losses: FloatArray | None, shared: Any) -> Any:
+    problem, anchors, coordinates, work, parameters = shared
+    held = replace(block, distances=distances, losses=losses)
+    return _one_thread(lambda: work(held.of(problem, anchors, coordinates), *parameters))
+
+
+def _feature_total(block: RowBlock, shared: Any) -> RowTotals:
+    work, parameters = shared
+    return _one_thread(lambda: work(FeatureBlock(block.rows, block.weights), *parameters))
 
 
 def _one_thread(work: Callable[[], Any]) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,19 +15,20 @@ from sklearn.metrics import accuracy_score, log_loss
 from surefoot._callbacks import FitProgress
 from surefoot._errors import warn_caller
 from surefoot._types import FloatArray
-from surefoot._validation import check_finite_array, check_n_jobs, check_positive_integer, check_positive_scalar
-from surefoot.certify import prepare_losses
+from surefoot._validation import check_finite_array, check_positive_integer, check_positive_scalar
+from surefoot.blocks.newton import Newton
+from surefoot.blocks.placement import check_problem
+from surefoot.certify import ClassifierLoss, known_classes
 from surefoot.costs import FeatureMetric
-from surefoot.dual.models import FixedLosses
 from surefoot.estimators.ball import WassersteinLogisticRegression, ball_risk_of
-from surefoot.estimators.robust import FitProblem, RobustLogisticRegression
-from surefoot.exact.solution import CertifiedSolution, solve_certified
+from surefoot.estimators.fit_problem import FitProblem
+from surefoot.estimators.robust import RobustLogisticRegression
+from surefoot.exact.judge import JointState
+from surefoot.exact.solution import Solution
 from surefoot.losses import LOG_LOSS, probabilities
 from surefoot.priors import LabelPrior
 from surefoot.radius import weighted_median
-from surefoot.solvers.minimal import check_radius, solve_minimal_radius
-from surefoot.solvers.newton import PathPoint
-from surefoot.unlabeled import Unlabeled, unwrap
+from surefoot.unlabeled import Unlabeled
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,13 +119,16 @@ def radius_path(
         # without label flips the spread of the features is the only scale there is
         scale = float(model.label_cost) if np.isfinite(model.label_cost) else _spread(X)
         steps = _ball_steps(model, X, y, sample_weight, _grid(radii, n_radii, 0.0, scale or 1.0))
+        labeled = np.asarray(X, dtype=np.float64)
+        rows: Iterable[FloatArray] = [labeled]
+        weights = np.ones(len(labeled)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     else:
         problem = FitProblem.of(model, X, y, sample_weight, X_unlabeled, FitProgress(model))
-        minimal = problem.minimal.value
-        grid = _grid(radii, n_radii, minimal, float(problem.decision_set.label_cost.max()))
+        minimal = problem.problem.minimal.value
+        grid = _grid(radii, n_radii, minimal, float(problem.problem.decision_set.label_cost.max()))
         steps = _robust_steps(problem, grid)
         _warn_about_gap(max(step.risk - step.lower for step in steps), problem.settings.tol)
-    rows, weights = _all_rows(X, X_unlabeled, sample_weight)
+        rows, weights = problem.problem.row_blocks, problem.problem.row_weights
     return _as_path(model, steps, minimal, rows, weights, X_test, y_test)
 
 
@@ -145,7 +149,7 @@ def _robust_steps(problem: FitProblem, grid: FloatArray) -> list[_Step]:
     steps = []
     for radius, bound in zip(grid, bound_along(grid, problem.at, tol), strict=True):
         best = bound.solution
-        coef, intercept = problem.standardized.coefficients(best.theta)
+        coef, intercept = problem.game.coefficients(best.theta)
         penalty = best.model.penalty_value(best.theta)
         status = best.status if bound.upper - bound.lower <= tol else "stopped"
         steps.append(_Step(radius, coef, intercept, bound.upper - penalty, bound.lower - penalty, status))
@@ -172,10 +176,10 @@ class _Bound:
 
     upper: float
     lower: float
-    solution: CertifiedSolution
+    solution: Solution
 
 
-def bound_along(grid: FloatArray, solve: Callable[..., CertifiedSolution], tol: float) -> list[_Bound]:
+def bound_along(grid: FloatArray, solve: Callable[..., Solution], tol: float) -> list[_Bound]:
     """Bounds at each radius of an increasing grid to a gap of tol, by as few solves as that takes.
 
     The worst case is concave in the radius: a dual point solved for at one radius bounds it from above at all others,
@@ -183,11 +187,11 @@ def bound_along(grid: FloatArray, solve: Callable[..., CertifiedSolution], tol: 
     solved for where line and chord are more than tol apart: the ends first, then halves of what is left, each started
     from the nearest solution.
     """
-    solved: dict[int, CertifiedSolution] = {}
+    solved: dict[int, Solution] = {}
 
     def at(i: int) -> _Bound:
-        best = min(solved.values(), key=lambda s: s.risk + s.path.point.alpha * (grid[i] - s.decision_set.radius))
-        upper = best.risk + best.path.point.alpha * (grid[i] - best.decision_set.radius)
+        best = min(solved.values(), key=lambda s: s.risk + s.point.alpha * (grid[i] - s.decision_set.radius))
+        upper = best.risk + best.point.alpha * (grid[i] - best.decision_set.radius)
         known = sorted(solved)
         lower = float(np.interp(grid[i], grid[known], [solved[k].lower for k in known]))
         return _Bound(upper, min(lower, upper), best)
@@ -225,19 +229,6 @@ def _warn_about_gap(gap: float, tol: float) -> None:
         )
 
 
-def _all_rows(
-    X: ArrayLike, X_unlabeled: ArrayLike | Unlabeled | None, sample_weight: ArrayLike | None
-) -> tuple[FloatArray, FloatArray]:
-    labeled = np.asarray(X, dtype=np.float64)
-    rows = labeled
-    if X_unlabeled is not None:
-        rows = np.vstack([labeled, np.asarray(unwrap(X_unlabeled)[0], dtype=np.float64)])
-    weights = np.ones(len(rows))
-    if sample_weight is not None:
-        weights[: len(labeled)] = sample_weight
-    return rows, weights
-
-
 def _grid(radii: ArrayLike | None, n_radii: int, minimal: float, kappa: float) -> FloatArray:
     if radii is None:
         return minimal + kappa * np.geomspace(1e-3, 1.0, check_positive_integer(n_radii, "n_radii"))
@@ -254,14 +245,14 @@ def _as_path(
     model: RobustLogisticRegression | WassersteinLogisticRegression,
     steps: list[_Step],
     minimal: float,
-    rows: FloatArray,
+    rows: Iterable[FloatArray],
     weights: FloatArray,
     X_test: ArrayLike | None,
     y_test: ArrayLike | None,
 ) -> RadiusPath:
     median, largest, score, likelihood = [], [], [], []
     for step in steps:
-        top = probabilities(rows @ step.coef.T + step.intercept).max(axis=1)
+        top = np.concatenate([probabilities(part @ step.coef.T + step.intercept).max(axis=1) for part in rows])
         median.append(weighted_median(top, weights))
         largest.append(float(top[weights > 0].max()))
         if X_test is not None:
@@ -324,13 +315,14 @@ def worst_case_curve(  # noqa: PLR0913 - one keyword per part of the problem
     clip: float = 1e-12,
     tol: float = 1e-6,
     n_jobs: int | None = None,
+    solver: Newton | None = None,
 ) -> WorstCaseCurve:
     """Worst expected loss of a fixed classifier as the radius grows, beyond the one it was trained with.
 
     Parameters
     ----------
     classifier, X, y, X_unlabeled, label_prior, loss, label_cost, metric, classes, sample_weight, losses, clip, tol,
-    n_jobs
+    n_jobs, solver
         As in `certify`.
     radii : array (m,), increasing
     ball : bool, default=False
@@ -339,26 +331,33 @@ def worst_case_curve(  # noqa: PLR0913 - one keyword per part of the problem
         then play no part.
     """
     grid = _grid(radii, 1, 0.0, 1.0)
-    tol, n_jobs = check_positive_scalar(tol, "tol"), check_n_jobs(n_jobs)
+    tol = check_positive_scalar(tol, "tol")
     if ball:
         if not isinstance(loss, str) or loss != LOG_LOSS or losses is not None:
             raise ValueError(f"the ball alone is solved for loss={LOG_LOSS!r}; got another. Pass ball=False.")
         risk = ball_risk_of(classifier, X, y, grid, sample_weight=sample_weight, label_cost=label_cost, metric=metric)
         return WorstCaseCurve(grid, risk, risk.copy(), 0.0, LOG_LOSS, True)
-    judged, data, matrix = prepare_losses(
-        classifier, X, y, X_unlabeled, sample_weight, classes, metric, loss, losses, clip
+    problem = check_problem(
+        X,
+        y,
+        X_unlabeled=X_unlabeled,
+        sample_weight=sample_weight,
+        classes=known_classes(classifier, y, classes),
+        metric=metric,
+        label_prior=label_prior,
+        label_cost=label_cost,
+        solver=solver,
+        n_jobs=n_jobs,
+        tol=tol,
+        memory_only=losses is not None,
     )
-    ds = data.decision_set(label_prior, label_cost, float(grid[0]))
-    minimal = solve_minimal_radius(ds)
-    check_radius(ds, minimal)
-    fixed = FixedLosses(matrix)
+    judged = ClassifierLoss.of(classifier, problem.data.classes, loss, clip, own=losses is not None)
+    game = judged.game(problem, X, X_unlabeled, losses)
 
-    def solve(radius: float, *, warm_start: PathPoint | None) -> CertifiedSolution:
-        return solve_certified(
-            ds.with_radius(radius), fixed, tol=tol, minimal=minimal, n_jobs=n_jobs, warm_start=warm_start
-        )
+    def solve(radius: float, *, warm_start: JointState | None) -> Solution:
+        return game.solve(problem.at(radius), tol=tol, warm_start=warm_start)
 
     bounds = bound_along(grid, solve, tol)
     _warn_about_gap(max(bound.upper - bound.lower for bound in bounds), tol)
     risk, lower = np.array([[bound.upper, bound.lower] for bound in bounds]).T
-    return WorstCaseCurve(grid, risk, lower, minimal.value, judged.name, False)
+    return WorstCaseCurve(grid, risk, lower, problem.minimal.value, judged.name, False)

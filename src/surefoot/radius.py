@@ -10,20 +10,18 @@ from numpy.typing import ArrayLike
 from sklearn.utils.multiclass import unique_labels
 
 from surefoot._types import FloatArray
-from surefoot._validation import check_labeled_rows, check_n_features, check_n_jobs, check_same_names, check_weights
-from surefoot.blocks.learning import NEAREST_TOL
+from surefoot._validation import check_labeled_rows, check_n_features, check_same_names, check_weights
 from surefoot.blocks.newton import Newton
-from surefoot.blocks.placement import needs_memory, place
-from surefoot.blocks.problem import block_problem
+from surefoot.blocks.placement import check_problem
+from surefoot.calibration import Calibrated, RadiusEstimate
 from surefoot.costs import FeatureMetric, label_cost_matrix, resolve_metric
 from surefoot.dual.models import LinearModel
-from surefoot.exact.solution import CertifiedSolution, solve_certified, solver_threads
+from surefoot.exact.judge import JointState
+from surefoot.exact.solution import Solution, solve_certified
 from surefoot.losses import probabilities
 from surefoot.priors import LabelPrior
-from surefoot.problem.rows import LabeledData
 from surefoot.problem.sets import DecisionSet
-from surefoot.solvers.minimal import MinimalRadius, solve_minimal_radius
-from surefoot.solvers.newton import NewtonOptions, PathPoint
+from surefoot.solvers.minimal import MinimalRadius
 from surefoot.solvers.transport import solve_transport
 from surefoot.unlabeled import Unlabeled
 
@@ -39,6 +37,7 @@ def minimal_radius(
     metric: FeatureMetric | str | Callable[..., float] = "euclidean",
     classes: ArrayLike | None = None,
     n_jobs: int | None = None,
+    solver: Newton | None = None,
 ) -> float:
     """Smallest radius at which some distribution has the feature marginal and the label probabilities asked for.
 
@@ -59,29 +58,78 @@ def minimal_radius(
         As in `RobustLogisticRegression`; here the default prior is None, no constraint.
     n_jobs : int or None
         Threads over blocks of rows; None means one, -1 one per core.
+    solver : Newton or None
+        Where sums over blocks of rows run (a GPU, say), and how much memory they may keep; None: in memory up to 2^24
+        distances, beyond in blocks.
 
     Examples
     --------
     >>> minimal_radius([[0.0], [1.0]], [0, 1], X_unlabeled=[[2.0], [3.0]])
     1.0
     """
-    placed = place(X_unlabeled, X, *check_labeled_rows(X, y)[0].shape, memory_only=needs_memory(metric))
-    data = LabeledData.check(
+    return check_problem(
         X,
         y,
-        X_unlabeled=placed.rows,
+        X_unlabeled=X_unlabeled,
         sample_weight=sample_weight,
         classes=classes,
         metric=metric,
+        label_prior=label_prior,
+        label_cost=label_cost,
+        solver=solver,
+        n_jobs=n_jobs,
+    ).minimal.value
+
+
+def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    X_unlabeled: ArrayLike | Unlabeled | None = None,
+    level: float = 0.9,
+    n_splits: int = 50,
+    random_state: int = 0,
+    sample_weight: ArrayLike | None = None,
+    label_prior: LabelPrior | ArrayLike | str | None = "clopper-pearson",
+    label_cost: ArrayLike = 1.0,
+    metric: FeatureMetric | str | Callable[..., float] = "euclidean",
+    classes: ArrayLike | None = None,
+    n_jobs: int | None = None,
+    solver: Newton | None = None,
+) -> RadiusEstimate:
+    """Estimate the radius that covers the truth in a share `level` of samples, from the labeled rows alone.
+
+    The estimate is the minimal radius plus a quantile of the excess W_c(A, B) − W_d(A, B) − T(p_A, p_B) between random
+    halves A, B of the labeled rows. It needs i.i.d. labels. Its coverage was measured (docs/calibration.md), not
+    proved.
+
+    Parameters
+    ----------
+    X, y, X_unlabeled, sample_weight, label_prior, label_cost, metric, classes
+        As in `RobustLogisticRegression`.
+    level, n_splits, random_state
+        As in `Calibrated`.
+    n_jobs, solver
+        As in `minimal_radius`.
+
+    Returns
+    -------
+    RadiusEstimate
+        With the excess of each split.
+    """
+    problem = check_problem(
+        X,
+        y,
+        X_unlabeled=X_unlabeled,
+        sample_weight=sample_weight,
+        classes=classes,
+        metric=metric,
+        label_prior=label_prior,
+        label_cost=label_cost,
+        solver=solver,
+        n_jobs=n_jobs,
     )
-    ds = data.decision_set(label_prior, label_cost)
-    if placed.source is None:
-        return solve_minimal_radius(ds).value
-    with solver_threads(check_n_jobs(n_jobs)) as executor:
-        maker = Newton().sweep_maker(None, executor)
-        return (
-            block_problem(data, ds, placed.source, options=NewtonOptions(), make_sweep=maker).nearest(NEAREST_TOL).upper
-        )
+    return problem.calibrate(Calibrated(level, n_splits, random_state))
 
 
 def transport_distance(
@@ -128,7 +176,7 @@ class RadiusSearch:
     """Result of the as-robust-as-possible rule: the radius, its solution, every radius tried with its confidence."""
 
     radius: float
-    solution: CertifiedSolution
+    solution: Solution
     confident: bool
     tried: list[tuple[float, float]]
 
@@ -153,7 +201,7 @@ def as_robust_as_possible(
     confidence: float = 0.7,
     tol: float = 1e-4,
     accuracy: float = 0.05,
-    solve: Callable[..., CertifiedSolution] = solve_certified,
+    solve: Callable[..., Solution] = solve_certified,
 ) -> RadiusSearch:
     """Largest radius at which the median confidence over all rows is at least `confidence` (paper, section 5.1).
 
@@ -163,13 +211,13 @@ def as_robust_as_possible(
     """
     largest = float(ds.distances[ds.row_weights > 0].max() + ds.label_cost.max())
     tried: list[tuple[float, float]] = []
-    last: PathPoint | None = None
+    last: JointState | None = None
 
-    def confident(excess: float, tolerance: float) -> tuple[bool, CertifiedSolution]:
+    def confident(excess: float, tolerance: float) -> tuple[bool, Solution]:
         nonlocal last
         radius = min(minimal.value + excess, largest)
         solution = solve(ds.with_radius(radius), model, tol=tolerance, minimal=minimal, warm_start=last)
-        last = solution.checkpoint
+        last = solution.checkpoint or last
         value = median_confidence(model, solution.theta, ds.row_weights)
         tried.append((radius, value))
         return value >= confidence, solution

@@ -64,18 +64,20 @@ def unwrap(X_unlabeled: Any) -> tuple[Any, bool]:
     return X_unlabeled, False
 
 
-def check_unlabeled(estimator: Any, X: FloatArray, X_unlabeled: Any) -> FloatArray:
-    """Rows (M, d) with the columns of X (n, d), and a warning where one of the two traps seems to have caught them."""
-    rows, wrapped = unwrap(X_unlabeled)
+def check_unlabeled(estimator: Any, X: FloatArray, rows: Any) -> FloatArray:
+    """Rows (M, d) with the columns of X (n, d), which the estimator has seen."""
     try:
         validate_data(estimator, rows, reset=False, skip_check_array=True, ensure_2d=False)  # names of columns
     except ValueError as error:
         raise ValueError(f"X_unlabeled must have the columns of X, in the same order. {error}") from error
-    U = check_more_rows(rows, "X_unlabeled", X.shape[1])
+    return check_more_rows(rows, "X_unlabeled", X.shape[1])
+
+
+def warn_about_unlabeled(X: FloatArray, U: FloatArray, n_unlabeled: int, *, wrapped: bool) -> None:
+    """A warning where one of the two traps seems to have caught the unlabeled rows; U may be a sample of them."""
     if not wrapped:
-        _warn_if_cut_by_folds(len(X), len(U))
+        _warn_if_cut_by_folds(len(X), n_unlabeled)
     _warn_if_scaled_apart(X, U)
-    return U
 
 
 def _warn_if_cut_by_folds(n_labeled: int, n_unlabeled: int) -> None:

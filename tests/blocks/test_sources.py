@@ -11,7 +11,7 @@ import surefoot as sf
 from blocks.problems import Pool
 from surefoot.blocks.sources import ArrayRows, StackedRows, as_source, sample_rows
 from surefoot.blocks.sweep import FAN_IN, tree_sum
-from surefoot.dual.smallest_loss import Tally
+from surefoot.dual.smallest_loss import RowTotals
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 900), (0, 1), (169, 171), (440, 460), (899, 900), (100, 800)])
@@ -79,16 +79,16 @@ def test_a_tree_adds_up_as_groups_of_groups_would(count: int) -> None:
     parts: list[np.float64] = list(values)
     while len(parts) > 1:  # what a cluster does
         parts = [sum(parts[at + 1 : at + FAN_IN], parts[at]) for at in range(0, len(parts), FAN_IN)]
-    total = tree_sum(Tally((np.array([value]),), (float(value),)) for value in values)
+    total = tree_sum(RowTotals((np.array([value]),), (float(value),)) for value in values)
     assert total.sums[0][0] == parts[0]  # to the last bit
     assert total.largest == (values.max(),)
 
 
 def test_what_a_tree_has_added_up_is_gone() -> None:
-    made: list[weakref.ref[Tally]] = []
+    made: list[weakref.ref[RowTotals]] = []
 
-    def part() -> Tally:
-        found = Tally((np.ones(1),))
+    def part() -> RowTotals:
+        found = RowTotals((np.ones(1),))
         made.append(weakref.ref(found))
         return found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,15 +10,14 @@ import torch
 
 import surefoot as sf
 from blocks.problems import Pool
-from surefoot.blocks.block import Header
-from surefoot.blocks.coordinates import standardize
-from surefoot.blocks.objective import BlockDual
-from surefoot.blocks.problem import BlockProblem, block_problem
+from surefoot.blocks.problem import BlockProblem
 from surefoot.blocks.sources import ArrayRows
-from surefoot.dual.bounds import AnchorRepair
-from surefoot.dual.objective import RowSums
+from surefoot.blocks.sweep import BlockSweep
+from surefoot.dual.adversary import mixture
+from surefoot.dual.block import Block, RowlessProblem
+from surefoot.dual.row_sums import RowSums
+from surefoot.exact.solution import Solution
 from surefoot.problem.rows import LabeledData
-from surefoot.solvers.newton import NewtonOptions
 
 DEVICES = [
     "torch",
@@ -28,31 +26,31 @@ DEVICES = [
 
 
 @pytest.fixture(scope="module", params=[2, 3])
-def solved(request: pytest.FixtureRequest) -> tuple[Pool, dict[str, BlockProblem], Header, Any]:
+def solved(request: pytest.FixtureRequest) -> tuple[dict[str, BlockSweep], RowlessProblem, Solution]:
+    """The sweeps of each device over one problem, and its solution."""
     pool = Pool.draw(request.param, M=500)
-    data = LabeledData.check(pool.X, pool.y, X_unlabeled=None, sample_weight=None, classes=None, metric="euclidean")
+    data = LabeledData.check(pool.X, pool.y, sample_weight=None, classes=None, metric="euclidean")
     ds = data.decision_set("clopper-pearson", 1.0)
     problems = {
-        device: block_problem(
-            data, ds, ArrayRows(pool.U), options=NewtonOptions(), make_sweep=how.sweep_maker(None, None)
-        )
+        device: BlockProblem.of(data, ds, ArrayRows(pool.U), how)
         for device, how in {"cpu": sf.Newton(), "torch": sf.Newton("torch"), "cuda": sf.Newton("cuda")}.items()
         if device != "cuda" or torch.cuda.is_available()
     }
-    here = problems["cpu"]
-    levels = here.nearest_by_level(1e-4)
-    model = standardize(here.sweep, 0.0, True)
-    solution = here.learn(levels[-1].upper + 0.02, levels, model, tol=1e-3)
-    return pool, problems, solution.header, solution
+    game = problems["cpu"].linear(0.0, True)
+    solution = game.solve(problems["cpu"].at_excess(0.02), tol=1e-3)
+    coordinates = game.coordinates
+    assert coordinates is not None
+    sweeps = {device: one.sweeps[-1].in_coordinates(coordinates) for device, one in problems.items()}
+    return sweeps, RowlessProblem.of(solution.decision_set, game.model), solution
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("tau", [0.3, 1e-2, 1e-3])
 def test_sums_of_the_solver(solved: Any, device: str, tau: float) -> None:
-    _, problems, header, solution = solved
-    point = solution.path.point
+    sweeps, problem, solution = solved
     ours, theirs = (
-        vars(problems[who].sweep.total(header, "row_sums", point, tau, True, True)) for who in ("cpu", device)
+        vars(sweeps[who].row_sums(problem, solution.point, tau, second_order=True, exact=True))
+        for who in ("cpu", device)
     )
     assert list(ours) == list(RowSums.__dataclass_fields__)
     for name, mine in ours.items():
@@ -62,40 +60,44 @@ def test_sums_of_the_solver(solved: Any, device: str, tau: float) -> None:
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_newton_systems_are_solved_on_the_device(solved: Any, device: str) -> None:
-    _, problems, header, _ = solved
+    sweep = solved[0][device]
     rng = np.random.default_rng(0)
     root, right = rng.normal(size=(30, 30)), rng.normal(size=30)
     matrix = root @ root.T + np.eye(30)
-    dual = BlockDual(problems[device].sweep, header)
-    found = dual.solve_positive(np.tril(matrix), right)  # of the upper triangle nothing is read
+    found = sweep.solve_positive(np.tril(matrix), right)  # of the upper triangle nothing is read
     np.testing.assert_allclose(matrix @ found, right, atol=1e-10)
     with pytest.raises(np.linalg.LinAlgError):
-        dual.solve_positive(-matrix, right)
+        sweep.solve_positive(-matrix, right)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("away", [0.0, 0.4, 1.0])
 def test_sums_of_the_bounds(solved: Any, device: str, away: float) -> None:
-    _, problems, header, solution = solved
-    point, tau = solution.path.point, solution.path.tau
-    adversary = replace(solution.adversary, away=away)
-    here, there = problems["cpu"].sweep, problems[device].sweep
-    repair = AnchorRepair.of(header.decision_set, here.total(header, "mass", point, tau).sums[0])
+    sweeps, problem, solution = solved
+    point, tau = solution.point, solution.path.tau
+    here, there = sweeps["cpu"], sweeps[device]
+    nearest = solution.minimal_radius.adversary
+    adversary = mixture([solution.adversary, nearest], np.array([1.0 - away, away]))
+    repair = here.anchor_repair(problem, point, tau)
     passes: list[tuple[Any, ...]] = [
-        ("dual_rows", point),
-        ("mass", point, tau),
-        ("plan", point, tau, repair),
-        ("logistic", "start", adversary, point.theta),
-        ("logistic", "local", adversary, point.theta),
-        ("logistic", "moved", adversary, point.theta, 0.1 * point.theta),
+        (Block.dual_rows, point),
+        (Block.plan_mass, point, tau),
+        (Block.plan_cost, point, tau, repair),
+        (Block.label_shares, adversary),
+        (Block.logistic_start, adversary, point.theta),
+        (Block.logistic_local, adversary, point.theta),
+        (Block.logistic_moved, adversary, point.theta, 0.1 * point.theta),
     ]
-    for name, *parameters in passes:
-        mine, theirs = (sweep.total(header, name, *parameters) for sweep in (here, there))
+    for work, *parameters in passes:
+        mine, theirs = (sweep.total(problem, work, *parameters) for sweep in (here, there))
         for a, b in zip(mine.sums, theirs.sums, strict=True):
-            np.testing.assert_allclose(b, a, atol=1e-12, err_msg=name)
+            np.testing.assert_allclose(b, a, atol=1e-12, err_msg=work.__name__)
         np.testing.assert_allclose(theirs.largest, mine.largest, atol=1e-10)
-    q = [sweep.gather(header, "label_proba", adversary) for sweep in (here, there)]
+    q = [sweep.gather(problem, Block.labels, adversary) for sweep in (here, there)]
     np.testing.assert_allclose(q[1], q[0], atol=1e-12)
+    triples = [sweep.gather(problem, Block.near_triples, point, 0.01) for sweep in (here, there)]
+    np.testing.assert_allclose(triples[1], triples[0], atol=1e-12)
+    np.testing.assert_array_equal(*(sweep.fingerprints() for sweep in (here, there)))
 
 
 @pytest.mark.parametrize("device", DEVICES)

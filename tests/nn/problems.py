@@ -11,7 +11,7 @@ from sklearn.datasets import make_moons
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-from surefoot.dual.objective import DualPoint
+from surefoot.dual.point import DualPoint
 from surefoot.nn import DualLoss
 from surefoot.problem.sets import build_decision_set
 

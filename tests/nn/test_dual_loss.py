@@ -17,7 +17,7 @@ import surefoot as sf
 from nn.problems import Robust, moons, run, small_robust, train_together, two_layers
 from surefoot.dual.bounds import dual_value
 from surefoot.dual.models import FixedLosses, LinearModel
-from surefoot.dual.objective import DualPoint
+from surefoot.dual.point import DualPoint
 from surefoot.nn import DualLoss, WorstOf
 from surefoot.nn.frozen import FrozenNet
 from surefoot.problem.sets import DecisionSet, build_decision_set

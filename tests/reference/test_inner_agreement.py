@@ -12,7 +12,7 @@ from scipy.special import logsumexp
 
 from reference.inner import inner_reference
 from surefoot._errors import InfeasibleRadiusError
-from surefoot.dual.bounds import Adversary
+from surefoot.dual.adversary import LabelTable
 from surefoot.dual.models import FixedLosses
 from surefoot.exact.solution import solve_certified, solve_minimal_radius
 from surefoot.problem.sets import DecisionSet, build_decision_set
@@ -60,7 +60,7 @@ def highs_value(losses: Array, ds: DecisionSet) -> float:
     )["value"]  # fmt: skip
 
 
-def assert_feasible(adversary: Adversary, ds: DecisionSet) -> None:
+def assert_feasible(adversary: LabelTable, ds: DecisionSet) -> None:
     """Rows are distributions, labels lie in their intervals, and POT finds a plan within the radius."""
     q = adversary.label_proba
     assert q.min() >= 0

@@ -13,7 +13,7 @@ import surefoot as sf
 from reference.inner import inner_reference
 from reference.learning import LearningReference, learn_reference
 from surefoot.dual.models import LinearModel
-from surefoot.exact.solution import CertifiedSolution, solve_certified, solve_minimal_radius
+from surefoot.exact.solution import Solution, solve_certified, solve_minimal_radius
 from surefoot.problem.sets import DecisionSet, build_decision_set
 
 pytestmark = pytest.mark.filterwarnings("ignore:Solution may be inaccurate:UserWarning")
@@ -88,7 +88,7 @@ def conic_optimum(ds: DecisionSet, rows: Array, l2: float) -> LearningReference:
     return learn_reference(*reference_arguments(ds), rows, l2, n_classes=ds.n_classes, tolerance=1e-8)
 
 
-def assert_agrees(solution: CertifiedSolution, value: float) -> None:
+def assert_agrees(solution: Solution, value: float) -> None:
     assert solution.risk == pytest.approx(value, abs=1e-6)
     assert solution.lower == pytest.approx(value, abs=1e-6)
     assert solution.lower <= value + 1e-7

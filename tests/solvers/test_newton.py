@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from surefoot.dual.models import LinearModel
-from surefoot.dual.objective import DualPoint, Evaluation, SmoothedDual
+from surefoot.dual.objective import Evaluation, SmoothedDual
+from surefoot.dual.point import DualPoint
 from surefoot.problem.sets import build_decision_set
 from surefoot.solvers.newton import OneSet
 

@@ -19,7 +19,7 @@ from fits import just_above, sample, transport_by_pot
 from surefoot import datasets
 from surefoot.dual.bounds import dual_value
 from surefoot.dual.models import FixedLosses, LinearModel, Model
-from surefoot.dual.objective import DualPoint
+from surefoot.dual.point import DualPoint
 from surefoot.exact.solution import solve_certified
 from surefoot.problem.sets import DecisionSet, build_decision_set
 from surefoot.solvers.minimal import solve_minimal_radius

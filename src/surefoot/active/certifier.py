@@ -7,19 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
+from surefoot._types import FloatArray
 from surefoot._validation import check_labeled_rows, check_more_rows, check_positive_scalar
+from surefoot.blocks.placement import check_problem
 from surefoot.certificates.certificate import Certificate
-from surefoot.certify import certify
+from surefoot.certify import ClassifierLoss, certify_over, known_classes
 from surefoot.costs import FeatureMetric, resolve_metric
 from surefoot.losses import LOG_LOSS
 from surefoot.priors import LabelPrior
-from surefoot.radius import minimal_radius
+from surefoot.problem.sets import row_chunks
 from surefoot.unlabeled import Unlabeled, unwrap
 
 # Every row of the pool counts once in P_X; as a labeled row it must not count a second time.
 _NEGLIGIBLE = 1e-9
+_CLIP = 1e-12
 
 
 @dataclass(frozen=True)
@@ -57,15 +60,26 @@ class NearestCertifier:
         """The certificate of a fitted classifier, given the labeled rows and the rest of the pool."""
         rows, labels = check_labeled_rows(X, y)
         pool = np.vstack([rows, check_more_rows(unwrap(X_unlabeled)[0], "X_unlabeled", rows.shape[1])])
-        nearest = resolve_metric(self.metric).distances(pool, rows).argmin(axis=1)
-        problem: dict[str, Any] = {
-            "X_unlabeled": Unlabeled(pool),
-            "sample_weight": _NEGLIGIBLE * np.bincount(nearest, minlength=len(rows)),
-            "label_prior": self.label_prior,
-            "label_cost": self.label_cost,
-            "metric": self.metric,
-            "classes": clf.classes_,
-        }
-        excess = check_positive_scalar(self.excess, "excess", allow_zero=True)
-        radius = minimal_radius(rows, labels, **problem) + excess
-        return certify(clf, rows, labels, radius=radius, loss=self.loss, tol=self.tol, **problem)
+        excess, metric = check_positive_scalar(self.excess, "excess", allow_zero=True), resolve_metric(self.metric)
+        nearest = nearest_labeled(metric, pool, rows)
+        problem = check_problem(
+            rows,
+            labels,
+            X_unlabeled=Unlabeled(pool),
+            sample_weight=_NEGLIGIBLE * np.bincount(nearest, minlength=len(rows)),
+            label_prior=self.label_prior,
+            label_cost=self.label_cost,
+            metric=metric,
+            classes=known_classes(clf, labels, None),
+            tol=self.tol,
+        )
+        judged = ClassifierLoss.of(clf, problem.data.classes, self.loss, _CLIP, own=False)
+        return certify_over(judged.game(problem, rows, pool, None), judged, problem.at_excess(excess), self.tol)
+
+
+def nearest_labeled(metric: FeatureMetric, pool: FloatArray, rows: FloatArray) -> NDArray[np.intp]:
+    """(N,) the labeled row nearest to each row of a pool, in chunks: no matrix of distances is held."""
+    found = np.empty(len(pool), dtype=np.intp)
+    for part in row_chunks(len(pool), len(rows), entries=1 << 21):
+        found[part] = metric.distances(pool[part], rows).argmin(axis=1)
+    return found

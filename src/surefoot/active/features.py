@@ -6,14 +6,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Protocol
 
-from surefoot._types import FloatArray
-from surefoot.blocks.learning import NEAREST_TOL
 from surefoot.blocks.problem import BlockProblem
-from surefoot.blocks.sources import StackedRows
 from surefoot.blocks.streamed import StreamedDistances
+from surefoot.exact.problem import RobustProblem
 from surefoot.problem.distances import DistanceRows, HeldDistances
-from surefoot.problem.sets import DecisionSet
-from surefoot.solvers.transport import TransportSolution, cross_over, solve_transport
+from surefoot.solvers.transport import TransportSolution, cross_over
 
 
 class Features(Protocol):
@@ -27,35 +24,33 @@ class Features(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FeaturesInMemory:
-    """Those of a decision set that holds all distances."""
+    """Those of a problem that holds all distances."""
 
-    decision_set: DecisionSet
+    problem: RobustProblem
 
     @cached_property
     def distances(self) -> HeldDistances:
-        return HeldDistances(self.decision_set.distances)
+        return HeldDistances(self.problem.decision_set.distances)
 
-    @cached_property
+    @property
     def transport(self) -> TransportSolution:
-        ds = self.decision_set
-        return solve_transport(ds.distances, ds.row_weights, ds.anchor_weights)
+        found = self.problem.minimal.transport
+        if not isinstance(found, TransportSolution):
+            raise TypeError("rows in memory have an exact transport plan")
+        return found
 
 
 @dataclass(frozen=True, eq=False)
 class FeaturesInBlocks:
-    """Rows (N,) of a source, with the weights of all of them: potentials come from sums over blocks."""
+    """Those of a problem over blocks: potentials come from sums over them, the plan from a small simplex."""
 
     problem: BlockProblem
-    row_weights: FloatArray
 
     @cached_property
     def distances(self) -> StreamedDistances:
-        header = self.problem.header
-        return StreamedDistances(
-            StackedRows(self.problem.data.rows, self.problem.source), header.anchors, header.metric
-        )
+        return StreamedDistances(self.problem.rows, self.problem.anchors, self.problem.data.metric)
 
     @cached_property
     def transport(self) -> TransportSolution:
-        potentials = self.problem.nearest(NEAREST_TOL).plan.potentials
-        return cross_over(self.distances, self.row_weights, self.problem.decision_set.anchor_weights, potentials)
+        potentials, weights = self.problem.minimal.transport.potentials, self.problem.decision_set.anchor_weights
+        return cross_over(self.distances, self.problem.row_weights, weights, potentials)

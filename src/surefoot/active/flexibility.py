@@ -12,20 +12,18 @@ from numpy.typing import ArrayLike, NDArray
 
 from surefoot._errors import InfeasibleRadiusError
 from surefoot._types import FloatArray
-from surefoot._validation import check_finite_array, check_labeled_rows, check_positive_scalar
+from surefoot._validation import check_finite_array, check_positive_scalar
 from surefoot.active.features import Features, FeaturesInBlocks, FeaturesInMemory
 from surefoot.active.relabeling import LabelProgram, Relabeling
 from surefoot.active.residual import ClassCosts, ResidualGraph
 from surefoot.blocks.newton import Newton
-from surefoot.blocks.placement import needs_memory, place
-from surefoot.blocks.problem import block_problem
-from surefoot.blocks.sources import RowSource
+from surefoot.blocks.placement import check_problem
+from surefoot.blocks.problem import BlockProblem
 from surefoot.costs import FeatureMetric
+from surefoot.exact.problem import RobustProblem
 from surefoot.priors import LabelPrior
-from surefoot.problem.rows import LabeledData
 from surefoot.problem.sets import DecisionSet, row_chunks
 from surefoot.solvers.minimal import cheapest_relabeling
-from surefoot.solvers.newton import NewtonOptions
 from surefoot.unlabeled import Unlabeled
 
 # The default margin, in units of κ/N: what it costs to change the label of one row.
@@ -53,18 +51,18 @@ class LabelFlexibility:
     classes : (K,)
     excess : float
         Radius less minimal radius.
-    features : distances and transport of all rows; by default those of the decision set.
+    features : distances and transport of all rows.
     """
 
     decision_set: DecisionSet
     rows: NDArray[np.intp]
     classes: NDArray[Any]
     excess: float
-    features: Features | None = None
+    features: Features
 
     @cached_property
     def minimal_radius(self) -> float:
-        return self._features.transport.cost + cheapest_relabeling(self.decision_set).cost
+        return self.features.transport.cost + self._cheapest
 
     @property
     def radius(self) -> float:
@@ -122,12 +120,13 @@ class LabelFlexibility:
         return self._labels.forced()
 
     @cached_property
-    def _features(self) -> Features:
-        return self.features or FeaturesInMemory(self.decision_set)
+    def _cheapest(self) -> float:
+        """Cost of the cheapest relabeling into the intervals."""
+        return cheapest_relabeling(self.decision_set).cost
 
     @cached_property
     def _graph(self) -> ResidualGraph:
-        return ResidualGraph.of(self.decision_set, self._features, self._unit)
+        return ResidualGraph.of(self.decision_set, self.features, self._unit)
 
     @cached_property
     def _class_costs(self) -> ClassCosts:
@@ -184,7 +183,7 @@ class LabelFlexibility:
         return values
 
 
-def label_flexibility(
+def label_flexibility(  # noqa: PLR0913 - one keyword per part of the problem
     X: ArrayLike,
     y: ArrayLike,
     *,
@@ -197,6 +196,8 @@ def label_flexibility(
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     candidates: ArrayLike | None = None,
+    n_jobs: int | None = None,
+    solver: Newton | None = None,
 ) -> LabelFlexibility:
     """Which label probabilities the adversary can force at each unlabeled row, given the labeled ones.
 
@@ -222,6 +223,8 @@ def label_flexibility(
         As in `RobustLogisticRegression`.
     candidates : array of shape (m,) or None
         Indices of the rows of X_unlabeled to look at; all by default.
+    n_jobs, solver
+        As in `minimal_radius`.
 
     Examples
     --------
@@ -232,22 +235,35 @@ def label_flexibility(
     """
     if X_unlabeled is None:
         raise ValueError("X_unlabeled must be given: its rows are those looked at; got None. Pass the unlabeled rows.")
-    placed = place(X_unlabeled, X, *check_labeled_rows(X, y)[0].shape, memory_only=needs_memory(metric))
-    data = LabeledData.check(X, y, X_unlabeled=placed.rows, sample_weight=sample_weight, classes=classes, metric=metric)
-    ds, features = data.decision_set(label_prior, label_cost), None
-    if placed.source is not None:
-        ds, features = _in_blocks(data, ds, placed.source)
-    chosen = len(data.rows) + check_candidates(candidates, len(ds.row_weights) - len(data.rows))
-    found = LabelFlexibility(ds, chosen, data.classes, 0.0, features)
-    return replace_excess(found, radius, margin, has_prior=label_prior is not None)
+    problem = check_problem(
+        X,
+        y,
+        X_unlabeled=X_unlabeled,
+        sample_weight=sample_weight,
+        classes=classes,
+        metric=metric,
+        label_prior=label_prior,
+        label_cost=label_cost,
+        solver=solver,
+        n_jobs=n_jobs,
+    )
+    return flexibility_of(problem, radius, margin, has_prior=label_prior is not None, candidates=candidates)
 
 
-def _in_blocks(data: LabeledData, ds: DecisionSet, source: RowSource) -> tuple[DecisionSet, FeaturesInBlocks]:
-    """The decision set with the weights of all rows but without distances, and a problem over blocks."""
-    problem = block_problem(data, ds, source, options=NewtonOptions(), make_sweep=Newton().sweep_maker(None, None))
-    weights = np.concatenate([data.weights, np.ones(source.n_rows)])
-    ds = replace(problem.header.decision_set, row_weights=weights / weights.sum())
-    return ds, FeaturesInBlocks(problem, ds.row_weights)
+def flexibility_of(
+    problem: RobustProblem,
+    radius: float | str,
+    margin: float | None,
+    *,
+    has_prior: bool,
+    candidates: ArrayLike | None = None,
+) -> LabelFlexibility:
+    """`label_flexibility` of a problem that is there already."""
+    ds = replace(problem.decision_set, row_weights=problem.row_weights)
+    chosen = problem.data.n_labeled + check_candidates(candidates, problem.n_rows - problem.data.n_labeled)
+    features = FeaturesInBlocks(problem) if isinstance(problem, BlockProblem) else FeaturesInMemory(problem)
+    found = LabelFlexibility(ds, chosen, problem.data.classes, 0.0, features)
+    return replace_excess(found, radius, margin, has_prior=has_prior)
 
 
 def replace_excess(
@@ -267,14 +283,14 @@ def replace_excess(
         margin = DEFAULT_MARGIN * float(ds.label_cost.max()) * found._unit
     excess = check_positive_scalar(margin, "margin", allow_zero=True)
     if radius == "ends" and has_prior:
-        excess += dearest_end(ds) - cheapest_relabeling(ds).cost
+        excess += max(dearest_end(ds), found._cheapest) - found._cheapest
     return _with_excess(found, excess)
 
 
 def _with_excess(found: LabelFlexibility, excess: float) -> LabelFlexibility:
     changed = replace(found, excess=excess)
     # what does not depend on the budget need not be solved for again
-    for name in ("_features", "minimal_radius", "_unit"):
+    for name in ("_cheapest", "minimal_radius", "_unit"):
         if name in found.__dict__:
             changed.__dict__[name] = found.__dict__[name]
     return changed
@@ -291,7 +307,7 @@ def dearest_end(ds: DecisionSet) -> float:
             at_end = ds.intervals.copy()
             at_end[k] = end
             costs.append(cheapest_relabeling(replace(ds, intervals=at_end)).cost)
-    return max(costs, default=cheapest_relabeling(ds).cost)
+    return max(costs, default=0.0)
 
 
 def check_impact(impact: ArrayLike, n_rows: int, n_classes: int) -> FloatArray:

@@ -11,6 +11,7 @@ from numpy.typing import ArrayLike
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array
 from surefoot.active.flexibility import label_flexibility
+from surefoot.blocks.newton import Newton
 from surefoot.costs import FeatureMetric
 from surefoot.priors import LabelPrior
 from surefoot.unlabeled import Unlabeled
@@ -36,7 +37,7 @@ def max_model_change(impact: ArrayLike) -> FloatArray:
     return check_finite_array(impact, "impact", ndim=2).max(axis=1)
 
 
-def robust_model_change(
+def robust_model_change(  # noqa: PLR0913 - one keyword per part of the problem
     impact: ArrayLike,
     X: ArrayLike,
     y: ArrayLike,
@@ -49,6 +50,8 @@ def robust_model_change(
     metric: FeatureMetric | str | Callable[..., float] = "euclidean",
     classes: ArrayLike | None = None,
     candidates: ArrayLike | None = None,
+    n_jobs: int | None = None,
+    solver: Newton | None = None,
 ) -> FloatArray:
     """(M,) inf_μ E^μ[f(x_j, Y) | x_j]: the impact that labeling row j has whatever the distribution.
 
@@ -60,7 +63,7 @@ def robust_model_change(
     ----------
     impact : array of shape (M, K)
         f(x_j, k) for the rows of X_unlabeled, or for its `candidates`; classes in sorted order.
-    X, y, X_unlabeled, radius, margin, label_prior, label_cost, metric, classes, candidates
+    X, y, X_unlabeled, radius, margin, label_prior, label_cost, metric, classes, candidates, n_jobs, solver
         As in `label_flexibility`.
 
     Examples
@@ -80,5 +83,7 @@ def robust_model_change(
         metric=metric,
         classes=classes,
         candidates=candidates,
+        n_jobs=n_jobs,
+        solver=solver,
     )
     return found.least_expectation(impact)

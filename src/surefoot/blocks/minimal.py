@@ -1,4 +1,4 @@
-"""The minimal radius over blocks: a semi-discrete dual, with a bound from each side in place of a transport plan."""
+"""Plain transport over blocks: a semi-discrete dual, with a bound from each side in place of a transport plan."""
 
 from __future__ import annotations
 
@@ -7,100 +7,89 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from surefoot._types import FloatArray
-from surefoot.blocks.block import Header, NearestPlan
-from surefoot.blocks.objective import BlockDual
-from surefoot.blocks.sweep import Sweep
-from surefoot.dual.bounds import AnchorRepair, dual_constant
-from surefoot.dual.objective import DualPoint
-from surefoot.exact.search import polish
-from surefoot.solvers.minimal import cheapest_relabeling
-from surefoot.solvers.newton import NewtonOptions, PathPoint, follow_path
+from surefoot.dual.adversary import NearestPlanLabels, RuleMixture
+from surefoot.dual.block import Block, RowlessProblem
+from surefoot.dual.bounds import AnchorRepair
+from surefoot.dual.objective import Evaluation, SmoothedDual
+from surefoot.dual.point import DualPoint
+from surefoot.dual.sweep import Sweep
+from surefoot.problem.sets import DecisionSet
+from surefoot.solvers.newton import NewtonOptions, PathPoint, StallError, centre, follow_path
 
 _MAX_ROUNDS = 12
 # Where the path begins, in units of the typical distance: above it all rows are as near to all anchors.
 _FIRST_TAU = 0.05
 
 
-@dataclass(frozen=True)
-class Nearest:
-    """The distribution of the decision set that is nearest to the labeled rows, and both bounds on its distance.
+@dataclass(frozen=True, eq=False)
+class SoftTransport:
+    """Transport between rows and anchors as a function of a row: softmax at potentials (n,), then repaired.
 
-    lower, upper : of the minimal radius; plan : behind the upper bound, as a function of a row; anchor_potentials (n,)
-    and label_potentials (K,) : behind the lower one; typical_distance : of a row to its anchors.
+    cost, lower : both bounds of W_d; typical_distance : of a row to its anchors; path : where more rows may go on.
     """
 
+    cost: float
     lower: float
-    upper: float
-    plan: NearestPlan
-    anchor_potentials: FloatArray
-    label_potentials: FloatArray
+    potentials: FloatArray
+    tau: float
+    repair: AnchorRepair
     typical_distance: float
     path: PathPoint
 
-    @property
-    def value(self) -> float:
-        """The minimal radius, from above: at this radius the set is known not to be empty."""
-        return self.upper
+    def adversary(self, ds: DecisionSet, relabel: FloatArray, cost: float) -> RuleMixture:
+        """Its labels, with the share relabel (K, K), [k, c], of each anchor class c turned into label k."""
+        classes = (ds.anchor_labels[:, None] == np.arange(ds.n_classes)).astype(float)
+        rule = NearestPlanLabels(self.potentials, self.tau, self.repair, classes, relabel)
+        return RuleMixture(((1.0, rule, None),), cost)
 
 
-def solve_nearest(
+def solve_soft_transport(
     sweep: Sweep,
-    header: Header,
+    ds: DecisionSet,
     *,
     tol: float,
     start: PathPoint | None = None,
     typical_distance: float | None = None,
     options: NewtonOptions,
-) -> Nearest:
-    """Minimal radius with bounds that differ by at most tol times its feature part, or as float64 allows.
+) -> SoftTransport:
+    """W_d with bounds that differ by at most tol times its value, or as float64 allows.
 
     A sample's path may be the start, and its typical distance that of all. Smoothed Newton in the n potentials alone,
-    in float64. Lower bound: the dual at the potentials. Upper: the softmax
-    plan, its anchor marginal repaired, then relabeled as the intervals demand.
+    in float64. Lower bound: the dual at the potentials. Upper: the softmax plan, its anchor marginal repaired.
     """
-    plain = header.without_labels()
-    relabeling = cheapest_relabeling(header.decision_set)
-    n = len(plain.anchors)
-    scale = _typical_distance(sweep, plain) if typical_distance is None else typical_distance
+    plain = RowlessProblem.plain_transport(ds)
+    n = len(ds.anchor_weights)
     zero = DualPoint(np.zeros((0, 0)), 1.0, np.zeros(1), np.zeros(n))
+    scale = typical_distance
+    if scale is None:  # the cost of the plan that ignores where rows lie
+        blind = AnchorRepair.blind(plain.decision_set)
+        scale = float(sweep.total(plain, Block.plan_cost, zero, 1.0, blind).sums[0][0])
     path = start if start is not None else PathPoint(zero, tau=_FIRST_TAU * scale or 1.0)
-    dual, target = BlockDual(sweep, plain, exact=True, alpha_free=False), 0.3 * tol * scale
+    dual = SmoothedDual(plain.decision_set, plain.model, sweep, alpha_free=False, exact=True)
+    target = 0.3 * tol * scale
     for _ in range(_MAX_ROUNDS):
         path = follow_path(dual, path, max(target, 1e-12), options)
-        path = polish(dual, path, tol * scale, scale, options, scale)
-        lower, upper, repair = _both_bounds(sweep, plain, path)
+        path = _polish(dual, path, tol, scale, options)
+        lower = max(-sweep.upper_bound(plain, path.point)[0], 0.0)
+        repair = sweep.anchor_repair(plain, path.point, path.tau)
+        upper = float(sweep.total(plain, Block.plan_cost, path.point, path.tau, repair).sums[0][0])
         if upper - lower <= tol * max(upper, 1e-300) or path.stalled or path.steps >= options.max_steps:
             break
         target *= 0.3
         path = replace(path, tau=options.decrease * path.tau)
-    ds = header.decision_set
-    classes = (ds.anchor_labels[:, None] == np.arange(ds.n_classes)).astype(float)
-    cost = upper + relabeling.cost
-    return Nearest(
-        lower + relabeling.cost,
-        cost,
-        NearestPlan(path.point.beta, path.tau, repair, classes, relabeling.share, cost),
-        path.point.beta - relabeling.from_potentials[ds.anchor_labels],
-        relabeling.to_potentials,
-        scale,
-        replace(path, smoothing_gap=np.inf, stalled=False, steps=0),
-    )
+    again = replace(path, smoothing_gap=np.inf, stalled=False, steps=0)
+    return SoftTransport(upper, lower, path.point.beta, path.tau, repair, scale, again)
 
 
-def _both_bounds(sweep: Sweep, plain: Header, path: PathPoint) -> tuple[float, float, AnchorRepair]:
-    ds = plain.decision_set
-    rows = sweep.total(plain, "dual_rows", path.point).sums[0][0]
-    lower = -float(rows) - dual_constant(ds, path.point)
-    repair = AnchorRepair.of(ds, sweep.total(plain, "mass", path.point, path.tau).sums[0])
-    upper = float(sweep.total(plain, "plan", path.point, path.tau, repair).sums[0][0])
-    return max(lower, 0.0), upper, repair
+def _polish(dual: SmoothedDual, path: PathPoint, tol: float, scale: float, options: NewtonOptions) -> PathPoint:
+    """Centre until what is left to repair in the plan's anchor marginal costs far less than tol, in units of scale."""
+    allowed = max(0.02 * tol * scale, 0.15 * (tol * scale - path.smoothing_gap))
 
+    def centred(_point: DualPoint, here: Evaluation, decrement: float) -> bool:
+        return max(0.5 * decrement, scale * float(np.abs(here.gradient[dual.layout.beta]).sum())) <= allowed
 
-def _typical_distance(sweep: Sweep, plain: Header) -> float:
-    """Mean distance of rows and anchors: the cost of the plan that ignores where rows lie."""
-    ds = plain.decision_set
-    blind = AnchorRepair(
-        np.zeros(len(ds.anchor_weights)), np.ones(1), ds.anchor_weights, np.zeros(len(ds.anchor_weights))
-    )
-    point = DualPoint(np.zeros((0, 0)), 0.0, np.zeros(1), np.zeros(len(ds.anchor_weights)))
-    return float(sweep.total(plain, "plan", point, 1.0, blind).sums[0][0])
+    try:
+        point, _, used = centre(dual, path.point, path.tau, replace(options, round_steps=30), centred=centred)
+    except StallError:
+        return path
+    return replace(path, point=point, steps=path.steps + used)

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from surefoot._types import FloatArray
 from surefoot._validation import check_positive_integer
 from surefoot.blocks.sources import RowSource, rows_per_block
 from surefoot.blocks.stored_losses import StoredLosses
-from surefoot.blocks.sweep import LocalSweep, Sweep, SweepMaker
+from surefoot.blocks.sweep import Anchors, BlockSweep, LocalSweep, SweepMaker
 
 
 @dataclass(frozen=True)
@@ -58,31 +59,37 @@ class Newton:
 
     def sweep_maker(self, losses_at: Any, executor: Any) -> SweepMaker:
         """Who adds up over a source of rows. losses_at : function(rows) -> (B, K), where losses are fixed."""
-        return partial(_sweep, here=self._here(losses_at, executor), losses_at=losses_at, how=self)
-
-    def _here(self, losses_at: Any, executor: Any) -> SweepMaker:
-        if self.device == "cpu":
-            return partial(_local, losses_at=losses_at, executor=executor, how=self)
-        return partial(_on_device, losses_at=losses_at, how=self)
+        return partial(_sweep, losses_at=losses_at, executor=executor, how=self)
 
 
-def _sweep(source: RowSource, weights: Any, unit: float, *, here: SweepMaker, losses_at: Any, how: Newton) -> Sweep:
+def _sweep(
+    source: RowSource,
+    weights: FloatArray,
+    unit: float,
+    anchors: Anchors,
+    *,
+    losses_at: Any,
+    executor: Any,
+    how: Newton,
+) -> BlockSweep:
     """A source with workers of its own sweeps over its rows itself."""
     elsewhere = getattr(getattr(source, "rest", None), "sweep", None)
-    if elsewhere is None:
-        return here(source, weights, unit)
+    if elsewhere is not None:
+        if how.device != "cpu":
+            raise ValueError(
+                f'Dask collections are swept by their workers\' CPUs; got device={how.device!r}. Pass "cpu".'
+            )
+        return elsewhere(source, weights, unit, anchors, losses_at, how.rows_at_a_time(source), how.memory)
     if how.device != "cpu":
-        raise ValueError(f'Dask collections are swept by their workers\' CPUs; got device={how.device!r}. Pass "cpu".')
-    return elsewhere(source, weights, unit, losses_at, how.rows_at_a_time(source), how.memory)
-
-
-def _local(source: RowSource, weights: Any, unit: float, *, losses_at: Any, executor: Any, how: Newton) -> Sweep:
+        return _on_device(source, weights, unit, anchors, losses_at, how)
     block_rows = how.rows_at_a_time(source)
     losses = None if losses_at is None else StoredLosses.of(source, losses_at, block_rows)
-    return LocalSweep(source, weights, unit, losses, executor, _share(source, how), block_rows)
+    return LocalSweep(source, weights, unit, anchors, losses, executor, _share(source, how), block_rows)
 
 
-def _on_device(source: RowSource, weights: Any, unit: float, *, losses_at: Any, how: Newton) -> Sweep:
+def _on_device(
+    source: RowSource, weights: FloatArray, unit: float, anchors: Anchors, losses_at: Any, how: Newton
+) -> BlockSweep:
     try:
         import torch
 
@@ -97,6 +104,7 @@ def _on_device(source: RowSource, weights: Any, unit: float, *, losses_at: Any, 
         source,
         weights,
         unit,
+        anchors,
         device=device,
         dtype=getattr(torch, how.precision),
         losses=losses,

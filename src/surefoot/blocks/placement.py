@@ -1,4 +1,4 @@
-"""Where a problem is solved: at once in memory, or over blocks of rows. The number of distances decides.
+"""The front door: from arguments to a robust problem, in memory or in blocks. The number of distances decides.
 
 It must not matter where the rows lie: an array, a memory map, Parquet files and a Dask collection give one certificate.
 So few rows are read into memory wherever they lie, and many are read in blocks even where they lie in memory.
@@ -6,34 +6,54 @@ So few rows are read into memory wherever they lie, and many are read in blocks 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike
 
 from surefoot._types import FloatArray
-from surefoot._validation import check_more_rows, check_positive_scalar, check_same_names, is_source
-from surefoot.blocks.sources import ArrayRows, RowSource, as_source
-from surefoot.calibration import Calibrated
-from surefoot.costs import Precomputed
+from surefoot._validation import check_more_rows, check_n_jobs, check_positive_scalar, check_same_names, is_source
+from surefoot.blocks.newton import Newton
+from surefoot.blocks.problem import BlockProblem
+from surefoot.blocks.sources import ArrayRows, RowSource, as_source, sample_rows
+from surefoot.costs import FeatureMetric, Precomputed
 from surefoot.distributed import DaskRows
-from surefoot.unlabeled import Unlabeled, unwrap
+from surefoot.exact.problem import HeldProblem, RobustProblem
+from surefoot.priors import LabelPrior
+from surefoot.problem.rows import LabeledData
+from surefoot.unlabeled import unwrap, warn_about_unlabeled
 
 # Up to so many distances, 128 MiB, a problem is solved in memory: beyond, blocks are faster as well as smaller.
 MOST_DISTANCES = 1 << 24
 # Below this tolerance rows that lie in memory are solved there: a path over blocks ends at a smoothing, not a vertex.
 FINEST_IN_BLOCKS = 1e-5
+# Rows that lie elsewhere are compared with the labeled ones by a sample of so many.
+_COMPARED = 10_000
 
 
 @dataclass(frozen=True, eq=False)
-class Placed:
-    """Unlabeled rows for a solve in memory, `rows`, or over blocks, `source`: one of the two, or neither."""
+class RowPlacement:
+    """Unlabeled rows for a solve in memory, `rows`, or over blocks, `source`: one of the two, or neither.
+
+    wrapped : whether they came in an `Unlabeled`.
+    """
 
     rows: Any
     source: RowSource | None
+    wrapped: bool = False
+
+    @property
+    def in_blocks(self) -> bool:
+        return self.source is not None
 
 
-def place(X_unlabeled: Any, X: Any, n: int, d: int, *, memory_only: bool = False, blocks_only: bool = False) -> Placed:
+def place(
+    X_unlabeled: Any, X: Any, n: int, d: int, *, memory_only: bool = False, blocks_only: bool = False
+) -> RowPlacement:
     """Unlabeled rows beside labeled ones X (n, d), where they are solved.
 
     memory_only : what is asked for is not to be had over blocks; rows that lie elsewhere are placed as ever, since many
@@ -41,24 +61,79 @@ def place(X_unlabeled: Any, X: Any, n: int, d: int, *, memory_only: bool = False
     """
     bare, wrapped = unwrap(X_unlabeled)
     if bare is None:
-        return Placed(None, None)
+        return RowPlacement(None, None)
     if not _is_elsewhere(bare):
         few = not blocks_only and (memory_only or (n + _length(bare)) * n <= MOST_DISTANCES)
-        return Placed(X_unlabeled, None) if few else Placed(None, _array_source(bare, X, d))
+        if few:
+            return RowPlacement(bare, None, wrapped)
+        return RowPlacement(None, _array_source(bare, X, d), wrapped)
     source = _source_of(bare, X, d)
     if blocks_only or (n + source.n_rows) * n > MOST_DISTANCES:
-        return Placed(None, source)
-    rows = _named(source.read(0, source.n_rows), source, X)
-    return Placed(Unlabeled(rows) if wrapped else rows, None)
+        return RowPlacement(None, source, wrapped)
+    return RowPlacement(_named(source.read(0, source.n_rows), source, X), None, wrapped)
 
 
-def needs_memory(metric: Any, radius: Any = None, tol: float | None = None) -> bool:
+def needs_memory(metric: Any, tol: float | None = None) -> bool:
     """Whether what is asked for is not to be had over blocks."""
-    return (
-        isinstance(metric, Precomputed)
-        or isinstance(radius, Calibrated)
-        or (tol is not None and check_positive_scalar(tol, "tol") < FINEST_IN_BLOCKS)
-    )
+    return isinstance(metric, Precomputed) or (tol is not None and check_positive_scalar(tol, "tol") < FINEST_IN_BLOCKS)
+
+
+def check_problem(
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    X_unlabeled: Any = None,
+    sample_weight: ArrayLike | None = None,
+    classes: ArrayLike | None = None,
+    metric: FeatureMetric | str | Callable[..., float] = "euclidean",
+    label_prior: LabelPrior | ArrayLike | str | None = None,
+    label_cost: ArrayLike = 1.0,
+    solver: Newton | None = None,
+    n_jobs: int | None = None,
+    tol: float | None = None,
+    memory_only: bool = False,
+) -> RobustProblem:
+    """The robust problem of a function's arguments, each refused with the rule that it breaks."""
+    data = LabeledData.check(X, y, sample_weight=sample_weight, classes=classes, metric=metric)
+    memory_only = memory_only or needs_memory(data.metric, tol)
+    blocks_only = isinstance(check_solver(solver), Newton)
+    placed = place(X_unlabeled, X, *data.rows.shape, memory_only=memory_only, blocks_only=blocks_only)
+    if placed.rows is not None:
+        check_same_names(X, placed.rows, "X_unlabeled")
+        placed = replace(placed, rows=check_more_rows(placed.rows, "X_unlabeled", data.rows.shape[1]))
+    placed = replace(placed, wrapped=True)  # no cross-validation cuts the arguments of a function
+    return robust_problem(data, placed, label_prior, label_cost, solver, n_jobs)
+
+
+def robust_problem(
+    data: LabeledData,
+    placed: RowPlacement,
+    label_prior: LabelPrior | ArrayLike | str | None,
+    label_cost: ArrayLike,
+    solver: Any,
+    n_jobs: int | None,
+) -> RobustProblem:
+    """The robust problem of checked labeled rows and placed unlabeled ones; says so where a known trap caught these."""
+    n_jobs = check_n_jobs(n_jobs)
+    if placed.rows is not None:
+        warn_about_unlabeled(data.rows, placed.rows, len(placed.rows), wrapped=placed.wrapped)
+    elif placed.source is not None:
+        seen = sample_rows(placed.source, _COMPARED, np.random.default_rng(0))[0]
+        warn_about_unlabeled(data.rows, seen, placed.source.n_rows, wrapped=placed.wrapped)
+    if placed.in_blocks or isinstance(solver, Newton):
+        how = solver if isinstance(solver, Newton) else Newton()
+        workers = effective_n_jobs(n_jobs)
+        executor = ThreadPoolExecutor(workers) if workers > 1 else None
+        return BlockProblem.of(data, data.decision_set(label_prior, label_cost), placed.source, how, executor)
+    whole = data if placed.rows is None else replace(data, unlabeled=placed.rows)
+    return HeldProblem.of(whole, label_prior, label_cost, n_jobs)
+
+
+def check_solver(solver: Any) -> Newton | None:
+    """A `Newton`, or None or "newton" for its defaults."""
+    if solver is None or isinstance(solver, Newton) or (isinstance(solver, str) and solver == "newton"):
+        return solver if isinstance(solver, Newton) else None
+    raise ValueError(f'solver must be None, "newton" or a Newton(...); got {solver!r}. Pass Newton("cuda"), say.')
 
 
 def _is_elsewhere(rows: Any) -> bool:

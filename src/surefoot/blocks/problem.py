@@ -1,26 +1,36 @@
-"""A robust problem over blocks: from labeled rows and a source of others to a certified solution."""
+"""A robust problem over blocks: labeled rows and a source of others, and who adds up over them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from surefoot._errors import InfeasibleRadiusError
 from surefoot._types import FloatArray
-from surefoot.blocks.block import Coordinates, Header
-from surefoot.blocks.minimal import Nearest, solve_nearest
-from surefoot.blocks.search import BlockSearch, BlockSolution
-from surefoot.blocks.sources import RowSource, StackedRows, sample_rows
-from surefoot.blocks.sweep import Sweep, SweepMaker
+from surefoot.blocks.minimal import SoftTransport, solve_soft_transport
+from surefoot.blocks.newton import Newton
+from surefoot.blocks.sources import BlocksOfRows, RowSource, StackedRows, sample_rows
+from surefoot.blocks.sweep import Anchors, BlockSweep
 from surefoot.costs import Precomputed
+from surefoot.dual.design import Coordinates, standardize
+from surefoot.dual.models import FixedLosses, LinearModel, Model
+from surefoot.exact.judge import JointState, Judge, Member
+from surefoot.exact.problem import Game, HeldProblem, OnRound, RobustProblem, replace_unlabeled
+from surefoot.exact.search import Search
+from surefoot.exact.solution import Solution, solve, solver_threads
 from surefoot.problem.rows import LabeledData
 from surefoot.problem.sets import DecisionSet
-from surefoot.solvers.newton import NewtonOptions, PathPoint
-from surefoot.solvers.starts import cold_start, start_from_potentials
+from surefoot.solvers.joint_objective import JointPoint
+from surefoot.solvers.minimal import MinimalRadius
+from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions, PathState
+from surefoot.solvers.starts import start_from_potentials
 
+# The bounds of the minimal radius are to be this close, relative to it.
+TRANSPORT_TOL = 1e-5
 # Rows per anchor of the samples on which the path begins, the coarsest first, and the smoothing, in units of the loss,
 # at which each hands over to the next.
 _LEVELS = ((60, 2e-2), (1000, 4e-3))
@@ -33,125 +43,196 @@ _LARGEST_SHARE = 0.4
 
 
 @dataclass(frozen=True, eq=False)
-class BlockProblem:
+class BlockProblem(RobustProblem):
     """Labeled rows, a source of unlabeled ones, and how to sweep over all of them.
 
-    Attributes
-    ----------
-    data : labeled rows alone.
-    decision_set : of the labeled rows alone: anchors, label intervals and costs.
-    source : of the unlabeled rows; sweep : over all rows, the labeled ones first.
-    samples : sweeps over random rows, the smallest first: the path begins there.
+    data : labeled rows alone; decision_set : without rows: anchors, label intervals and costs.
+    levels : sweeps over random rows, the smallest first, where the path begins, and last over all rows, the labeled
+    ones first; each with the smoothing at which it hands over.
     """
 
     data: LabeledData
     decision_set: DecisionSet
     source: RowSource | None
-    sweep: Sweep
-    samples: tuple[tuple[Sweep, float], ...]
-    options: NewtonOptions
+    how: Newton
+    executor: Any = None
+
+    @classmethod
+    def of(
+        cls,
+        data: LabeledData,
+        decision_set: DecisionSet,
+        source: RowSource | None,
+        how: Newton,
+        executor: Any = None,
+    ) -> BlockProblem:
+        """decision_set : that of the labeled rows alone."""
+        if isinstance(data.metric, Precomputed) or decision_set.anchor_rows is None:
+            raise ValueError("rows in blocks need a metric; got precomputed distances. Pass a metric or a function.")
+        n = len(decision_set.anchor_weights)
+        bare = replace(decision_set, distances=np.empty((0, n)), row_weights=np.empty(0))
+        return cls(data, bare, source, how, executor)
 
     @cached_property
-    def header(self) -> Header:
-        """The problem without rows and without a model."""
-        ds = self.decision_set
-        if isinstance(self.data.metric, Precomputed) or ds.anchor_rows is None:
-            raise ValueError("rows in blocks need a metric; got precomputed distances. Pass a metric or a function.")
-        n = len(ds.anchor_weights)
-        bare = replace(ds, distances=np.empty((0, n)), row_weights=np.empty(0))
-        return Header(bare, self.data.rows[ds.anchor_rows], self.data.metric, None, np.empty(0))
+    def rows(self) -> StackedRows:
+        return StackedRows(self.data.rows, self.source)
 
-    def nearest(self, tol: float) -> Nearest:
-        """The minimal radius, its bounds within tol of each other, relative to it."""
-        return self.nearest_by_level(tol)[-1]
+    @property
+    def n_rows(self) -> int:
+        return self.rows.n_rows
 
-    def nearest_by_level(self, tol: float) -> list[Nearest]:
-        """The minimal radius of each sample, then of all rows."""
-        found: list[Nearest] = []
-        start, typical = None, None
-        for sweep, _ in [*self.samples, (self.sweep, 0.0)]:
-            level = solve_nearest(
-                sweep,
-                self.header,
-                tol=tol if sweep is self.sweep else max(tol, 1e-3),
-                start=start,
-                typical_distance=typical,
-                options=self.options,
-            )
-            typical = level.typical_distance
-            off = _HANDOVER * typical * np.sqrt(len(self.decision_set.anchor_weights) / sweep.n_rows)
-            start = replace(level.path, tau=max(level.path.tau, off))
-            found.append(level)
+    @cached_property
+    def row_weights(self) -> FloatArray:
+        weights = np.concatenate([self.data.weights, np.ones(self.n_rows - len(self.data.rows))])
+        return weights / weights.sum()
+
+    @property
+    def row_blocks(self) -> Iterable[FloatArray]:
+        return BlocksOfRows(self.rows)
+
+    @cached_property
+    def used(self) -> NDArray[np.uint64]:
+        return self.sweeps[-1].fingerprints()
+
+    @cached_property
+    def samples(self) -> list[tuple[FloatArray, float]]:
+        """Random rows, few enough to save passes over all of them, the fewest first; and where each hands over.
+
+        That is a smoothing, in units of the loss.
+        """
+        rng, found = np.random.default_rng(0), []
+        for per_anchor, tau in _LEVELS:
+            size = max(per_anchor * len(self.decision_set.anchor_weights), _FEWEST_ROWS)
+            if self.source is not None and size <= _LARGEST_SHARE * self.n_rows:
+                found.append((sample_rows(self.source, size, rng)[0], tau))
         return found
 
-    def learn(
+    @cached_property
+    def sweeps(self) -> list[BlockSweep]:
+        return self._sweeps(None)
+
+    def _sweeps(self, losses_at: Any) -> list[BlockSweep]:
+        """Over each sample, and last over all rows; with losses where these are fixed."""
+        make = self.how.sweep_maker(losses_at, self.executor)
+        anchors = Anchors(self.anchors, self.data.metric)
+        total = self.data.weights.sum() + self.n_rows - len(self.data.rows)
+        found = [make(StackedRows(rows, None), np.empty(0), 1.0 / len(rows), anchors) for rows, _ in self.samples]
+        return [*found, make(self.rows, self.data.weights / total, 1.0 / total, anchors)]
+
+    @cached_property
+    def transports(self) -> list[SoftTransport]:
+        """Plain transport of each sample, then of all rows."""
+        found: list[SoftTransport] = []
+        start, typical = None, None
+        with solver_threads(None):
+            for at, sweep in enumerate(self.sweeps):
+                tol = TRANSPORT_TOL if at == len(self.sweeps) - 1 else max(TRANSPORT_TOL, 1e-3)
+                one = solve_soft_transport(
+                    sweep,
+                    self.decision_set,
+                    tol=tol,
+                    start=start,
+                    typical_distance=typical,
+                    options=DEFAULT_OPTIONS,
+                )
+                typical = one.typical_distance
+                off = _HANDOVER * typical * np.sqrt(len(self.decision_set.anchor_weights) / sweep.n_rows)
+                start = replace(one.path, tau=max(one.path.tau, off))
+                found.append(one)
+        return found
+
+    @cached_property
+    def minimal(self) -> MinimalRadius:
+        return MinimalRadius.of(self.decision_set, self.transports[-1])
+
+    def linear(self, l2: float, fit_intercept: bool, *, as_given: bool = False) -> BlockGame:
+        if as_given:
+            raise ValueError('rows in blocks need solver="newton" or Newton(...); got another. Pass rows in memory.')
+        with solver_threads(None):
+            coordinates = standardize(self.sweeps[-1], l2, fit_intercept)
+        penalty = coordinates.penalty(l2)
+        model = LinearModel(np.empty((0, len(penalty))), penalty, self.decision_set.n_classes)
+        return BlockGame(self, [sweep.in_coordinates(coordinates) for sweep in self.sweeps], model, coordinates)
+
+    def fixed(self, losses: Any, scale: float | None = None) -> BlockGame:
+        """Losses : a function of rows; scale : the size of its losses."""
+        with solver_threads(None):
+            sweeps = self._sweeps(losses)
+        return BlockGame(self, sweeps, FixedLosses(np.empty((0, self.decision_set.n_classes)), scale or 1.0), None)
+
+    def sample(self, most: int, seed: int) -> HeldProblem:
+        rows = self.data.rows[:0]
+        if self.source is not None:
+            rows = sample_rows(self.source, most, np.random.default_rng(seed))[0]
+        return replace_unlabeled(self, rows)
+
+
+@dataclass(frozen=True, eq=False)
+class BlockGame(Game):
+    """A model over blocks: `sweeps` over each sample, and last over all rows."""
+
+    problem: BlockProblem
+    sweeps: list[BlockSweep]
+    model: Model
+    coordinates: Coordinates | None
+
+    @property
+    def sweep(self) -> BlockSweep:  # type: ignore[override]
+        return self.sweeps[-1]
+
+    def solve(
         self,
-        radius: float,
-        levels: list[Nearest],
-        model: tuple[Coordinates, FloatArray] | None,
+        members: Sequence[Member],
         *,
         tol: float,
-        scale: float = 1.0,
-        on_round: Callable[[PathPoint], None] | None = None,
-    ) -> BlockSolution:
-        """Solve at a radius: a linear model in these coordinates, or with None the inner problem at fixed losses."""
-        nearest = levels[-1]
-        if radius < nearest.lower * (1.0 - 1e-9):
-            raise InfeasibleRadiusError(radius, nearest.upper)
-        if radius < nearest.upper:
-            raise ValueError(
-                f"radius={radius:.9g} lies between the two bounds of the minimal radius, {nearest.lower:.9g} and "
-                f"{nearest.upper:.9g}: whether the set is empty is not known. Pass a radius above."
+        warm_start: JointState | None = None,
+        options: NewtonOptions = DEFAULT_OPTIONS,
+        on_round: OnRound | None = None,
+    ) -> Solution:
+        with solver_threads(None):
+            return solve(
+                self.sweep,
+                self.model,
+                members,
+                tol=tol,
+                typical=self._typical(-1),
+                quick=self._quick,
+                warm_start=warm_start,
+                options=options,
+                on_round=on_round,
             )
-        header = self.header
-        if model is not None:
-            header = replace(header, coordinates=model[0], penalty=model[1])
-        path: PathPoint | None = None
-        searches = []
-        for (sweep, _), level in zip([*self.samples, (self.sweep, 0.0)], levels, strict=True):
-            at = header.with_radius(radius - nearest.upper + level.upper)
-            searches.append(BlockSearch(sweep, at, level, tol, scale, self.options, on_round))
-        for search, (_, final) in zip(searches[:-1], self.samples, strict=True):
-            path = search.descend(path or _quick(search), final * scale)
-        whole = searches[-1]
-        began_cold = path is None and nearest.upper <= 0
-        found = whole.solve(path or _quick(whole))
-        return found if found.gap <= tol or began_cold else whole.solve(_cold(whole))
+
+    def _typical(self, level: int) -> float:
+        return self.problem.transports[level].typical_distance or float(self.problem.decision_set.label_cost.max())
+
+    def _quick(self, whole: Search) -> JointState | None:
+        """Follow the path over one sample after another, down to the smoothing at which each hands over to the next."""
+        path: JointState | None = None
+        for level, (_, tau) in enumerate(self.problem.samples):
+            search = self._at_level(whole, level)
+            path = search.descend(path or _from_potentials(search) or search.cold(), tau * whole.scale)
+            path = replace(path, smoothing_gap=np.inf, stalled=False, steps=0)
+        return path or _from_potentials(whole)
+
+    def _at_level(self, whole: Search, level: int) -> Search:
+        """The search over a sample: the sets keep their excess over the minimal radius."""
+        members = []
+        for member in whole.members:
+            minimal = MinimalRadius.of(member.decision_set, self.problem.transports[level])
+            excess = member.decision_set.radius - member.minimal.value
+            members.append(Member(member.decision_set.with_radius(minimal.value + excess), minimal))
+        judge = Judge(self.sweeps[level], self.model, members)
+        return Search(judge, self._typical(level), whole.tol, whole.options, whole.on_round)
 
 
-def block_problem(
-    data: LabeledData,
-    decision_set: DecisionSet,
-    rest: RowSource | None,
-    *,
-    options: NewtonOptions,
-    make_sweep: SweepMaker,
-) -> BlockProblem:
-    """The problem of labeled rows and all others; `make_sweep` says who adds up over rows."""
-    source = StackedRows(data.rows, rest)
-    total = data.weights.sum() + source.n_rows - len(data.rows)
-    samples: list[tuple[Sweep, float]] = []
-    rng = np.random.default_rng(0)
-    n = len(decision_set.anchor_weights)
-    for per_anchor, tau in _LEVELS:
-        size = max(per_anchor * n, _FEWEST_ROWS)
-        if rest is not None and size <= _LARGEST_SHARE * source.n_rows:
-            rows, _ = sample_rows(rest, size, rng)
-            samples.append((make_sweep(StackedRows(rows, None), np.empty(0), 1.0 / size), tau))
-    whole = make_sweep(source, data.weights / total, 1.0 / total)
-    return BlockProblem(data, decision_set, rest, whole, tuple(samples), options)
-
-
-def _quick(search: BlockSearch) -> PathPoint:
+def _from_potentials(search: Search) -> JointState | None:
     """A start from the potentials of the minimal radius, where that is not zero."""
-    nearest, header = search.nearest, search.header
-    if nearest.upper <= 0:
-        return _cold(search)
-    return start_from_potentials(
-        header.decision_set, header.model, nearest.plan.potentials, nearest.upper, search.scale
-    )
-
-
-def _cold(search: BlockSearch) -> PathPoint:
-    header = search.header
-    return cold_start(header.decision_set, header.model, search.scale, search.nearest.typical_distance or 1.0)
+    starts = []
+    for member in search.members:
+        transport = member.minimal.transport
+        if transport.cost <= 0:
+            return None
+        starts.append(
+            start_from_potentials(member.opened, search.judge.model, transport.potentials, transport.cost, search.scale)
+        )
+    return PathState(JointPoint(tuple(one.point for one in starts)), starts[0].tau)

@@ -144,6 +144,17 @@ class StackedRows:
         return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
+@dataclass(frozen=True)
+class BlocksOfRows:
+    """The rows of a source, block by block; each loop reads them anew."""
+
+    source: RowSource
+
+    def __iter__(self) -> Iterator[FloatArray]:
+        for edge in block_edges(self.source.n_rows, rows_per_block(self.source.n_rows)):
+            yield self.source.read(*edge)
+
+
 def rows_per_block(n_rows: int) -> int:
     """How many rows a block has: it depends on the number of rows alone, not on who reads them."""
     return min(_MOST_ROWS, max(_FEWEST_ROWS, -(-n_rows // _BUSY_BLOCKS)))

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from surefoot._types import FloatArray
-from surefoot.blocks.block import Block, Header, RawBlock
 from surefoot.blocks.sources import RowSource, block_edges
+from surefoot.costs import FeatureMetric
+from surefoot.dual.block import Block, RowlessProblem
+from surefoot.dual.design import Coordinates, FeatureBlock
+from surefoot.dual.smallest_loss import RowTotals
+from surefoot.dual.sweep import Sweep
+from surefoot.problem.distances import MeasuredDistances
+from surefoot.problem.rows import fingerprints
 
 # Partial sums are added up in groups of this many, those again, and so on: a tree that a cluster can build too.
 FAN_IN = 8
@@ -47,30 +56,83 @@ def tree_sum(parts: Iterable[Any]) -> Any:
     return whole
 
 
-class Sweep(Protocol):
-    """Rows of one problem, in blocks, and who adds up over them."""
+@dataclass(frozen=True, eq=False)
+class Anchors:
+    """What rows are measured against: labeled rows (n, d) in the order of the decision set, and the metric."""
 
-    @property
-    def n_rows(self) -> int: ...
+    rows: FloatArray
+    metric: FeatureMetric
 
-    def raw(self, name: str, *parameters: Any) -> Any:
-        """Σ over blocks of the method `name` of `RawBlock`."""
+    def distances_to(self, rows: FloatArray) -> FloatArray:
+        """(B, n)."""
+        return self.metric.distances(rows, self.rows)
 
-    def total(self, header: Header, name: str, *parameters: Any) -> Any:
-        """Σ over blocks of the method `name` of `Block`."""
 
-    def gather(self, header: Header, name: str, *parameters: Any) -> Any:
-        """The arrays that the method `name` of `Block` gives for each block, one after another."""
+@dataclass(frozen=True, eq=False)
+class RowBlock:
+    """Rows (B, d) of a source with their weights (B,), from row `start` on, and what is known of them.
+
+    distances : (B, n) where they are kept; losses : (B, K) of a fixed classifier, or a function that gives them.
+    """
+
+    rows: FloatArray
+    weights: FloatArray
+    start: int
+    distances: FloatArray | None = None
+    losses: Any = None
+
+    def of(self, problem: RowlessProblem, anchors: Anchors, coordinates: Coordinates | None) -> Block:
+        """The block of a problem."""
+        distances: Any = self.distances
+        if distances is None:
+            distances = MeasuredDistances(anchors.metric, self.rows, anchors.rows)
+        return Block(
+            problem, distances, self.weights, partial(_design, coordinates, self.rows), self._losses, self.start
+        )
+
+    def _losses(self) -> FloatArray:
+        return self.losses() if callable(self.losses) else self.losses
+
+
+def _design(coordinates: Coordinates | None, rows: FloatArray) -> FloatArray:
+    if coordinates is None:
+        raise ValueError("a linear model over blocks needs coordinates: standardise the sweep first")
+    return np.asarray(coordinates.design(rows))
+
+
+class BlockSweep(Sweep):
+    """A sweep over rows that are read in blocks."""
+
+    @abstractmethod
+    def features(self, work: Callable[..., RowTotals], *parameters: Any) -> RowTotals:
+        """Σ over blocks of a method of `FeatureBlock`."""
+
+    @abstractmethod
+    def in_coordinates(self, coordinates: Coordinates) -> BlockSweep:
+        """The same rows, with a design matrix."""
+
+    @abstractmethod
+    def fingerprints(self) -> NDArray[np.uint64]:
+        """(N,) a number per row, equal for equal rows."""
+
+    def sizes(self) -> RowTotals:
+        return self.features(FeatureBlock.sizes)
+
+    def means(self, size: FloatArray) -> RowTotals:
+        return self.features(FeatureBlock.means, size)
+
+    def second_moments(self, size: FloatArray, mean: FloatArray) -> RowTotals:
+        return self.features(FeatureBlock.second_moments, size, mean)
 
 
 class SweepMaker(Protocol):
     """Makes the sweep over a source: the first rows have these weights, all others count `unit`."""
 
-    def __call__(self, source: RowSource, weights: FloatArray, unit: float) -> Sweep: ...
+    def __call__(self, source: RowSource, weights: FloatArray, unit: float, anchors: Anchors) -> BlockSweep: ...
 
 
 @dataclass(frozen=True, eq=False)
-class LocalSweep:
+class LocalSweep(BlockSweep):
     """Blocks of one process, one after another or by threads.
 
     weights : (n,) of the labeled rows, which come first; all others count `unit`. losses_at : rows (start, stop) ->
@@ -80,33 +142,40 @@ class LocalSweep:
     source: RowSource
     weights: FloatArray
     unit: float
+    anchors: Anchors
     losses_at: Callable[[int, int], FloatArray] | None
     executor: Executor | None
     keep_bytes: int
     block_rows: int
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_kept", {})
+    coordinates: Coordinates | None = None
+    kept: dict[int, FloatArray] = field(default_factory=dict)
 
     @property
-    def n_rows(self) -> int:
+    def n_rows(self) -> int:  # type: ignore[override]
         return self.source.n_rows
 
-    def raw(self, name: str, *parameters: Any) -> Any:
-        return self._sum(lambda start, stop: getattr(RawBlock(*self._rows(start, stop)), name)(*parameters))
+    def in_coordinates(self, coordinates: Coordinates) -> LocalSweep:
+        return replace(self, coordinates=coordinates)
 
-    def total(self, header: Header, name: str, *parameters: Any) -> Any:
-        return self._sum(lambda start, stop: getattr(self.block(header, start, stop), name)(*parameters))
+    def features(self, work: Callable[..., RowTotals], *parameters: Any) -> RowTotals:
+        return self._sum(lambda start, stop: work(FeatureBlock(*self._rows(start, stop)), *parameters))
 
-    def gather(self, header: Header, name: str, *parameters: Any) -> Any:
+    def total(self, problem: RowlessProblem, work: Any, *parameters: Any, **named: Any) -> Any:
+        return self._sum(lambda start, stop: work(self.block(problem, start, stop), *parameters, **named))
+
+    def gather(self, problem: RowlessProblem, work: Any, *parameters: Any, **named: Any) -> Any:
         edges = block_edges(self.n_rows, self.block_rows)
-        return np.concatenate([getattr(self.block(header, *edge), name)(*parameters) for edge in edges])
+        return np.concatenate([work(self.block(problem, *edge), *parameters, **named) for edge in edges])
 
-    def block(self, header: Header, start: int, stop: int) -> Block:
+    def fingerprints(self) -> NDArray[np.uint64]:
+        edges = block_edges(self.n_rows, self.block_rows)
+        return np.concatenate([fingerprints(self.source.read(*edge)) for edge in edges])
+
+    def block(self, problem: RowlessProblem, start: int, stop: int) -> Block:
         rows, weights = self._rows(start, stop)
-        fixed = header.coordinates is None and header.decision_set.n_classes > 1
-        losses = self.losses_at(start, stop) if fixed and self.losses_at is not None else None
-        return Block(header, rows, weights, losses, self._distances(header, rows, start))
+        losses = None if self.losses_at is None else partial(self.losses_at, start, stop)
+        held = RowBlock(rows, weights, start, self._distances(rows, start), losses)
+        return held.of(problem, self.anchors, self.coordinates)
 
     def _rows(self, start: int, stop: int) -> tuple[FloatArray, FloatArray]:
         weights = np.full(stop - start, self.unit)
@@ -114,27 +183,24 @@ class LocalSweep:
         weights[: len(labeled)] = labeled
         return self.source.read(start, stop), weights
 
-    def _distances(self, header: Header, rows: FloatArray, start: int) -> FloatArray | None:
-        kept: dict[int, FloatArray] = self._kept  # type: ignore[attr-defined]
-        if start not in kept and start + len(rows) <= self.keep_bytes // (8 * len(header.anchors)):
-            kept[start] = header.metric.distances(rows, header.anchors)
-        return kept.get(start)
+    def _distances(self, rows: FloatArray, start: int) -> FloatArray | None:
+        if start not in self.kept and start + len(rows) <= self.keep_bytes // (8 * len(self.anchors.rows)):
+            self.kept[start] = self.anchors.distances_to(rows)
+        return self.kept.get(start)
 
     def _sum(self, work: Callable[[int, int], Any]) -> Any:
         edges = list(block_edges(self.n_rows, self.block_rows))
         if self.executor is None:
             return tree_sum(work(*edge) for edge in edges)
-        return tree_sum(self._ahead(work, edges))
+        return tree_sum(_ahead(self.executor, work, edges))
 
-    def _ahead(self, work: Callable[[int, int], Any], edges: list[tuple[int, int]]) -> Iterator[Any]:
-        """Results in order, with few blocks at a time in memory."""
-        executor = self.executor
-        if executor is None:
-            raise ValueError("no executor: pass one, or sum without")
-        ahead = 2 * getattr(executor, "_max_workers", 2)
-        waiting = [executor.submit(work, *edge) for edge in edges[:ahead]]
-        for at in range(len(edges)):
-            part = waiting.pop(0).result()
-            if at + ahead < len(edges):
-                waiting.append(executor.submit(work, *edges[at + ahead]))
-            yield part
+
+def _ahead(executor: Executor, work: Callable[[int, int], Any], edges: list[tuple[int, int]]) -> Iterator[Any]:
+    """Results in order, with few blocks at a time in memory."""
+    ahead = 2 * getattr(executor, "_max_workers", 2)
+    waiting = [executor.submit(work, *edge) for edge in edges[:ahead]]
+    for at in range(len(edges)):
+        part = waiting.pop(0).result()
+        if at + ahead < len(edges):
+            waiting.append(executor.submit(work, *edges[at + ahead]))
+        yield part

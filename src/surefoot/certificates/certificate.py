@@ -46,6 +46,9 @@ class Certificate(Printed):
         The distribution behind `lower`; None for the ball alone.
     estimate : RadiusEstimate or None
         How the radius was estimated from the labels, where it was: then nothing proves that the set holds the truth.
+    stages : tuple of str
+        Stages of the solver that ran, in order; the last of them gave the answer. Ordinarily one, "path" (see
+        docs/solver.md).
     """
 
     risk: float
@@ -58,6 +61,7 @@ class Certificate(Printed):
     worst_case: WorstCase | None = None
     estimate: RadiusEstimate | None = None
     row_bound: RowBound | None = None
+    stages: tuple[str, ...] = ()
 
     @property
     def gap(self) -> float:
@@ -128,6 +132,8 @@ class Certificate(Printed):
             ("label intervals", intervals),
             ("status", f"{self.status}: {_MEANING[self.status]}"),
         ]
+        if len(self.stages) > 1:
+            rows.append(("stages", f"{', then '.join(self.stages)}"))
         if self.estimate is not None:
             rows.insert(5, ("radius from", self.estimate.meaning))
             if np.any(self.label_intervals[:, 0] < self.label_intervals[:, 1]):

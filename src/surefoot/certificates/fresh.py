@@ -21,8 +21,9 @@ from surefoot._validation import check_finite_array, check_more_rows, check_posi
 from surefoot.certificates.sampling import BERNSTEIN, NORMAL, bernstein_term, normal_term
 from surefoot.costs import FeatureMetric, Precomputed
 from surefoot.dual.bounds import dual_constant, largest_row_value, row_values
-from surefoot.dual.objective import DualPoint
+from surefoot.dual.point import DualPoint
 from surefoot.losses import LOG_LOSS, log_loss_matrix
+from surefoot.problem.rows import fingerprints
 from surefoot.problem.sets import DecisionSet, row_chunks
 
 
@@ -102,18 +103,12 @@ class FreshCertificate(Printed):
 
 
 @dataclass(frozen=True, eq=False)
-class Piece:
+class SetBound:
     """A decision set without its rows, and a dual point of it; `floor` is the least Φ seen at the rows of the fit."""
 
     decision_set: DecisionSet
     point: DualPoint
     floor: float
-
-    @classmethod
-    def of(cls, ds: DecisionSet, losses: FloatArray, point: DualPoint) -> Piece:
-        values = [row_values(ds, ds.distances[part], losses[part], point) for part in row_chunks(*ds.distances.shape)]
-        empty = replace(ds, distances=ds.distances[:0].copy(), row_weights=ds.row_weights[:0].copy())
-        return cls(empty, replace(point, theta=np.zeros((0, 0))), float(min(part.min() for part in values)))
 
     def values(self, distances: FloatArray, losses: FloatArray) -> FloatArray:
         """(M,) the dual value at each fresh row, constant included."""
@@ -137,14 +132,14 @@ class Piece:
 class RowBound:
     """What it takes to evaluate a certificate's upper bound at rows that were not there.
 
-    anchors : (n, d) labeled rows in the order of the decision set; pieces : one per decision set of a union, the bound
-    is the largest; losses_at : losses of the classifier at rows, or None; largest_loss : None where losses are
+    anchors : (n, d) labeled rows in the order of the decision set; sets : one per decision set of a union, the bound is
+    the largest; losses_at : losses of the classifier at rows, or None; largest_loss : None where losses are
     unbounded; used : fingerprints of the rows of the fit.
     """
 
     anchors: FloatArray
     metric: FeatureMetric
-    pieces: tuple[Piece, ...]
+    sets: tuple[SetBound, ...]
     losses_at: LossFunction | None
     largest_loss: float | None
     used: NDArray[np.uint64]
@@ -177,7 +172,7 @@ class RowBound:
         at_rows = self._losses(X_fresh, losses, len(rows))
         distances = self._distances(rows)
         mean, error = max(
-            (self._piece(piece, distances, at_rows, level, method) for piece in self.pieces),
+            (self._over(one, distances, at_rows, level, method) for one in self.sets),
             key=sum,
         )
         risk = mean + error
@@ -187,13 +182,13 @@ class RowBound:
         holds = assume_fresh or reused == 0
         return FreshCertificate(risk, mean, error, level, method, len(rows), reused, holds, self.loss, self.radius)
 
-    def _piece(
-        self, piece: Piece, distances: FloatArray, losses: FloatArray, level: float, method: str
+    def _over(
+        self, one: SetBound, distances: FloatArray, losses: FloatArray, level: float, method: str
     ) -> tuple[float, float]:
-        values = piece.values(distances, losses)
+        values = one.values(distances, losses)
         if method == NORMAL or self.largest_loss is None:
             return float(values.mean()), normal_term(values, level)
-        low, high = piece.range(self.largest_loss)
+        low, high = one.range(self.largest_loss)
         values = np.maximum(values, low)
         return float(values.mean()), bernstein_term(values, level, low, high)
 
@@ -210,7 +205,7 @@ class RowBound:
         return NORMAL if self.largest_loss is None or self.loss == LOG_LOSS else BERNSTEIN
 
     def _losses(self, X_fresh: Any, losses: ArrayLike | None, M: int) -> FloatArray:
-        K = self.pieces[0].decision_set.n_classes
+        K = self.sets[0].decision_set.n_classes
         if losses is None and self.losses_at is None:
             raise ValueError(
                 "losses must be given for fresh rows, since the certificate was made from a matrix of losses. Pass "
@@ -245,13 +240,3 @@ class LinearLosses:
 
     def __call__(self, rows: Any) -> FloatArray:
         return log_loss_matrix(np.asarray(rows, dtype=np.float64) @ self.coef.T + self.intercept)
-
-
-def fingerprints(rows: FloatArray) -> NDArray[np.uint64]:
-    """(N,) a 64-bit number per row, equal for equal rows."""
-    bits = np.ascontiguousarray(rows + 0.0).view(np.uint64)  # −0.0 becomes 0.0
-    odd = np.random.default_rng(20211).integers(1 << 63, size=rows.shape[1], dtype=np.uint64) * np.uint64(
-        2
-    ) + np.uint64(1)
-    mixed = (bits ^ (bits >> np.uint64(31))) * odd
-    return np.asarray((mixed ^ (mixed >> np.uint64(29))).sum(axis=1, dtype=np.uint64))

@@ -13,19 +13,18 @@ from sklearn.metrics import pairwise_distances_argmin
 
 from surefoot._callbacks import FitProgress
 from surefoot._types import FloatArray
-from surefoot.blocks.learning import Learned
-from surefoot.calibration import Calibrated, RadiusEstimate, calibrate, calibrate_radius, in_label_cost_of, tied_sets
+from surefoot.blocks.placement import check_problem
+from surefoot.calibration import Calibrated, RadiusEstimate
 from surefoot.certificates.certificate import Certificate
-from surefoot.dual.models import FixedLosses
-from surefoot.estimators.robust import FitProblem, RobustLogisticRegression, store
-from surefoot.exact.solution import Found, solve_certified
+from surefoot.certify import ClassifierLoss, certify_over
+from surefoot.estimators.fit_problem import FitProblem, FittedModel
+from surefoot.estimators.robust import RobustLogisticRegression
+from surefoot.exact.problem import RobustProblem
 from surefoot.losses import ZERO_ONE
 from surefoot.priors import ClopperPearson, tighten
-from surefoot.problem.rows import LabeledData
-from surefoot.problem.sets import DecisionSet
+from surefoot.radius import calibrate_radius
 from surefoot.report.certified import Sampled, error_bound
 from surefoot.report.fitted import Fitted
-from surefoot.solvers.minimal import MinimalRadius, check_radius, solve_minimal_radius
 from surefoot.tabular import Pool, TableError
 from surefoot.unlabeled import Unlabeled
 
@@ -33,7 +32,7 @@ from surefoot.unlabeled import Unlabeled
 FEWEST_FOR_CALIBRATION, MOST_CLASSES = 20, 6
 DEFAULT, CALIBRATED, AUTO, NUMBER = "default", "calibrated", "auto", "number"
 WEAK, NONE = "weak", "none"
-_TOL_ERROR = 1e-3
+_TOL_ERROR, _CLIP = 1e-3, 1e-12
 # Unlabeled rows over which the "auto" radius is searched: a rule of thumb needs no more.
 _MOST_SEARCHED = 4000
 # Distances from which on the share of errors is bounded by a sample's dual point, evaluated at all rows.
@@ -80,13 +79,6 @@ class Start:
         y = np.array(pool.labels[labeled].tolist(), dtype=object)
         by_nearest = nearest or bool(picked[labeled].any())
         return cls(pool, pool.rows[labeled], y, ~picked[labeled], pool.rows[~labeled], by_nearest)
-
-    def sample(self, most: int, seed: int) -> Start:
-        """The same with at most so many unlabeled rows, drawn at random."""
-        if len(self.rest) <= most:
-            return self
-        chosen = np.random.default_rng(seed).choice(len(self.rest), most, replace=False)
-        return replace(self, rest=self.rest[np.sort(chosen)])
 
     @property
     def n_random(self) -> int:
@@ -182,14 +174,14 @@ def learn(start: Start, choices: Choices, *, error: bool = True, useful: bool = 
     kind, notes = choose_radius(choices, start)
     clf = _classifier(kind, start, choices)
     problem = _problem(clf, start)
-    small = start.sample(_MOST_SEARCHED, choices.seed)
+    small = problem.sampled(_MOST_SEARCHED, choices.seed, choices.tol)
     estimate, learned = None, None
     if kind == CALIBRATED:
-        estimate = _estimate(problem, start, choices)
+        estimate = _estimate(problem.problem, start, choices)
         may_change = useful and choices.radius == DEFAULT
         tried = None
-        if may_change and small is not start:  # a quick look first: a large pool takes long
-            tried = _problem(_classifier(kind, small, choices), small).at_estimate(estimate)
+        if may_change and small.problem is not problem.problem:  # a quick look first: a large pool takes long
+            tried = small.at_estimate(estimate)
         if tried is None or not says_little(tried.certificate):
             learned = tried = problem.at_estimate(estimate)
         if may_change and says_little(tried.certificate):
@@ -197,8 +189,8 @@ def learn(start: Start, choices: Choices, *, error: bool = True, useful: bool = 
             kind, estimate, learned = AUTO, None, None
             clf.radius = AUTO
     if learned is None:
-        learned = _auto(problem, small, choices, notes) if kind == AUTO else problem.solve(clf.radius)
-    store(clf, learned)
+        learned = _auto(problem, choices, notes) if kind == AUTO else problem.solve(clf.radius)
+    learned.store(clf)
     return Fit(start, clf, learned.certificate, _error(problem, clf, start, estimate) if error else None, kind, notes)
 
 
@@ -215,17 +207,18 @@ def _classifier(kind: str, start: Start, choices: Choices) -> RobustLogisticRegr
 def _problem(clf: RobustLogisticRegression, start: Start) -> FitProblem:
     """The problem of a fit, with the confidence that suits what is known of the classes."""
     problem = FitProblem.of(clf, start.rows, start.y, start.weights, Unlabeled(start.rest), FitProgress(clf))
-    clf.confidence = auto_confidence(problem.decision_set.intervals)
+    clf.confidence = auto_confidence(problem.problem.decision_set.intervals)
     return replace(problem, settings=replace(problem.settings, confidence=clf.confidence))
 
 
-def _auto(problem: FitProblem, small: Start, choices: Choices, notes: list[str]) -> Learned:
+def _auto(problem: FitProblem, choices: Choices, notes: list[str]) -> FittedModel:
     """Learn at the "auto" radius; in a large pool its excess is that of a sample, and the certificate that of all."""
-    if len(small.rest) == problem.data.everything.shape[0] - len(small.rows):
+    small = problem.sampled(_MOST_SEARCHED, choices.seed, 1e-3)
+    if small.problem is problem.problem:
         return problem.solve(AUTO)
-    found = _problem(_classifier(AUTO, small, replace(choices, tol=1e-3)), small).solve(AUTO).certificate
-    notes.append(f"the 'auto' radius was searched over {len(small.rest)} unlabeled rows, drawn at random.")
-    return problem.solve(problem.minimal.value + max(found.radius - found.minimal_radius, 0.0))
+    searched = small.problem.n_rows - small.problem.data.n_labeled
+    notes.append(f"the 'auto' radius was searched over {searched} unlabeled rows, drawn at random.")
+    return problem.solve(problem.problem.minimal.value + small.auto_excess())
 
 
 def _why_not_calibrated(certificate: Certificate, estimate: RadiusEstimate, confidence: float) -> str:
@@ -240,12 +233,17 @@ def _why_not_calibrated(certificate: Certificate, estimate: RadiusEstimate, conf
 
 def _error(problem: FitProblem, clf: RobustLogisticRegression, start: Start, estimate: RadiusEstimate | None) -> float:
     """Bound on the share of errors over the set of the fit; in a large pool a quick one, if it is good enough."""
-    if not start.nearest and problem.decision_set.distances.size > _LARGE:
+    whole = problem.problem
+    if not start.nearest and whole.n_rows * len(whole.anchors) > _LARGE:
         fitted = Fitted.check(clf, start.rows, start.y, start.rest)
         quick = error_bound(fitted, Sampled.of(fitted, 0))
-        if quick <= 1.1 * constant_error(problem.decision_set.intervals):
+        if quick <= 1.1 * constant_error(whole.decision_set.intervals):
             return quick
-    return float(_error_certificate(problem, clf, estimate).risk)
+    judged = ClassifierLoss.of(clf, clf.classes_, ZERO_ONE, _CLIP, own=False)
+    members = whole.at(clf.certificate_.radius) if estimate is None else whole.tied(estimate.excess)
+    return float(
+        certify_over(judged.game(whole, start.rows, start.rest, None), judged, members, _TOL_ERROR, estimate).risk
+    )
 
 
 def says_little(certificate: Certificate) -> bool:
@@ -283,7 +281,7 @@ def constant_error(intervals: FloatArray) -> float:
     return float(1.0 - tighten(intervals)[:, 0].max())
 
 
-def _estimate(problem: FitProblem | FixedProblem, start: Start, choices: Choices) -> RadiusEstimate:
+def _estimate(problem: RobustProblem, start: Start, choices: Choices) -> RadiusEstimate:
     how = Calibrated(random_state=choices.seed)
     if start.n_random < 4:
         raise TableError(
@@ -291,7 +289,7 @@ def _estimate(problem: FitProblem | FixedProblem, start: Start, choices: Choices
             "--radius auto, or a number."
         )
     if start.all_random:
-        return calibrate(problem.data, problem.decision_set, problem.minimal, how)
+        return problem.calibrate(how)
     found = calibrate_radius(
         start.rows[start.random],
         start.y[start.random],
@@ -305,55 +303,6 @@ def _estimate(problem: FitProblem | FixedProblem, start: Start, choices: Choices
     return RadiusEstimate(least + found.excess, found.excess, least, found.level, found.splits, found.n_labeled)
 
 
-def _error_certificate(
-    problem: FitProblem, clf: RobustLogisticRegression, estimate: RadiusEstimate | None
-) -> Certificate:
-    """The share of errors that the same set allows; the minimal radius is not computed again."""
-    predicted = np.searchsorted(clf.classes_, clf.predict(problem.data.everything))
-    losses = 1.0 - np.eye(len(clf.classes_))[predicted]
-    over = FixedProblem(problem.data, problem.decision_set, problem.minimal, problem.settings.n_jobs)
-    return over.certify(losses, ZERO_ONE, _TOL_ERROR, estimate, clf.certificate_.radius)
-
-
-@dataclass(frozen=True, eq=False)
-class FixedProblem:
-    """The decision set of a pool, for classifiers that are given."""
-
-    data: LabeledData
-    decision_set: DecisionSet
-    minimal: MinimalRadius
-    n_jobs: int | None
-
-    @classmethod
-    def of(cls, start: Start, choices: Choices) -> FixedProblem:
-        data = LabeledData.check(
-            start.rows,
-            start.y,
-            X_unlabeled=start.rest,
-            sample_weight=start.weights,
-            classes=start.classes,
-            metric="euclidean",
-        )
-        ds = data.decision_set(resolve_prior(choices.prior, start), 1.0)
-        return cls(data, ds, solve_minimal_radius(ds), choices.n_jobs)
-
-    def certify(
-        self, losses: FloatArray, name: str, tol: float, estimate: RadiusEstimate | None, radius: float | None
-    ) -> Certificate:
-        """The worst expected loss of a classifier with losses (N, K), labeled rows first."""
-        ds, minimal = self.decision_set, self.minimal
-        if estimate is not None:
-            sets = tied_sets(ds, minimal, estimate.excess)
-        else:
-            sets = [(ds.with_radius(float(radius or 0.0)), minimal)]
-            check_radius(*sets[0])
-        parts = []
-        for piece, smallest in sets:
-            found = solve_certified(piece, FixedLosses(losses), tol=tol, minimal=smallest, n_jobs=self.n_jobs).found
-            parts.append(replace(found, adversary=in_label_cost_of(ds, piece, found.adversary)))
-        return Found.over_union(parts, tol).certificate(name, self.data, sets[0][0], minimal, estimate=estimate)
-
-
 def certify_losses(start: Start, choices: Choices, losses: FloatArray, name: str) -> tuple[Certificate, str, list[str]]:
     """The certificate of any classifier, given its losses at the labeled rows and then at the others."""
     kind, notes = choose_radius(choices, start)
@@ -362,9 +311,20 @@ def certify_losses(start: Start, choices: Choices, losses: FloatArray, name: str
             "a classifier that is given has no 'auto' radius, and there are too few random labels (or too many "
             "classes) to calibrate one. Pass --radius with a number, for example from surefoot radius --reference."
         )
-    problem = FixedProblem.of(start, choices)
-    estimate = None
+    problem = check_problem(
+        start.rows,
+        start.y,
+        X_unlabeled=Unlabeled(start.rest),
+        sample_weight=start.weights,
+        classes=start.classes,
+        label_prior=resolve_prior(choices.prior, start),
+        n_jobs=choices.n_jobs,
+        memory_only=True,
+    )
     if kind == CALIBRATED:
         estimate = _estimate(problem, start, choices)
-    radius = None if estimate is not None else float(choices.radius)
-    return problem.certify(losses, name, choices.tol, estimate, radius), kind, notes
+        members = problem.tied(estimate.excess)
+    else:
+        estimate, members = None, problem.at(float(choices.radius))
+    judged = ClassifierLoss(name, None, None)
+    return certify_over(problem.fixed(losses), judged, members, choices.tol, estimate), kind, notes

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.calibration import Calibrated, calibrate_radius
+from surefoot.calibration import Calibrated
 from surefoot.cli.fit import pool_data, say_pool
 from surefoot.cli.learn_pool import CALIBRATED, Choices, Start, choose_radius, resolve_prior
 from surefoot.cli.output import Output
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.path import radius_path
-from surefoot.radius import minimal_radius, transport_distance
+from surefoot.radius import calibrate_radius, minimal_radius, transport_distance
 from surefoot.tabular import Pool, Table, TableError, clean_with
 from surefoot.tabular.asked import picked_rows
 

@@ -3,54 +3,42 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.linalg import eigh, svd
 
 from surefoot._types import FloatArray
+from surefoot.dual.arrays import arrays_of
 from surefoot.dual.models import LinearModel
+from surefoot.dual.smallest_loss import RowTotals
 
 
-@dataclass(frozen=True)
-class StandardizedRows:
-    """Rows with mean 0 and deviation 1 per feature under the row weights; constant features become 0.
+@dataclass(frozen=True, eq=False)
+class Coordinates:
+    """Features less their mean, over their scale, in a basis, and the constant one.
 
-    Where features are collinear (more features than rows, one-hot codes) and no penalty picks among the equivalent
-    coefficients, coordinates of the space the rows span are used: the coefficients are then those of least norm, after
-    standardisation, and do not depend on rounding.
+    mean, scale : (d,), infinite for constant features; basis : (d, r), None where the rows span all features.
     """
 
-    model: LinearModel
-    mean: FloatArray  # (d,)
-    scale: FloatArray  # (d,), infinite for constant features
-    basis: FloatArray | None  # (d, r), None where the rows span all features
+    mean: FloatArray
+    scale: FloatArray
+    basis: FloatArray | None
     fit_intercept: bool
 
     @classmethod
-    def of(
-        cls, rows: FloatArray, weights: FloatArray, n_classes: int, l2: float, fit_intercept: bool
-    ) -> StandardizedRows:
-        """Standardise rows (N, d) under weights (N,)."""
-        size = np.abs(rows).max(axis=0, initial=0.0)
-        size[size == 0] = 1.0
-        unit = rows / size
-        mean = weights @ unit if fit_intercept else np.zeros(rows.shape[1])
-        unit -= mean
-        deviation = np.sqrt(weights @ unit**2)
-        constant = deviation <= 1e-12
-        unit[:, constant] = 0.0
-        deviation[constant] = 1.0
-        unit /= deviation
-        scale = np.where(constant, np.inf, deviation * size)
-        basis = _spanned(unit, weights) if l2 == 0 else None
-        if basis is not None:
-            unit = unit @ basis
-        ones = np.ones((len(rows), int(fit_intercept)))
-        penalty = np.zeros(unit.shape[1] + int(fit_intercept))
-        if l2 > 0:
-            penalty[: len(scale)] = l2 / scale**2
-        model = LinearModel(np.hstack([unit, ones]), penalty, n_classes)
-        return cls(model, mean * size, scale, basis, fit_intercept)
+    def as_given(cls, d: int, fit_intercept: bool) -> Coordinates:
+        """Features as they are: those of the paper's Algorithm 1."""
+        return cls(np.zeros(d), np.ones(d), None, fit_intercept)
+
+    def design(self, rows: Any) -> Any:
+        """(B, p) of rows (B, d)."""
+        xp = arrays_of(rows)
+        unit = (rows - xp.send(self.mean)) / xp.send(self.scale)
+        if self.basis is not None:
+            unit = unit @ xp.send(self.basis)
+        return xp.hstack(unit, xp.zeros((len(rows), 1)) + 1.0) if self.fit_intercept else unit
 
     def coefficients(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """coef_ and intercept_ on the features as given; for K ≥ 3 classes they sum to zero over classes."""
@@ -65,15 +53,86 @@ class StandardizedRows:
             coef, intercept = coef - coef.mean(axis=0), intercept - intercept.mean()
         return coef, intercept
 
+    def penalty(self, l2: float) -> FloatArray:
+        """(p,) of ½ l2 ‖θ‖² on the features as given; a basis is taken only where there is no penalty."""
+        p = len(self.scale) if self.basis is None else self.basis.shape[1]
+        penalty = np.zeros(p + int(self.fit_intercept))
+        if l2 > 0:
+            penalty[: len(self.scale)] = l2 / self.scale**2
+        return penalty
 
-def _spanned(unit: FloatArray, weights: FloatArray) -> FloatArray | None:
-    """Orthonormal basis (d, r) of the span of the rows that have weight, or None when that is everything."""
-    d = unit.shape[1]
-    kept = weights > 0
-    if kept.sum() <= d:
-        _, singular, right = svd(np.sqrt(weights[kept])[:, None] * unit[kept], full_matrices=False)
-        basis = right[singular > 1e-10 * max(singular.max(initial=0.0), 1e-300)].T
+    def model(self, rows: FloatArray, n_classes: int, l2: float) -> LinearModel:
+        """A linear model over rows (N, d)."""
+        return LinearModel(self.design(rows), self.penalty(l2), n_classes)
+
+
+class FeatureSums(Protocol):
+    """Sums over weighted rows from which coordinates are made: those of `FeatureBlock`."""
+
+    def sizes(self) -> RowTotals: ...
+    def means(self, size: FloatArray) -> RowTotals: ...
+    def second_moments(self, size: FloatArray, mean: FloatArray) -> RowTotals: ...
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureBlock:
+    """Rows (B, d) with weights, before coordinates are known."""
+
+    rows: Any
+    weights: Any
+
+    def sizes(self) -> RowTotals:
+        """Σ m; the largest |x| of each feature."""
+        xp = arrays_of(self.rows)
+        largest = xp.fetch(xp.largest(abs(self.rows), 0)) if len(self.rows) else np.zeros(self.rows.shape[1])
+        return RowTotals((np.array([float(self.weights.sum())]),), tuple(float(value) for value in largest))
+
+    def means(self, size: FloatArray) -> RowTotals:
+        xp = arrays_of(self.rows)
+        return RowTotals((xp.fetch(self.weights @ (self.rows / xp.send(size))),))
+
+    def second_moments(self, size: FloatArray, mean: FloatArray) -> RowTotals:
+        xp = arrays_of(self.rows)
+        unit = self.rows / xp.send(size) - xp.send(mean)
+        return RowTotals((xp.fetch(unit.T @ (self.weights[:, None] * unit)),))
+
+
+def standardize(features: FeatureSums, l2: float, fit_intercept: bool) -> Coordinates:
+    """Mean 0 and deviation 1 per feature under the row weights; constant features become 0.
+
+    Where features are collinear (more features than rows, one-hot codes) and no penalty picks among the equivalent
+    coefficients, coordinates of the space the rows span are used: the coefficients are then those of least norm, after
+    standardisation, and do not depend on rounding.
+    """
+    size = np.array(features.sizes().largest)
+    size[size == 0] = 1.0
+    mean = features.means(size).sums[0] if fit_intercept else np.zeros(len(size))
+    moments = features.second_moments(size, mean).sums[0]
+    deviation = np.sqrt(moments.diagonal())
+    constant = deviation <= 1e-12
+    deviation[constant] = 1.0
+    centred = Coordinates(mean * size, np.where(constant, np.inf, deviation * size), None, fit_intercept)
+    if l2 > 0:
+        return centred
+    if isinstance(features, FeatureBlock) and np.count_nonzero(features.weights) <= len(size):
+        basis = _spanned_by_few(features, centred)
     else:
-        values, vectors = eigh(unit.T @ (weights[:, None] * unit))
-        basis = vectors[:, values > 1e-13 * max(values.max(initial=0.0), 1e-300)]
-    return None if basis.shape[1] == d else basis
+        basis = _spanned(moments / np.outer(deviation, deviation), constant)
+    return Coordinates(centred.mean, centred.scale, basis, fit_intercept)
+
+
+def _spanned_by_few(features: FeatureBlock, centred: Coordinates) -> FloatArray | None:
+    """Basis of the span of rows that are fewer than features: from the rows themselves, which keeps more digits."""
+    kept = features.weights > 0
+    unit = (features.rows[kept] - centred.mean) / centred.scale
+    _, singular, right = svd(np.sqrt(features.weights[kept])[:, None] * unit, full_matrices=False)
+    basis = right[singular > 1e-10 * max(singular.max(initial=0.0), 1e-300)].T
+    return None if basis.shape[1] == unit.shape[1] else basis
+
+
+def _spanned(correlation: FloatArray, constant: NDArray[np.bool_]) -> FloatArray | None:
+    """Orthonormal basis (d, r) of what the rows span, or None when that is everything."""
+    varying = ~constant
+    values, vectors = eigh(correlation * np.outer(varying, varying))
+    basis = vectors[:, values > 1e-13 * max(values.max(initial=0.0), 1e-300)]
+    return None if basis.shape[1] == len(correlation) else basis

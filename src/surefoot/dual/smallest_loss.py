@@ -1,23 +1,20 @@
 """The lower bound of a robust problem: the smallest loss of a model under the labels of a feasible adversary.
 
-Sums over rows are apart from what is done with them, so that they can be taken over blocks of rows.
+Sums over rows are apart from what is done with them, so that they can be taken over blocks of rows, and on a device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import cast
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol
 
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve, lstsq
-from scipy.special import entr
 
 from surefoot._types import FloatArray
-from surefoot.dual.bounds import Adversary
-from surefoot.dual.models import FixedLosses, LinearModel, Model
-from surefoot.losses import log_loss_matrix, probabilities
-from surefoot.problem.sets import DecisionSet
+from surefoot.dual.arrays import arrays_of
+from surefoot.dual.models import LinearModel, Model
 
 
 @dataclass(frozen=True)
@@ -28,27 +25,26 @@ class LowerBound:
     unbounded: bool = False
 
 
-def lower_bound(ds: DecisionSet, model: Model, adversary: Adversary, theta: FloatArray) -> LowerBound:
-    """Minimum over θ of E_q ℓ(θ) + ½ θᵀRθ, from below."""
-    if isinstance(model, FixedLosses):
-        return LowerBound(float(ds.row_weights @ (adversary.label_proba * model.matrix).sum(axis=1)))
-    kept = ds.row_weights > 0  # a row without mass takes no part, and its scores may be anything
-    rows = SoftLabels(replace(model, X=model.X[kept]), ds.row_weights[kept], adversary.label_proba[kept])
-    return SmallestLoss(model, rows.start, rows.local, rows.moved).bound(theta)
-
-
 @dataclass
-class Tally:
+class RowTotals:
     """Sums over rows, and largest values: both can be put together from those of blocks."""
 
     sums: tuple[FloatArray, ...]
     largest: tuple[float, ...] = ()
 
-    def __iadd__(self, other: Tally) -> Tally:
+    def __iadd__(self, other: RowTotals) -> RowTotals:
         for mine, theirs in zip(self.sums, other.sums, strict=True):
             np.add(mine, theirs, out=mine)
         self.largest = tuple(max(pair) for pair in zip(self.largest, other.largest, strict=True))
         return self
+
+
+class LogisticSums(Protocol):
+    """Sums over rows under soft labels, that logistic regression needs: those of `SoftLabels`."""
+
+    def start(self, theta: FloatArray) -> RowTotals: ...
+    def local(self, theta: FloatArray) -> RowTotals: ...
+    def moved(self, theta: FloatArray, step: FloatArray) -> RowTotals: ...
 
 
 @dataclass(frozen=True)
@@ -56,24 +52,22 @@ class SoftLabels:
     """Rows of weight m (N,) with soft labels q (N, K), and the sums over them that logistic regression needs."""
 
     model: LinearModel
-    m: FloatArray
-    q: FloatArray
+    m: Any
+    q: Any
 
-    def start(self, theta: FloatArray) -> Tally:
+    def start(self, theta: FloatArray) -> RowTotals:
         """Σ m H(q), the loss, Σ m (largest score − score under q), then the sums of `local`; the largest score."""
         scores = self.model.scores(theta, slice(None))
-        loss = self.m @ (self.q * log_loss_matrix(scores)).sum(axis=1)
-        slope = self.m @ (scores.max(axis=1) - (self.q * scores).sum(axis=1))
-        entropy = self.m @ entr(self.q).sum(axis=1)
-        values = np.array([entropy, loss, slope])
-        return Tally((values, *self.local(theta).sums), (float(np.abs(scores).max(initial=0.0)),))
+        values = np.array([self._entropy(self.q), *self._losses(scores)])
+        return RowTotals((values, *self.local(theta).sums), (float(abs(scores).max()),))
 
-    def local(self, theta: FloatArray) -> Tally:
+    def local(self, theta: FloatArray) -> RowTotals:
         """Gradient (K−1, p) and Hessian ((K−1)p, (K−1)p) of the loss."""
         X = self.model.X
-        s = probabilities(self.model.scores(theta, slice(None)))
+        xp = arrays_of(X)
+        s = xp.probabilities(self.model.scores(theta, slice(None)))
         free, p = theta.shape
-        H = np.zeros((free * p, free * p))
+        H = xp.zeros((free * p, free * p))
         for a in range(free):
             for b in range(a + 1):
                 weight = self.m * (s[:, a + 1] * (float(a == b) - s[:, b + 1]))
@@ -81,24 +75,34 @@ class SoftLabels:
                 H[a * p : (a + 1) * p, b * p : (b + 1) * p] = block
                 if a != b:
                     H[b * p : (b + 1) * p, a * p : (a + 1) * p] = block.T
-        return Tally(((self.m[:, None] * (s - self.q))[:, 1:].T @ X, H))
+        return RowTotals((xp.fetch(self._residual(s)), xp.fetch(H)))
 
-    def moved(self, theta: FloatArray, step: FloatArray) -> Tally:
+    def moved(self, theta: FloatArray, step: FloatArray) -> RowTotals:
         """Residual (K−1, p) and Σ m H(s) of s = softmax(Xθ) moved along a step, to first order; the loss after it.
 
         Largest values: the relative change of s, its decrease, and the score after the step.
         """
-        s = probabilities(self.model.scores(theta, slice(None)))
+        xp = arrays_of(self.model.X)
+        s = xp.probabilities(self.model.scores(theta, slice(None)))
         eta = self.model.scores(step, slice(None))
         change = eta - (s * eta).sum(axis=1, keepdims=True)
         s = s * (1.0 + change)
-        residual = (self.m[:, None] * (s - self.q))[:, 1:].T @ self.model.X
-        entropy = self.m @ entr(np.maximum(s, 0.0)).sum(axis=1)
         scores = self.model.scores(theta + step, slice(None))
-        loss = self.m @ (self.q * log_loss_matrix(scores)).sum(axis=1)
-        slope = self.m @ (scores.max(axis=1) - (self.q * scores).sum(axis=1))
-        largest = (np.abs(change).max(initial=0.0), -change.min(initial=0.0), np.abs(scores).max(initial=0.0))
-        return Tally((residual, np.array([entropy, loss, slope])), tuple(float(value) for value in largest))
+        largest = (float(abs(change).max()), max(0.0, -float(change.min())), float(abs(scores).max()))
+        values = np.array([self._entropy(s), *self._losses(scores)])
+        return RowTotals((xp.fetch(self._residual(s)), values), largest)
+
+    def _residual(self, s: Any) -> Any:
+        return (self.m[:, None] * (s - self.q))[:, 1:].T @ self.model.X
+
+    def _entropy(self, s: Any) -> float:
+        return float(self.m @ arrays_of(s).entr(s.clip(0.0)).sum(axis=1))
+
+    def _losses(self, scores: Any) -> tuple[float, float]:
+        """The loss, and by how much scores under q fall short of the largest ones."""
+        xp = arrays_of(scores)
+        loss = self.m @ (self.q * xp.log_loss(scores)).sum(axis=1)
+        return float(loss), float(self.m @ (xp.largest(scores, 1) - (self.q * scores).sum(axis=1)))
 
 
 @dataclass(frozen=True)
@@ -106,24 +110,31 @@ class SmallestLoss:
     """Weighted logistic regression with soft labels q: max Σ m H(s) − ½ θᵀRθ over s with Σ m (s − q) xᵀ = −Rθ.
 
     s = softmax(Xθ) moved by one linearised Newton step satisfies the constraint exactly, so its value is a true lower
-    bound. The three functions return the sums of `SoftLabels` over all rows.
+    bound. `rows` gives the sums of `SoftLabels` over all rows.
     """
 
-    model: LinearModel
-    start: Callable[[FloatArray], Tally]
-    local: Callable[[FloatArray], Tally]
-    moved: Callable[[FloatArray, FloatArray], Tally]
+    model: Model
+    rows: LogisticSums
+
+    @cached_property
+    def _penalty(self) -> FloatArray:
+        return self.model.penalty_hessian()
+
+    @property
+    def _penalised(self) -> bool:
+        return bool(self._penalty.any())
 
     def bound(self, theta: FloatArray, max_steps: int = 25) -> LowerBound:
-        first = self.start(theta)
+        """From θ on by damped Newton steps, each of which gives a bound, until one is within rounding of the loss."""
+        first = self.rows.start(theta)
         (entropy, loss, slope), *local = first.sums
-        best = float(entropy) if not self.model.penalty.any() else 0.0
+        best = 0.0 if self._penalised else float(entropy)
         value = float(loss) + self.model.penalty_value(theta)
         recedes = self._recedes(slope, first.largest[0])
         unbounded = recedes
         for steps in range(max_steps):
-            step = self._newton_step(theta, *(local if steps == 0 else self.local(theta).sums))
-            after = self.moved(theta, step)
+            step = self._newton_step(theta, *(local if steps == 0 else self.rows.local(theta).sums))
+            after = self.rows.moved(theta, step)
             drift, least, size = after.largest
             if least <= 1.0:
                 best = max(best, self._dual_value(after, theta + step))
@@ -135,7 +146,7 @@ class SmallestLoss:
             shrink = 1.0
             while trial > value and shrink > 1e-6:
                 shrink *= 0.5
-                after = self.moved(theta, shrink * step)
+                after = self.rows.moved(theta, shrink * step)
                 trial, size = (
                     float(after.sums[1][1]) + self.model.penalty_value(theta + shrink * step),
                     after.largest[2],
@@ -148,14 +159,14 @@ class SmallestLoss:
 
     def _recedes(self, slope: float, size: float) -> bool:
         """Whether the loss under q falls all the way along θ, to scores so large that it has nothing left to lose."""
-        return bool(size > 15.0 and slope <= 1e-9 * size and not self.model.penalty.any())
+        return bool(size > 15.0 and slope <= 1e-9 * size and not self._penalised)
 
     def _newton_step(self, theta: FloatArray, gradient: FloatArray, H: FloatArray) -> FloatArray:
-        penalty = cast("FloatArray", np.kron(self.model.penalty_coupling(), np.diag(self.model.penalty)))
+        penalty = self._penalty.transpose(0, 2, 1, 3).reshape(H.shape)
         step = -_solve_symmetric(H + penalty, (gradient + self.model.penalty_gradient(theta)).ravel())
         return step.reshape(theta.shape)
 
-    def _dual_value(self, after: Tally, theta: FloatArray) -> float:
+    def _dual_value(self, after: RowTotals, theta: FloatArray) -> float:
         residual = after.sums[0] + self.model.penalty_gradient(theta)
         # what rounding leaves of the constraint is paid for at twice the size of θ
         slack = 2.0 * float(np.abs(residual).ravel() @ (1.0 + np.abs(theta)).ravel())

@@ -1,305 +1,357 @@
-"""Search for both bounds of one robust problem: follow paths of the smoothed dual, certify, repair, go on."""
+"""Search for both bounds of a robust problem: follow paths of the smoothed dual, certify, repair, go on.
+
+One loop serves one decision set, a union of sets, rows in memory and rows in blocks. Sets of a union that turn out
+not to matter are left behind as τ falls; the upper bound asks all of them, and one that matters after all is taken in
+again.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from surefoot._types import FloatArray
-from surefoot.dual.bounds import (
-    FEASIBILITY,
-    Adversary,
-    dual_value,
-    feasible_adversary,
-    soft_adversary,
-)
-from surefoot.dual.models import FixedLosses, Model
-from surefoot.dual.objective import DualPoint, Evaluation, SmoothedDual
-from surefoot.dual.smallest_loss import LowerBound, lower_bound
-from surefoot.problem.sets import DecisionSet
-from surefoot.solvers.minimal import MinimalRadius
-from surefoot.solvers.newton import NewtonOptions, PathPoint, StallError, centre, follow_path
-from surefoot.solvers.starts import coarsen, start_from_potentials
-from surefoot.solvers.vertex import (
-    NearTriples,
-    Triples,
-    nearest_feasible,
-    slack_of_nearest,
-    solve_restricted,
-    triples_within,
-    with_violated,
-)
+from surefoot.dual.models import LinearModel
+from surefoot.dual.objective import SmoothedDual
+from surefoot.dual.point import DualPoint
+from surefoot.exact.judge import JointState, Judge, Member, with_theta
+from surefoot.exact.linear_programs import repair_by_linear_program, try_vertex, vertices_within
+from surefoot.solvers.joint_objective import JointDual, JointEvaluation, JointPoint
+from surefoot.solvers.newton import NewtonOptions, PathState, StallError, centre_objective, follow
+from surefoot.solvers.starts import cold_start
 
 # Near the minimal radius the set is widened by this share of the ground cost per unit of relative smoothing.
 ROOM = 2e-2
-# Newton steps for each α tried at the minimal radius, unless the problem is small.
-_STEPS_AT_MINIMUM = 200
-# Triples beyond one per row in the two linear programs tried at fixed losses: share of N, at least per anchor, at most.
-_VERTEX_SIZES = ((0.3, 10, 4000), (0.4, 20, 6000))
-# Programs over triples, each with those that the last one lacked, before the path goes on.
-_MOST_ADDITIONS, _MOST_ADDED = 6, 2000
+# At the minimal radius itself α is fixed at these multiples of loss / ground cost, one after the other; how high is
+# enough depends on ties among plans. Newton steps for each, unless the problem is small.
+_STEEP, _STEPS_AT_MINIMUM = (1e4, 3e5, 1e7), 200
+# There the path of a union ends at this share of tol, if not before: a smaller τ adds rounding errors only.
+_SMOOTH_ENOUGH = 0.1
+# Which sets matter is asked each time that τ has fallen to this share; those do not whose dual value is below the
+# largest by this multiple of the smoothing gap. One that matters after all rejoins at a τ of at least the last number.
+_STAGE, _FAR, _REJOIN_TAU = 0.3, 3.0, 3e-3
 # Problems of at most so many distances are solved to rounding at their last τ.
-_SMALL = 100_000
+SMALL = 100_000
+
+# The stages of a search, in order. The first of these that runs is the ordinary one.
+AT_MINIMUM, WARM, QUICK, COLD = "minimal radius", "warm start", "path", "path from zero"
+RETREAT, PROGRAM, VERTEX = "retreat to the minimal radius", "linear program", "vertex"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage of a search: its name, the certified gap after it, and whether it moved a bound."""
+
+    name: str
+    gap: float
+    improved: bool
 
 
 @dataclass
 class Search:
-    """The bounds found so far for one problem.
+    """A search in progress.
 
-    Follow a path, certify, go on with a smaller τ until the gap is within tol. Upper and lower bound may come from
-    different points: every certified bound holds for the problem itself.
+    typical : size of a distance; scale : size of the losses. `points` (S) are the latest dual points: that of a set
+    left behind stays where it was left.
     """
 
-    decision_set: DecisionSet
-    model: Model
-    minimal: MinimalRadius
+    judge: Judge
+    typical: float
     tol: float
-    scale: float
     options: NewtonOptions
-    executor: ThreadPoolExecutor | None
-    on_round: Callable[[PathPoint], None] | None
-    upper: tuple[float, PathPoint] | None = None
-    lower: tuple[LowerBound, Adversary] | None = None
-    visited: list[PathPoint] = field(default_factory=list)
+    on_round: Callable[[JointState], None] | None = None
+    points: list[DualPoint] = field(default_factory=list)
+    fixed: bool = False  # whether α is fixed where the radius is the minimal one
+    visited: list[JointState] = field(default_factory=list)
+    stages: list[Stage] = field(default_factory=list)
+    n_steps: int = 0
+
+    @property
+    def members(self) -> list[Member]:
+        return self.judge.members
 
     @property
     def gap(self) -> float:
-        return self.upper[0] - self.lower[0].value if self.upper and self.lower else np.inf
+        return self.judge.gap
 
     @property
-    def ground(self) -> float:
-        """Size of ground costs: radii are measured in it."""
-        return self.minimal.value or mean_distance(self.decision_set)
+    def scale(self) -> float:
+        return self.judge.model.scale
 
     @property
-    def open_radius(self) -> float:
-        """The radius, or where that is the minimal one, one larger by rounding error: the set then has an interior."""
-        return max(self.decision_set.radius, self.minimal.value * (1.0 + 0.4 * FEASIBILITY))
+    def n_distances(self) -> int:
+        return self.judge.sweep.n_rows * len(self.members[0].decision_set.anchor_weights)
 
-    def dual(self) -> SmoothedDual:
-        """The smoothed problem, given room to move while τ is large."""
-        return SmoothedDual(
-            self.decision_set.with_radius(self.open_radius),
-            self.model,
-            minimal_radius=self.minimal.value,
-            potentials=(self.minimal.anchor_potentials, self.minimal.label_potentials),
-            room=ROOM * self.ground / self.scale,
-            executor=self.executor,
-        )
-
-    def learn_from_minimal_radius(self) -> None:
-        """Solve the problem at the minimal radius: its adversary is to be retreated to, and at that radius the answer.
-
-        There α is fixed, so high that no loss pays for leaving the cheapest plans: with losses of size `scale`, a plan
-        dearer by δ would have to gain αδ. How high is enough depends on ties among plans, so several are tried.
-        """
-        options = self.options
-        if self.decision_set.distances.size > _SMALL:
-            options = replace(options, max_steps=min(_STEPS_AT_MINIMUM, options.max_steps))
-        at_minimum = Search(
-            self.decision_set.with_radius(self.minimal.value),
-            self.model,
-            self.minimal,
-            self.tol,
-            self.scale,
-            options,
-            self.executor,
-            self.on_round,
-        )
-        for share in (1e4, 3e5, 1e7):
-            at_minimum.follow(*at_minimum.with_fixed_alpha(share * self.scale / self.ground))
-            if at_minimum.gap <= self.tol:
-                break
-        if at_minimum.upper is not None and at_minimum.lower is not None:
-            self._consider_upper(at_minimum.upper[1])
-            tried = self.lower
-            self.lower = at_minimum.lower
-            if self.upper is not None and tried is not None:
-                self._certify(self.upper[1])  # again, now with a better adversary to retreat to
-                self.lower = max(tried, self.lower, key=lambda found: found[0].value)
-
-    def with_fixed_alpha(self, alpha: float) -> tuple[SmoothedDual, PathPoint]:
-        """The smoothed problem at this α, and its start from the potentials of the minimal radius."""
-        ds, minimal = self.decision_set, self.minimal
-        dual = SmoothedDual(ds, self.model, alpha_free=False, executor=self.executor)
-        lam, beta = dual.layout.reference_potentials(minimal.anchor_potentials, minimal.label_potentials)
-        point = DualPoint(np.zeros(self.model.shape), alpha, alpha * lam, alpha * beta)
-        return dual, PathPoint(point, self.scale)
-
-    def follow(self, dual: SmoothedDual, path: PathPoint) -> None:
-        """Follow the path of one smoothed problem until the certified gap is within tol or it can go no further."""
-        target = self.tol
-        while True:
-            path = follow_path(dual, path, target, self.options, self._visit, finished=self.finish_at_vertex)
-            if self.gap <= self.tol:
-                return
-            path = polish(dual, path, self.tol, self.scale, self.options, mean_distance(dual.set))
-            self._certify(path)
-            ended = path.stalled or path.steps >= self.options.max_steps or path.tau <= self.options.smallest_tau
-            if self.gap <= self.tol:
-                self._refine(dual, path)
-            if self.gap <= self.tol or ended:
-                return
-            target = 0.3 * min(target, path.smoothing_gap)
-            path = replace(path, tau=self.options.decrease * path.tau)
-
-    def _refine(self, dual: SmoothedDual, path: PathPoint) -> None:
-        """Go on to rounding at the last τ, on small problems: the order of rows and steps then leaves no trace."""
-        if dual.set.distances.size > _SMALL:
-            return
-        options = replace(self.options, round_steps=12)
-        try:
-            point, _, used = centre(
-                dual, path.point, path.tau, options, centred=lambda _p, _e, decrement: decrement < 1e-18
-            )
-        except StallError:
-            return  # no decrease left to find: the point is as good as float64 allows
-        exact = replace(path, point=point, steps=path.steps + used)
-        self._certify(exact)
+    def run(self, start: JointState | None, quick: Callable[[Search], JointState | None]) -> None:
+        """Climb down the ladder of stages until the gap is within tol: from `start`, else from where `quick` says."""
+        at_minimum = any(member.closed for member in self.members)
+        if at_minimum:
+            self._stage(AT_MINIMUM, self._at_minimal_radius)
         if self.gap <= self.tol:
-            self.upper = (dual_value(self.decision_set, self.model, point), exact)
+            return
+        begun = start if start is not None else quick(self)
+        if begun is not None:
+            self._stage(QUICK if start is None else WARM, lambda: self.follow(begun, leave_behind=True))
+        if self.gap > self.tol:
+            self._stage(QUICK if begun is None else COLD, lambda: self.follow(self.cold(), leave_behind=begun is None))
+        if self.gap > self.tol and not at_minimum:
+            self._stage(RETREAT, self._retreat_to_minimal_radius)
+        if self.gap > self.tol:
+            self._stage(PROGRAM, self._by_linear_program)
 
-    def quick_start(self, dual: SmoothedDual) -> PathPoint | None:
-        """Follow the early part of the path over few rows, or where those are no fewer, leave it out.
+    def _stage(self, name: str, work: Callable[[], None]) -> None:
+        before = (self.judge.upper, self.judge.lower)
+        work()
+        improved = before[0] is not self.judge.upper or before[1] is not self.judge.lower
+        self.stages.append(Stage(name, self.gap, improved))
 
-        None where the potentials of the minimal radius say nothing, or the path over few rows failed.
+    def cold(self) -> JointState:
+        """Where every path can begin."""
+        model = self.judge.model
+        starts = [cold_start(one.decision_set, model, self.scale, self.typical) for one in self.members]
+        return PathState(JointPoint(tuple(one.point for one in starts)), self.scale)
+
+    def dual(self, member: Member, *, exact: bool = True) -> SmoothedDual:
+        """The smoothed problem of one set, given room to move while τ is large; or with α fixed where it is."""
+        model, sweep, minimal = self.judge.model, self.judge.sweep, member.minimal
+        if self.fixed and member.closed:
+            return SmoothedDual(member.decision_set, model, sweep, alpha_free=False, exact=exact)
+        return SmoothedDual(
+            member.opened,
+            model,
+            sweep,
+            minimal_radius=minimal.value,
+            potentials=(minimal.anchor_potentials, minimal.label_potentials),
+            room=ROOM * self.ground(member) / self.scale,
+            exact=exact,
+        )
+
+    def ground(self, member: Member) -> float:
+        """Size of ground costs: radii are measured in it."""
+        return member.minimal.value or self.typical
+
+    def _joint(self, inside: list[int], *, exact: bool) -> JointDual:
+        return JointDual([self.dual(self.members[s], exact=exact) for s in inside])
+
+    def _at_minimal_radius(self) -> None:
+        """Fix α of the sets that have no interior, so high that no loss pays for leaving the cheapest plans.
+
+        With losses of size `scale`, a plan dearer by δ would have to gain αδ.
         """
-        rng, transport = np.random.default_rng(0), self.minimal.transport
-        coarse = coarsen(dual.set, self.model, transport, self.scale, rng)
-        if coarse is None:
-            if transport.cost <= 0:
-                return None
-            return start_from_potentials(dual.set, self.model, transport.potentials, transport.cost, self.scale)
-        small = SmoothedDual(coarse.decision_set, coarse.model, executor=self.executor)
-        path = follow_path(small, coarse.start, 0.0, self.options, self._visit, final_tau=0.02 * self.scale)
-        self.visited.clear()
-        return None if path.stalled or np.isinf(path.smoothing_gap) else replace(path, smoothing_gap=np.inf)
-
-    def finish_at_vertex(self, path: PathPoint) -> bool:
-        """At fixed losses the problem is a linear program: try one over the triples that can matter at this τ.
-
-        Few triples make a small program, but they must hold an optimal vertex: their slack is to be some τ wide.
-        """
-        if not isinstance(self.model, FixedLosses) or self.decision_set.radius < self.open_radius:
-            return False
-        N, n = self.decision_set.distances.shape
-        few, more = (N + int(np.clip(share * N, per_anchor * n, most)) for share, per_anchor, most in _VERTEX_SIZES)
-        estimate = slack_of_nearest(self.decision_set, self.model.matrix, path.point, [few, more])
-        if estimate[0] < 0.8 * path.tau and estimate[1] < 6.0 * path.tau:
-            return False
-        near = NearTriples.of(self.decision_set, self.model.matrix, path.point, more)
-        for count, width in ((few, 1.0), (more, 8.0)):
-            triples = near.within(near.slack(count))
-            if near.slack(count) >= width * path.tau and triples.may_hold_a_plan():
-                self._try_vertex(path, triples)
+        self.fixed, options = True, self.options
+        if self.n_distances > SMALL and len(self.members) == 1:
+            self.options = replace(options, max_steps=min(_STEPS_AT_MINIMUM, options.max_steps))
+        for steepness in _STEEP:
+            points = [self._steep_start(one, steepness) for one in self.members]
+            self.follow(PathState(JointPoint(tuple(points)), self.scale), leave_behind=False)
+            if self.gap <= self.tol:
                 break
+        self.fixed, self.options = False, options
+        self.visited.clear()  # at an α so high no other problem should start
+
+    def _steep_start(self, member: Member, steepness: float) -> DualPoint:
+        model, minimal = self.judge.model, member.minimal
+        if not member.closed:
+            return cold_start(member.decision_set, model, self.scale, self.typical).point
+        alpha = steepness * self.scale / self.ground(member)
+        lam, beta = self.dual(member).layout.reference_potentials(minimal.anchor_potentials, minimal.label_potentials)
+        return DualPoint(np.zeros(model.shape), alpha, alpha * lam, alpha * beta)
+
+    def _retreat_to_minimal_radius(self) -> None:
+        """Solve at the minimal radii: the adversaries there are better ones to retreat to than the cheapest."""
+        inner = replace(
+            self,
+            judge=Judge(self.judge.sweep, self.judge.model, [one.at_minimum() for one in self.members]),
+            points=[],
+            visited=[],
+            stages=[],
+            n_steps=0,
+        )
+        inner._at_minimal_radius()
+        self.n_steps += inner.n_steps
+        found, upper = inner.judge.upper, self.judge.upper
+        if found is None:
+            return
+        here = [self.judge.risk(s, point) for s, point in enumerate(found.points)]
+        self.judge.consider_points(list(found.points), here, found.weights, found.path)
+        self.judge.take_adversaries_of(inner.judge)
+        if upper is not None:  # again, now with better adversaries to retreat to
+            soft = self.judge.soft_adversaries(upper.weights, list(upper.points), upper.path.tau)
+            self.judge.consider_mixture(soft, upper.weights, upper.points[0].theta)
+
+    def _by_linear_program(self) -> None:
+        """Where Newton stalls: at fixed losses the problem is a linear program; so is the repair of an adversary."""
+        shares = (1e-3, 1e-2, 1e-1)
+        for share in shares if self.judge.model.learns or self.n_distances > SMALL else (*shares, np.inf):
+            if self.judge.model.learns:
+                repair_by_linear_program(self.judge, share * self.scale)
+            else:
+                vertices_within(self.judge, share * self.scale, self.tol)
+            if self.gap <= self.tol:
+                return
+
+    def descend(self, start: JointState, final_tau: float) -> JointState:
+        """The early part of the path, to a smoothing from which a larger problem goes on."""
+        joint = self._joint(list(range(len(self.members))), exact=False)
+        path = follow(joint, start, 0.0, self.options, self._visit, final_tau)
+        self.visited.clear()
+        return path
+
+    def follow(self, path: JointState, *, leave_behind: bool) -> None:
+        """Follow the path of all sets until the certified gap is within tol or it can go no further."""
+        inside, target = list(range(len(self.members))), self.tol
+        leave_behind = leave_behind and len(inside) > 1
+        self.points = list(path.point.parts)
+        while True:
+            joint = self._joint(inside, exact=False)
+            final_tau = _STAGE * path.tau if leave_behind else 0.0
+            path = follow(joint, path, target, self.options, self._visit, final_tau, self._vertex)
+            if self.gap <= self.tol:
+                break
+            ended = path.stalled or path.steps >= self.options.max_steps or path.tau <= self.options.smallest_tau
+            if len(inside) > 1 and self.fixed and path.smoothing_gap <= _SMOOTH_ENOUGH * self.tol:
+                ended = True
+            if path.smoothing_gap <= target or ended:
+                joint = self._joint(inside, exact=True)
+                path = self._polish(joint, inside, path)
+                missed = self._certify(joint, inside, path)
+                if self.gap <= self.tol:
+                    path = self._refine(joint, inside, path)
+                if self.gap <= self.tol or (ended and not missed):
+                    break
+                if missed:
+                    inside, leave_behind = sorted([*inside, *missed]), False
+                    path = self._rejoin(inside, path)
+                    continue
+                target = 0.3 * min(target, path.smoothing_gap)
+            elif leave_behind:
+                inside, path = self._leave_behind(joint, inside, path)
+            path = replace(path, tau=self.options.decrease * path.tau)
+        self.n_steps += path.steps
+
+    def _vertex(self, path: JointState) -> bool:
+        """Try to end at a vertex, where losses are fixed and there is one set."""
+        if self.judge.model.learns or len(self.members) > 1 or self.members[0].closed:
+            return False
+        before = (self.judge.upper, self.judge.lower)
+        try_vertex(self.judge, path, self.tol)
+        if self.gap <= self.tol:
+            moved = before != (self.judge.upper, self.judge.lower)
+            self.stages.append(Stage(VERTEX, self.gap, moved))
         return self.gap <= self.tol
 
-    def finish_by_linear_program(self) -> None:
-        """Where Newton stalls: at fixed losses the problem is a linear program; so is the repair of an adversary."""
-        if self.upper is None:
-            return
-        ds, path = self.decision_set, self.upper[1]
-        losses = self.model.losses(path.point.theta, slice(None))
-        wanted = soft_adversary(ds, self.model, path.point, path.tau).label_proba
-        open_set = ds.with_radius(self.open_radius)
-        whole = isinstance(self.model, FixedLosses) and losses.shape[1] * ds.distances.size <= _SMALL
-        for share in (1e-3, 1e-2, 1e-1, *([np.inf] if whole else [])):
-            slack = share * self.scale
-            if isinstance(self.model, FixedLosses):
-                triples = triples_within(open_set, losses, path.point, slack)
-                if triples is not None:
-                    self._try_vertex(path, triples)
-            else:
-                repaired = nearest_feasible(ds, losses, path.point, slack, wanted, self.open_radius)
-                if repaired is not None:
-                    self._consider_lower(Adversary(*repaired), path.point.theta)
-            if self.gap <= self.tol:
-                return
+    def _leave_behind(self, joint: JointDual, inside: list[int], path: JointState) -> tuple[list[int], JointState]:
+        """Drop the sets whose dual value lies below the largest by far more than a smaller τ could change."""
+        here = joint.evaluate(path.point, path.tau, second_order=False)
+        values = np.array([part.value for part in here.parts])
+        near = values >= values.max() - _FAR * path.smoothing_gap
+        for s, part in zip(inside, path.point.parts, strict=True):
+            self.points[s] = part
+        kept = [s for s, keep in zip(inside, near, strict=True) if keep]
+        return kept, replace(path, point=JointPoint(tuple(self.points[s] for s in kept)))
 
-    def _try_vertex(self, path: PathPoint, triples: Triples) -> None:
-        """Solve the program over these triples; add those that its prices show to be missing, a few times."""
-        losses = self.model.losses(path.point.theta, slice(None))
-        wanted: Triples | None = triples
-        for _ in range(_MOST_ADDITIONS):
-            solved = None if wanted is None else solve_restricted(losses, wanted)
-            if wanted is None or solved is None:
-                return
-            self._consider_upper(replace(path, point=replace(solved.point, theta=path.point.theta)))
-            self._consider_lower(Adversary(solved.label_proba, solved.transport_cost), path.point.theta)
-            if self.gap <= self.tol:
-                return
-            wanted = with_violated(losses, wanted, solved.point, 1e-9 * self.scale)
-            if wanted is not None and len(wanted.rows) - len(triples.rows) > _MOST_ADDED:
-                return  # the prices are far off: a smaller τ will know better
+    def _rejoin(self, inside: list[int], path: JointState) -> JointState:
+        """Start again from the points at hand, at a τ where the sets now taken in can still change much."""
+        point = JointPoint.with_theta(path.point.theta, [self.points[s] for s in inside])
+        return PathState(point, max(path.tau, _REJOIN_TAU), path.steps)
 
-    def _visit(self, state: PathPoint) -> None:
-        self.visited.append(state)
+    def _certify(self, joint: JointDual, inside: list[int], path: JointState) -> list[int]:
+        """Improve both bounds; return the sets left behind over which this classifier is worse than the lower bound."""
+        judge, theta = self.judge, path.point.theta
+        for s, part in zip(inside, path.point.parts, strict=True):
+            self.points[s] = part
+        weights = np.ones(1)
+        if len(self.members) > 1:
+            weights = np.zeros(len(self.members))
+            weights[inside] = joint.evaluate(path.point, path.tau, second_order=False).weights
+        least = judge.consider_mixture(judge.soft_adversaries(weights, self.points, path.tau), weights, theta)
+        points = with_theta(theta, self.points)
+        found = [judge.risk(s, point) for s, point in enumerate(points)]
+        allowed = max(least + self.tol, *(found[s][0] for s in inside))
+        for s in range(len(self.members)):
+            if found[s][0] > allowed:
+                found[s], points[s] = self._worst_case(s, theta)
+        self.points = points
+        judge.consider_points(points, found, weights, path)
+        return [s for s, (risk, _) in enumerate(found) if risk > allowed]
+
+    def _worst_case(self, s: int, theta: FloatArray) -> tuple[tuple[float, float], DualPoint]:
+        """The risk of a classifier over one set, penalty included, its least Φ, and the dual point that proves it."""
+        model = self.judge.model
+        if not isinstance(model, LinearModel):
+            raise TypeError("only a union of sets, learned against, leaves sets behind")
+        sweep, frozen = self.judge.sweep.at_coefficients(model, theta)
+        inner = Search(
+            Judge(sweep, frozen, [self.members[s]]), self.typical, 0.25 * self.tol, fixed_loss_options(self.options)
+        )
+        inner.run(None, Search.cold)
+        upper = inner.judge.upper
+        if upper is None:
+            raise RuntimeError("no point was certified")
+        return (upper.risk + model.penalty_value(theta), upper.floors[0]), replace(upper.points[0], theta=theta)
+
+    def _visit(self, state: JointState) -> None:
+        if len(state.point.parts) == len(self.members):
+            self.visited.append(state)
         if self.on_round is not None:
             self.on_round(state)
 
-    def _certify(self, path: PathPoint) -> None:
-        self._consider_upper(path)
-        self._consider_lower(soft_adversary(self.decision_set, self.model, path.point, path.tau), path.point.theta)
+    def _polish(self, joint: JointDual, inside: list[int], path: JointState) -> JointState:
+        """Centre until what is left to repair in the plans' marginals costs the lower bound far less than tol."""
+        allowed = max(0.02 * self.tol, 0.15 * (self.tol - path.smoothing_gap))
 
-    def _consider_upper(self, path: PathPoint) -> None:
-        risk = dual_value(self.decision_set, self.model, path.point)
-        if self.upper is None or risk < self.upper[0]:
-            self.upper = (risk, path)
+        def centred(point: JointPoint, here: JointEvaluation, decrement: float) -> bool:
+            parts = zip(joint.duals, point.parts, here.parts, strict=True)
+            repairs = np.array([self._repair_costs(dual, part, local.gradient) for dual, part, local in parts])
+            model = 10.0 * np.square(here.gradient[: point.theta.size]).sum() / self.scale
+            return max(0.5 * decrement, *(here.weights @ repairs), model) <= allowed
 
-    def _consider_lower(self, wanted: Adversary, theta: FloatArray) -> None:
-        # the best adversary so far is a better place to retreat to than the cheapest one, when it is as cheap
-        retreat = self.minimal.adversary
-        if self.lower is not None and self.lower[1].transport_cost <= self.minimal.value * (1.0 + FEASIBILITY):
-            retreat = self.lower[1]
-        adversary = feasible_adversary(self.decision_set, wanted, retreat)
-        lower = lower_bound(self.decision_set, self.model, adversary, theta)
-        if self.lower is None or lower.value > self.lower[0].value:
-            self.lower = (lower, adversary)
+        try:
+            point, _, used = centre_objective(
+                joint, path.point, path.tau, replace(self.options, round_steps=30), centred=centred
+            )
+        except StallError:
+            return path
+        return replace(path, point=point, steps=path.steps + used)
 
-    def checkpoint(self, largest_tau: float) -> PathPoint:
-        """An early point of the path, smooth enough to start a nearby problem from."""
-        if self.upper is None:
-            raise RuntimeError("no point was certified: follow a path first")
-        # a vertex is no place to start Newton's method from: its α may be 0
-        smooth = next((state for state in self.visited if state.tau <= largest_tau), [self.upper[1], *self.visited][-1])
+    def _repair_costs(self, dual: SmoothedDual, point: DualPoint, gradient: FloatArray) -> tuple[float, float]:
+        """About what it costs the adversary to make its anchor marginal, and its label probabilities, exact."""
+        ds, at = dual.set, dual.layout
+        price = point.alpha if at.alpha_free else self.scale / self.typical
+        off, label_cost = gradient[at.beta], float(ds.label_cost.max())
+        across = np.abs(np.add.reduceat(off, ds.class_offsets[:-1])).sum()
+        anchors = price * (np.abs(off).sum() * self.typical + across * label_cost)
+        return float(anchors), float(np.abs(gradient[at.lam]).sum() * (price * label_cost + 4.0 * self.scale))
+
+    def _refine(self, joint: JointDual, inside: list[int], path: JointState) -> JointState:
+        """Go on to rounding at the last τ, on small problems: the order of rows and steps then leaves no trace."""
+        if self.n_distances > SMALL:
+            return path
+        options = replace(self.options, round_steps=12)
+        try:
+            point, _, used = centre_objective(
+                joint, path.point, path.tau, options, centred=lambda _p, _e, decrement: decrement < 1e-18
+            )
+        except StallError:
+            return path  # no decrease left to find: the point is as good as float64 allows
+        exact = replace(path, point=point, steps=path.steps + used)
+        before, self.judge.upper = self.judge.upper, None
+        self._certify(joint, inside, exact)
+        if self.gap > self.tol:
+            self.judge.upper = before
+        return exact
+
+    def checkpoint(self) -> JointState | None:
+        """An early point of the path, smooth enough to start a nearby problem from; None where no path led here."""
+        if not self.visited:
+            return None
+        largest_tau = 0.13 * self.scale
+        smooth = next((state for state in self.visited if state.tau <= largest_tau), self.visited[-1])
         return replace(smooth, steps=0, smoothing_gap=np.inf, stalled=False)
 
 
-def loss_scale(model: Model) -> float:
-    """Size of the losses: τ and α are measured in it."""
-    return max(float(np.ptp(model.matrix)), 1e-12) if isinstance(model, FixedLosses) else 1.0
-
-
-def mean_distance(ds: DecisionSet) -> float:
-    """Mean feature distance between rows and anchors, or the label cost where all rows coincide."""
-    return float(ds.row_weights @ ds.distances @ ds.anchor_weights) or float(ds.label_cost.max())
-
-
-def polish(
-    dual: SmoothedDual, path: PathPoint, tol: float, scale: float, options: NewtonOptions, typical: float
-) -> PathPoint:
-    """Centre until what is left to repair in the plan's marginals costs the lower bound far less than tol.
-
-    `scale` and `typical` are the sizes of losses and distances.
-    """
-    at = dual.layout
-
-    def centred(point: DualPoint, here: Evaluation, decrement: float) -> bool:
-        price = point.alpha if at.alpha_free else scale / typical
-        off = here.gradient[at.beta]
-        anchors = price * (np.abs(off).sum() * typical + np.abs(np.add.reduceat(off, starts)).sum() * label_cost)
-        labels = np.abs(here.gradient[at.lam]).sum() * (price * label_cost + 4.0 * scale)
-        model = 10.0 * np.square(here.gradient[at.theta]).sum() / scale
-        return max(0.5 * decrement, anchors, labels, model) <= allowed
-
-    label_cost, starts = float(dual.set.label_cost.max()), dual.set.class_offsets[:-1]
-    allowed = max(0.02 * tol, 0.15 * (tol - path.smoothing_gap))
-    try:
-        point, _, used = centre(dual, path.point, path.tau, replace(options, round_steps=30), centred=centred)
-    except StallError:
-        return path
-    return replace(path, point=point, steps=path.steps + used)
+def fixed_loss_options(options: NewtonOptions) -> NewtonOptions:
+    """Where losses are fixed a linear program ends the path, which need not be followed closely."""
+    return replace(options, decrease=options.decrease**2)

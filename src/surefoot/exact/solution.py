@@ -2,114 +2,123 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 from joblib import effective_n_jobs
 from threadpoolctl import threadpool_limits
 
 from surefoot._types import FloatArray
-from surefoot.calibration import RadiusEstimate
-from surefoot.certificates.certificate import Certificate, WorstCase
-from surefoot.certificates.fresh import LossFunction, Piece, RowBound, fingerprints
-from surefoot.dual.bounds import Adversary
-from surefoot.dual.models import FixedLosses, Model
-from surefoot.exact.search import Search, loss_scale, mean_distance
-from surefoot.problem.rows import LabeledData
+from surefoot.dual.models import LinearModel, Model
+from surefoot.dual.point import DualPoint
+from surefoot.dual.sweep import HeldRows, Sweep
+from surefoot.exact.judge import JointState, Judge, Member
+from surefoot.exact.search import Search, Stage, fixed_loss_options
+from surefoot.exact.starts import quick_start_in_memory
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.minimal import MinimalRadius, check_radius, solve_minimal_radius
-from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions, PathPoint
-from surefoot.solvers.starts import cold_start
+from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions
 
 
-@dataclass(frozen=True)
-class CertifiedSolution:
-    """A solved robust problem with both bounds, recomputed at the returned point; it keeps its problem.
+@dataclass(frozen=True, eq=False)
+class SetSolution:
+    """One set of a solution: the dual point (with the common θ) that proves `risk`, and an adversary in the set.
 
-    path : the last point of the path; checkpoint : an early one, smooth enough to start a nearby problem from.
-    status : "optimal" (gap ≤ tol), "separable" (no finite θ attains the minimum; the bounds hold), or "stopped"
-    (gap > tol).
+    floor : the least Φ over the rows. The adversary of a set without weight in the mixture is some distribution in it.
     """
 
     decision_set: DecisionSet
+    minimal: MinimalRadius
+    point: DualPoint
+    adversary: Any
+    risk: float
+    floor: float
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """A solved robust problem over one set or a union of them, with both bounds, recomputed at the returned point.
+
+    parts : one per set, in the order given.
+    weights : (S,) of the adversaries in the mixture; they sum to one, and are zero for sets that do not matter.
+    adversary : Σ_s weights_s · (adversary of set s); its transport cost mixes theirs, each by its set's label cost. So
+        it bounds W_c of the mixture only where all sets have the same label cost.
+    risk, lower : bounds of min_θ max_s max_μ E_μ ℓ_θ + penalty; the first holds for this θ, the second for every θ.
+    status : "optimal" (gap ≤ tol), "separable" (no finite θ attains the minimum; the bounds hold), or "stopped"
+    (gap > tol).
+    path : where the upper bound was found; checkpoint : an early point of the path, smooth enough to start a nearby
+        problem from, or None.
+    stages : of the search, in the order in which they ran; n_steps : Newton steps of all of them.
+    """
+
     model: Model
-    path: PathPoint
-    checkpoint: PathPoint
-    minimal_radius: MinimalRadius
-    adversary: Adversary
+    parts: tuple[SetSolution, ...]
+    weights: FloatArray
+    adversary: Any
     risk: float
     lower: float
     status: str
+    path: JointState
+    checkpoint: JointState | None
+    stages: tuple[Stage, ...]
+    n_steps: int
 
     @classmethod
-    def of(cls, search: Search, checkpoint_tau: float) -> CertifiedSolution:
+    def of(cls, search: Search) -> Solution:
         """The best bounds that a search has found."""
-        if search.upper is None or search.lower is None:
+        upper, lower = search.judge.upper, search.judge.lower
+        if upper is None or lower is None:
             raise RuntimeError("no point was certified: follow a path first")
-        (risk, path), (lower, adversary) = search.upper, search.lower
-        status = "stopped" if search.gap > search.tol else "separable" if lower.unbounded else "optimal"
-        checkpoint = search.checkpoint(checkpoint_tau)
-        value = min(lower.value, risk)  # they may cross by rounding only
-        return cls(search.decision_set, search.model, path, checkpoint, search.minimal, adversary, risk, value, status)
+        parts = tuple(
+            SetSolution(member.decision_set, member.minimal, point, adversary, risk, floor)
+            for member, point, adversary, risk, floor in zip(
+                search.members, upper.points, lower.adversaries, upper.risks, upper.floors, strict=True
+            )
+        )
+        status = "stopped" if search.gap > search.tol else "separable" if lower.bound.unbounded else "optimal"
+        return cls(
+            search.judge.model,
+            parts,
+            lower.weights,
+            lower.mixture,
+            upper.risk,
+            min(lower.bound.value, upper.risk),  # they may cross by rounding only
+            status,
+            upper.path,
+            search.checkpoint(),
+            tuple(search.stages),
+            search.n_steps,
+        )
 
     @property
     def gap(self) -> float:
         return self.risk - self.lower
 
     @property
-    def theta(self) -> FloatArray:
-        return self.path.point.theta
+    def decision_set(self) -> DecisionSet:
+        return self.parts[0].decision_set
 
     @property
-    def found(self) -> Found:
-        """What a certificate is made of. A penalty is subtracted from both bounds: they speak of the loss."""
-        ds, point = self.decision_set, self.path.point
-        penalty = self.model.penalty_value(point.theta)
-        piece = Piece.of(ds, self.model.losses(point.theta, slice(None)), point)
-        return Found(self.risk - penalty, self.lower - penalty, self.status, (piece,), self.adversary)
+    def minimal_radius(self) -> MinimalRadius:
+        return self.parts[0].minimal
 
+    @property
+    def point(self) -> DualPoint:
+        """The dual point of the first set, the only one where there is one."""
+        return self.parts[0].point
 
-@dataclass(frozen=True)
-class Found:
-    """Bounds on the worst loss of one classifier: dual points behind the upper, an adversary behind the lower."""
+    @property
+    def theta(self) -> FloatArray:
+        return self.point.theta
 
-    risk: float
-    lower: float
-    status: str
-    pieces: tuple[Piece, ...]
-    adversary: Adversary
-
-    @classmethod
-    def over_union(cls, parts: list[Found], tol: float) -> Found:
-        """The same classifier over a union of decision sets: the largest of each bound."""
-        risk = max(part.risk for part in parts)
-        worst = max(parts, key=lambda part: part.lower)
-        status = "optimal" if risk - worst.lower <= tol else "stopped"
-        return cls(risk, worst.lower, status, tuple(part.pieces[0] for part in parts), worst.adversary)
-
-    def certificate(
-        self,
-        loss: str,
-        data: LabeledData,
-        ds: DecisionSet,
-        minimal: MinimalRadius,
-        *,
-        estimate: RadiusEstimate | None = None,
-        losses_at: LossFunction | None = None,
-        largest_loss: float | None = None,
-    ) -> Certificate:
-        """The certificate over `ds`, or where the radius was estimated, over the sets of the pieces."""
-        radius = ds.radius if estimate is None else estimate.radius
-        if ds.anchor_rows is None:
-            raise ValueError("the decision set must know its anchors' rows: build it with build_decision_set")
-        anchors, used = data.rows[ds.anchor_rows], fingerprints(data.everything)
-        bound = RowBound(anchors, data.metric, self.pieces, losses_at, largest_loss, used, loss, radius)
-        worst = WorstCase(self.adversary.label_proba, ds.row_weights, self.adversary.transport_cost)
-        return Certificate(
-            self.risk, self.lower, radius, minimal.value, ds.intervals.copy(), loss, self.status, worst, estimate, bound
-        )
+    @property
+    def label_proba(self) -> FloatArray:
+        """(N, K) labels of the mixture, where rows are held in memory."""
+        return np.asarray(self.adversary.label_proba)
 
 
 @contextmanager
@@ -124,37 +133,98 @@ def solver_threads(n_jobs: int | None) -> Iterator[ThreadPoolExecutor | None]:
                 yield executor
 
 
+def solve(
+    sweep: Sweep,
+    model: Model,
+    members: Sequence[Member],
+    *,
+    tol: float,
+    typical: float,
+    quick: Callable[[Search], JointState | None],
+    warm_start: JointState | None = None,
+    options: NewtonOptions = DEFAULT_OPTIONS,
+    on_round: Callable[[JointState], None] | None = None,
+) -> Solution:
+    """Solve min_θ max_s max_{μ ∈ set s} E_μ ℓ_θ + penalty (max_μ alone for fixed losses) to a certified gap ≤ tol.
+
+    sweep : over the rows; model : without rows; members : decision sets over the same rows, each with its minimal
+    radius; typical : size of a distance. `quick` says where a path may begin later than at zero. The solution knows
+    which stages it took (docs/solver.md).
+    """
+    for member in members:
+        check_radius(member.decision_set, member.minimal)
+    options = options if model.learns else fixed_loss_options(options)
+    search = Search(Judge(sweep, model, list(members)), typical, tol, options, on_round)
+    search.run(warm_start, quick)
+    return Solution.of(search)
+
+
 def solve_certified(
     ds: DecisionSet,
     model: Model,
     *,
     tol: float = 1e-4,
-    warm_start: PathPoint | None = None,
+    warm_start: JointState | None = None,
     minimal: MinimalRadius | None = None,
     options: NewtonOptions = DEFAULT_OPTIONS,
     n_jobs: int | None = 1,
-    on_round: Callable[[PathPoint], None] | None = None,
-) -> CertifiedSolution:
-    """Solve min_θ max_μ E_μ ℓ over the decision set (max_μ alone for fixed losses) to a certified gap ≤ tol."""
+    on_round: Callable[[JointState], None] | None = None,
+) -> Solution:
+    """`solve` for one decision set whose rows, and those of its model, are held in memory."""
     minimal = minimal if minimal is not None else solve_minimal_radius(ds)
-    check_radius(ds, minimal)
+    return solve_held(
+        [(ds, minimal)], model, tol=tol, warm_start=warm_start, options=options, n_jobs=n_jobs, on_round=on_round
+    )
+
+
+def solve_held(
+    sets: Sequence[tuple[DecisionSet, MinimalRadius]],
+    model: Model,
+    *,
+    tol: float = 1e-4,
+    warm_start: JointState | None = None,
+    options: NewtonOptions = DEFAULT_OPTIONS,
+    n_jobs: int | None = 1,
+    on_round: Callable[[JointState], None] | None = None,
+) -> Solution:
+    """`solve` for sets over the same rows, held in memory; label costs, intervals and radii may differ."""
+    _check_sets(sets, model)
     with solver_threads(n_jobs) as executor:
-        scale = loss_scale(model)
-        if isinstance(model, FixedLosses):
-            # a linear program ends the path, which need not be followed closely
-            options = replace(options, decrease=options.decrease**2)
-        search = Search(ds, model, minimal, tol, scale, options, executor, on_round)
-        at_minimum = ds.radius < search.open_radius
-        if at_minimum:
-            search.learn_from_minimal_radius()
-        if search.gap > tol:
-            dual, cold = search.dual(), cold_start(ds, model, scale, mean_distance(ds))
-            quick = warm_start if warm_start is not None else search.quick_start(dual)
-            search.follow(dual, cold if quick is None else quick)
-            if quick is not None and search.gap > tol:
-                search.follow(dual, cold)
-            if search.gap > tol and not at_minimum:
-                search.learn_from_minimal_radius()
-            if search.gap > tol:
-                search.finish_by_linear_program()
-        return CertifiedSolution.of(search, checkpoint_tau=0.13 * scale)
+        rows = HeldRows.of(sets[0][0], model, executor)
+        return solve(
+            rows,
+            model,
+            [Member(ds, minimal) for ds, minimal in sets],
+            tol=tol,
+            typical=typical_distance(rows, sets[0][0]),
+            quick=quick_start_in_memory,
+            warm_start=warm_start,
+            options=options,
+            on_round=on_round,
+        )
+
+
+def typical_distance(rows: HeldRows, ds: DecisionSet) -> float:
+    """Mean distance between rows and anchors, or the label cost where all rows coincide."""
+    return rows.mean_distance(ds.anchor_weights) or float(ds.label_cost.max())
+
+
+def _check_sets(sets: Sequence[tuple[DecisionSet, MinimalRadius]], model: Model) -> None:
+    if not sets:
+        raise ValueError("a union needs at least one decision set; got none. Pass a list of (set, minimal radius).")
+    if not isinstance(model, LinearModel):
+        return
+    first = sets[0][0]
+    if len(model.X) != len(first.row_weights):
+        raise ValueError(
+            f"the model must have one row per row of the sets; got {len(model.X)} and {len(first.row_weights)} rows. "
+            "Build both from the same rows."
+        )
+    for position, (ds, _) in enumerate(sets):
+        same = ds.row_weights is first.row_weights or np.array_equal(ds.row_weights, first.row_weights)
+        if not same or ds.n_classes != model.n_classes:
+            raise ValueError(
+                f"all sets of a union must share their rows, and the {model.n_classes} classes of the model; set "
+                f"{position} has {ds.n_classes} classes, and its row weights {'agree' if same else 'disagree'} with "
+                "those of set 0. Build all sets from one decision set."
+            )

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
 from scipy.stats import entropy
 
 from surefoot.costs import Euclidean
-from surefoot.dual.design import StandardizedRows
-from surefoot.exact.solution import solve_certified
+from surefoot.exact.judge import Member
+from surefoot.exact.problem import HeldProblem
 from surefoot.experiments.intervals import median_table
 from surefoot.experiments.panels import BLUE, GREEN, ORANGE, PAPER, band, panels
 from surefoot.experiments.protocol import Figures, Row, Settings, Tables, Task, grid_of_tasks
 from surefoot.experiments.rows import LABEL_COST, Sample, rounded
+from surefoot.priors import ClopperPearson, tighten
 from surefoot.problem.rows import LabeledData
 from surefoot.solvers.minimal import solve_minimal_radius
 from surefoot.solvers.transport import solve_transport
@@ -82,13 +83,13 @@ class AtTrueRadius:
 def at_true_radius(sample: Sample) -> list[Row]:
     """One row per method: its bound, and how its classifier fares on P."""
     X, y = sample.labeled
-    data = LabeledData.check(X, y, X_unlabeled=sample.unlabeled, sample_weight=None, classes=[0, 1], metric=Euclidean())
-    strong = data.decision_set(sample.label_probabilities, LABEL_COST)
+    data = LabeledData.check(X, y, sample_weight=None, classes=[0, 1], metric=Euclidean())
+    problem = HeldProblem.of(replace(data, unlabeled=sample.unlabeled), sample.label_probabilities, LABEL_COST)
+    strong = problem.decision_set
     flips = sample.y[:, None] != strong.anchor_labels
     cost = strong.distances + LABEL_COST * flips
     radius = solve_transport(cost, strong.row_weights, strong.anchor_weights).cost
     del cost, flips
-    minimal = solve_minimal_radius(strong)
     # what the strong prior alone gives: the likelihood of the classifier that knows p and nothing else
     known = rounded(np.exp(-entropy(sample.label_probabilities)))
     shared = {"n_labeled": sample.n, "radius": rounded(radius), "prior_alone": known}
@@ -104,12 +105,13 @@ def at_true_radius(sample: Sample) -> list[Row]:
             **sample.judged(ball.coef, ball.intercept),
         }
     ]
-    design = StandardizedRows.of(data.everything, strong.row_weights, 2, 0.0, True)
-    sets = {"strong": strong, "weak": data.decision_set("clopper-pearson", LABEL_COST)}
+    game = problem.linear(0.0, True)
+    weak = ClopperPearson().intervals(np.bincount(problem.data.codes, minlength=2))
+    sets = {"strong": strong, "weak": replace(strong, intervals=tighten(weak))}
     for method, decision_set in sets.items():
-        smallest = solve_minimal_radius(decision_set, minimal.transport)
-        solved = solve_certified(decision_set.with_radius(radius), design.model, tol=GAP, minimal=smallest, n_jobs=1)
-        coef, intercept = design.coefficients(solved.theta)
+        smallest = solve_minimal_radius(decision_set, problem.minimal.transport)
+        solved = game.solve([Member(decision_set.with_radius(radius), smallest)], tol=GAP)
+        coef, intercept = game.coefficients(solved.theta)
         found.append(
             {
                 **shared,

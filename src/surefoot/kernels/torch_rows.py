@@ -133,25 +133,3 @@ def _add_theta_blocks(
             curvature = p[:, k] * (float(k == other) - p[:, other])
             weight = m * (cov[:, other] / tau + curvature)
             sums["theta_theta"][k - 1, other - 1] += X.T @ (X * weight[:, None])
-
-
-def exact_rows(D: Tensor, gain: Tensor, alpha: float, beta: Tensor, ds: Any) -> Tensor:
-    """(B,) Φ, the maximum itself."""
-    reduced = alpha * D + beta
-    least = torch.stack([reduced[:, lo:hi].amin(dim=1) for lo, hi in pairwise(ds.class_offsets)], dim=1)
-    kappa = torch.as_tensor(ds.present_label_cost, dtype=D.dtype, device=D.device)
-    return (gain[:, :, None] - alpha * kappa - least[:, None, :]).amax(dim=(1, 2))
-
-
-def soft_plan(D: Tensor, gain: Tensor, alpha: float, beta: Tensor, tau: float, ds: Any) -> tuple[Tensor, Tensor]:
-    """P(label, class of anchor | row) (B, K, C) and P(anchor | row, class) (B, n)."""
-    logits = (alpha * D + beta) / -tau
-    columns = list(pairwise(ds.class_offsets))
-    soft = torch.stack([torch.logsumexp(logits[:, lo:hi], dim=1) for lo, hi in columns], dim=1)
-    for c, (lo, hi) in enumerate(columns):
-        logits[:, lo:hi].sub_(soft[:, [c]])
-    share = logits.exp_()
-    kappa = torch.as_tensor(ds.present_label_cost, dtype=D.dtype, device=D.device)
-    value = gain[:, :, None] / tau - alpha / tau * kappa + soft[:, None, :]
-    joint = torch.softmax(value.flatten(1), dim=1).view_as(value)
-    return joint, share

@@ -29,7 +29,7 @@ from surefoot.nn.frozen import Embedded, FrozenNet, frozen_copy
 from surefoot.nn.start import linear_certificate
 from surefoot.priors import LabelPrior
 from surefoot.problem.rows import LabeledData
-from surefoot.unlabeled import Unlabeled, check_unlabeled
+from surefoot.unlabeled import Unlabeled, check_unlabeled, unwrap, warn_about_unlabeled
 
 # Defaults of skorch's own parameters that differ from skorch's.
 _DEFAULTS: dict[str, Any] = {
@@ -117,7 +117,10 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
         """Fit to labeled rows X (n, d), y (n,) and unlabeled rows X_unlabeled (M, d), bare or in an `Unlabeled`."""
         radius, tol = resolve_radius(self.radius), check_positive_scalar(self.tol, "tol")
         rows, codes, weights = check_labeled(self, X, y, sample_weight, self.classes)
-        U = None if X_unlabeled is None else check_unlabeled(self, rows, X_unlabeled)
+        bare, wrapped = unwrap(X_unlabeled)
+        U = None if bare is None else check_unlabeled(self, rows, bare)
+        if U is not None:
+            warn_about_unlabeled(rows, U, len(U), wrapped=wrapped)
         data = LabeledData(rows, codes, weights, U, self.classes_, self._distance())
         problem: dict[str, Any] = {
             "radius": radius,
@@ -132,7 +135,7 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
             FrozenNet(frozen_copy(self.module_), self.classes_),
             rows,
             self.classes_[codes],
-            X_unlabeled=U,
+            X_unlabeled=None if U is None else Unlabeled(U),
             sample_weight=weights,
             tol=tol,
             **problem,
@@ -145,14 +148,14 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
         started = linear_certificate(data.rows, data.classes[data.codes], data.unlabeled, data.weights, **problem)
         if started.row_bound is None:
             raise RuntimeError("the linear classifier's certificate has no dual point")
-        anchors = started.row_bound.pieces[0].decision_set.anchor_rows
+        anchors = started.row_bound.sets[0].decision_set.anchor_rows
         if anchors is None:
             raise RuntimeError("the decision set does not know its anchors' rows")
         everything = data.everything
         distances = data.metric.labeled_distances(everything, data.rows, anchors)
         weights = np.append(data.weights, np.ones(len(everything) - len(data.rows)))
         # names that end in _ are no parameters to skorch
-        self.pieces_ = started.row_bound.pieces
+        self.sets_ = started.row_bound.sets
         self.row_weights_ = None if np.ptp(weights) == 0 else weights
         try:
             if self.warm_start and self.initialized_:
@@ -160,7 +163,7 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
                 self._initialize_optimizer()
             super().fit(everything.astype(np.float32), distances.astype(np.float32))
         finally:
-            del self.pieces_, self.row_weights_
+            del self.sets_, self.row_weights_
 
     def initialize_module(self) -> RobustNetClassifier:
         """As in skorch; an instance is copied, so that every fit starts from the weights given."""
@@ -171,13 +174,13 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
 
     def initialize_criterion(self) -> RobustNetClassifier:
         """The dual objective of the data being fitted."""
-        if not hasattr(self, "pieces_"):
+        if not hasattr(self, "sets_"):
             raise ValueError("the dual objective is built from the data; got none yet. Call fit(X, y, X_unlabeled=U).")
         if self.criterion is not WorstOf:
             raise ValueError(
                 f"criterion is the dual objective and cannot be chosen; got {self.criterion!r}. Leave it out."
             )
-        losses = (DualLoss(piece.decision_set, None, PRECOMPUTED).set_duals_from(piece.point) for piece in self.pieces_)
+        losses = (DualLoss(one.decision_set, None, PRECOMPUTED).set_duals_from(one.point) for one in self.sets_)
         self.criterion_ = WorstOf(list(losses))
         return self
 

@@ -18,13 +18,13 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from surefoot._validation import check_positive_scalar
+from surefoot.blocks.placement import check_problem
 from surefoot.certificates.certificate import Certificate
 from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Manhattan, resolve_metric
-from surefoot.dual.objective import DualPoint
+from surefoot.dual.point import DualPoint
 from surefoot.priors import LabelPrior
-from surefoot.problem.rows import LabeledData
 from surefoot.problem.sets import DecisionSet
-from surefoot.solvers.minimal import check_radius, solve_minimal_radius
+from surefoot.solvers.minimal import check_radius
 from surefoot.unlabeled import Unlabeled
 
 PRECOMPUTED = "precomputed"
@@ -138,14 +138,21 @@ class DualLoss(nn.Module):
                 f"metric must be a norm in from_labeled; got {metric!r}. Pass its name, or build the decision set with "
                 "surefoot.problem.sets.build_decision_set and call DualLoss(decision_set, anchors, metric)."
             )
-        data = LabeledData.check(
-            X, y, X_unlabeled=X_unlabeled, sample_weight=sample_weight, classes=classes, metric=metric
+        problem = check_problem(
+            X,
+            y,
+            X_unlabeled=X_unlabeled,
+            sample_weight=sample_weight,
+            classes=classes,
+            metric=metric,
+            label_prior=label_prior,
+            label_cost=label_cost,
+            memory_only=True,
         )
-        ds = data.decision_set(label_prior, label_cost, check_positive_scalar(radius, "radius", allow_zero=True))
-        check_radius(ds, solve_minimal_radius(ds))
-        if ds.anchor_rows is None:
-            raise ValueError("the decision set must know its anchors' rows: build it with build_decision_set")
-        loss = cls(ds, data.rows[ds.anchor_rows], metric)
+        member = problem.at(check_positive_scalar(radius, "radius", allow_zero=True))[0]
+        data, ds = problem.data, member.decision_set
+        check_radius(ds, member.minimal)
+        loss = cls(ds, problem.anchors, metric)
         if start:
             from surefoot.nn.start import linear_certificate
 
@@ -296,12 +303,12 @@ class WorstOf(nn.Module):
 
 def _only_point(certificate: Certificate) -> DualPoint:
     bound = certificate.row_bound
-    if bound is None or len(bound.pieces) != 1:
+    if bound is None or len(bound.sets) != 1:
         raise ValueError(
             "the certificate must be over one decision set; got one over "
-            f"{'a ball' if bound is None else f'a union of {len(bound.pieces)}'}. Certify with a number as radius."
+            f"{'a ball' if bound is None else f'a union of {len(bound.sets)}'}. Certify with a number as radius."
         )
-    return bound.pieces[0].point
+    return bound.sets[0].point
 
 
 def _torch_metric(metric: Any) -> str | float | Callable[[Tensor, Tensor], Tensor]:

@@ -4,13 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surefoot._types import FloatArray
+from surefoot.costs import FeatureMetric
 from surefoot.problem.sets import row_chunks
+
+
+class Distances(Protocol):
+    """Distances (N, n) of which rows can be taken: a matrix, or one that is computed where it is asked for."""
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+    def __getitem__(self, rows: Any, /) -> Any: ...
+
+
+@dataclass(frozen=True, eq=False)
+class MeasuredDistances:
+    """Distances of rows (N, d) to anchors (n, d), computed for the rows that are asked for."""
+
+    metric: FeatureMetric
+    rows: FloatArray
+    anchors: FloatArray
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self.rows), len(self.anchors)
+
+    def __getitem__(self, rows: Any, /) -> FloatArray:
+        return self.metric.distances(self.rows[rows], self.anchors)
 
 
 class DistanceRows(Protocol):

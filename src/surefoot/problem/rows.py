@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surefoot._types import FloatArray
-from surefoot._validation import check_labeled_rows, check_more_rows, check_same_names, check_weights, encode_labels
+from surefoot._validation import check_labeled_rows, check_weights, encode_labels
 from surefoot.costs import FeatureMetric, Precomputed, resolve_metric
 from surefoot.priors import LabelPrior
 from surefoot.problem.sets import DecisionSet, build_decision_set
-from surefoot.unlabeled import Unlabeled, unwrap
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,23 +34,21 @@ class LabeledData:
         X: ArrayLike,
         y: ArrayLike,
         *,
-        X_unlabeled: ArrayLike | Unlabeled | None,
         sample_weight: ArrayLike | None,
         classes: ArrayLike | None,
         metric: FeatureMetric | str | Callable[..., float],
     ) -> LabeledData:
-        """Arguments of a function, each refused with the rule that it breaks."""
+        """Labeled rows as arguments of a function, each refused with the rule that it breaks."""
         rows, labels = check_labeled_rows(X, y)
-        U = None
-        if X_unlabeled is not None:
-            bare = unwrap(X_unlabeled)[0]
-            check_same_names(X, bare, "X_unlabeled")
-            U = check_more_rows(bare, "X_unlabeled", rows.shape[1])
         weights = check_weights(sample_weight, "sample_weight", len(rows))
         known, codes = encode_labels(labels, classes)
-        return cls(rows, codes, weights, U, known, resolve_metric(metric))
+        return cls(rows, codes, weights, None, known, resolve_metric(metric))
 
     @property
+    def n_labeled(self) -> int:
+        return len(self.rows)
+
+    @cached_property
     def everything(self) -> FloatArray:
         """(N, d) all rows, the labeled ones first."""
         return self.rows if self.unlabeled is None else np.vstack([self.rows, self.unlabeled])
@@ -75,3 +73,13 @@ class LabeledData:
         if isinstance(self.metric, Precomputed):
             return self.metric.matrix[: len(self.rows)]
         return self.metric.distances(self.rows, self.rows)
+
+
+def fingerprints(rows: FloatArray) -> NDArray[np.uint64]:
+    """(N,) a 64-bit number per row, equal for equal rows."""
+    bits = np.ascontiguousarray(rows + 0.0).view(np.uint64)  # −0.0 becomes 0.0
+    odd = np.random.default_rng(20211).integers(1 << 63, size=rows.shape[1], dtype=np.uint64) * np.uint64(
+        2
+    ) + np.uint64(1)
+    mixed = (bits ^ (bits >> np.uint64(31))) * odd
+    return np.asarray((mixed ^ (mixed >> np.uint64(29))).sum(axis=1, dtype=np.uint64))

@@ -13,6 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from surefoot._types import FloatArray
 from surefoot.costs import FeatureMetric, Precomputed, label_cost_matrix, resolve_metric
 from surefoot.priors import LabelPrior, resolve_prior, tighten
+from surefoot.problem.geometry import distances_to_anchors
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,9 +108,8 @@ def build_decision_set(
     # the columns of precomputed distances stand for labeled rows one by one: equal features need not mean equal columns
     merge = not isinstance(feature_metric, Precomputed)
     anchors, anchor_weights = _anchors(X, codes, weights, merge=merge)
-    distances = feature_metric.labeled_distances(rows, X, anchors)
     return DecisionSet(
-        distances=np.ascontiguousarray(distances, dtype=np.float64),
+        distances=distances_to_anchors(feature_metric, rows, X, anchors),
         row_weights=row_weights / row_weights.sum(),
         anchor_weights=anchor_weights / anchor_weights.sum(),
         anchor_labels=codes[anchors],

@@ -15,23 +15,23 @@ from sklearn.exceptions import ConvergenceWarning
 
 from surefoot._callbacks import FitProgress
 from surefoot._types import FloatArray
-from surefoot.calibration import AUTO, Calibrated, resolve_radius, tied_sets
+from surefoot.blocks.placement import check_problem
+from surefoot.calibration import AUTO, Calibrated, resolve_radius
 from surefoot.certificates.certificate import Certificate
 from surefoot.certificates.fresh import FreshCertificate, RowBound
-from surefoot.certify import certify
+from surefoot.certify import ClassifierLoss, certify_over
 from surefoot.costs import label_cost_matrix
-from surefoot.dual.models import FixedLosses
-from surefoot.estimators.robust import FitProblem, RobustLogisticRegression
-from surefoot.exact.solution import CertifiedSolution, solve_certified
-from surefoot.exact.union import solve_union
+from surefoot.estimators.fit_problem import FitProblem
+from surefoot.estimators.robust import RobustLogisticRegression
+from surefoot.exact.judge import JointState, Member
+from surefoot.exact.problem import Game, RobustProblem
+from surefoot.exact.solution import Solution
 from surefoot.losses import ZERO_ONE, log_loss_matrix, loss_matrix_from_proba, probabilities
 from surefoot.path import bound_along
-from surefoot.problem.sets import DecisionSet, row_chunks
-from surefoot.radius import minimal_radius, weighted_median
+from surefoot.problem.sets import row_chunks
+from surefoot.radius import weighted_median
 from surefoot.report.contents import Bounds, RadiusCurve
 from surefoot.report.fitted import Fitted
-from surefoot.solvers.minimal import MinimalRadius
-from surefoot.solvers.newton import NewtonOptions, PathPoint
 from surefoot.unlabeled import Unlabeled
 
 # Rows used where a solver is called again: about this many distances in all, and between these numbers of rows.
@@ -42,6 +42,8 @@ _TOL, _DRAWN = 1e-3, 2e-3
 _N_RADII = 5
 # Level of the sampling term where no rows were kept apart.
 _LEVEL = 0.95
+# Smallest probability in a log loss, as in `certify`.
+_CLIP = 1e-12
 # Far above what float64 loses in a mean of N bounded numbers.
 _ROUNDING = 1e-9
 
@@ -111,19 +113,23 @@ def error_bound(fitted: Fitted, sampled: Sampled) -> float:
     point bounds the worst case from above, so the bound holds for all rows, and is slightly larger than the best one.
     """
     clf, certificate = fitted.clf, fitted.clf.certificate_
-    problem = {
-        "X_unlabeled": sampled.rows,
-        "sample_weight": sampled.weights,
-        "label_prior": certificate.label_intervals,
-        "label_cost": clf.label_cost,
-        "metric": fitted.metric,
-        "classes": clf.classes_,
-    }
-    rule = radius_rule(fitted)
-    least = minimal_radius(fitted.X, fitted.y, **problem)
-    radius = rule if isinstance(rule, Calibrated) else least + max(certificate.radius - certificate.minimal_radius, 0.0)
+    problem = check_problem(
+        fitted.X,
+        fitted.y,
+        X_unlabeled=Unlabeled(sampled.rows),
+        sample_weight=sampled.weights,
+        label_prior=certificate.label_intervals,
+        label_cost=clf.label_cost,
+        metric=fitted.metric,
+        classes=clf.classes_,
+    )
+    rule, least = radius_rule(fitted), problem.minimal.value
+    excess = max(certificate.radius - certificate.minimal_radius, 0.0)
+    members, estimate = problem.members(rule if isinstance(rule, Calibrated) else least + excess)
+    judged = ClassifierLoss.of(clf, clf.classes_, ZERO_ONE, _CLIP, own=False)
     with _quiet_convergence():
-        found = certify(clf, fitted.X, fitted.y, radius=radius, loss=ZERO_ONE, tol=_TOL, **problem)
+        game = judged.game(problem, fitted.X, sampled.rows, None)
+        found = certify_over(game, judged, members, _TOL, estimate)
     if sampled.complete:
         return min(found.risk, 1.0)
     return min(_over_all_rows(fitted, found, certificate.minimal_radius - least) + _ROUNDING, 1.0)
@@ -132,12 +138,12 @@ def error_bound(fitted: Fitted, sampled: Sampled) -> float:
 def _over_all_rows(fitted: Fitted, found: Certificate, shift: float) -> float:
     """The dual value of a certificate with the rows of the fit in place of its own, and radii larger by `shift`."""
     bound = _row_bound(found)
-    pieces = [replace(p, decision_set=p.decision_set.with_radius(p.decision_set.radius + shift)) for p in bound.pieces]
-    totals = np.zeros(len(pieces))
+    sets = [replace(p, decision_set=p.decision_set.with_radius(p.decision_set.radius + shift)) for p in bound.sets]
+    totals = np.zeros(len(sets))
     losses = loss_matrix_from_proba(fitted.proba, ZERO_ONE)
     for at, rows in _chunks(fitted, len(bound.anchors)):
         distances = fitted.metric.distances(rows, bound.anchors)
-        totals += [fitted.row_weights[at] @ piece.values(distances, losses[at]) for piece in pieces]
+        totals += [fitted.row_weights[at] @ one.values(distances, losses[at]) for one in sets]
     return float(totals.max())
 
 
@@ -171,11 +177,11 @@ def _rough_sampling(fitted: Fitted) -> float:
     The dual point was fitted to these very rows, so no level can be promised.
     """
     bound = _row_bound(fitted.clf.certificate_)
-    first, second = np.zeros(len(bound.pieces)), np.zeros(len(bound.pieces))
+    first, second = np.zeros(len(bound.sets)), np.zeros(len(bound.sets))
     for at, rows in _chunks(fitted, len(bound.anchors)):
         distances = fitted.metric.distances(rows, bound.anchors)
         losses = log_loss_matrix(fitted.clf.decision_function(rows))
-        values = np.array([piece.values(distances, losses) for piece in bound.pieces])
+        values = np.array([one.values(distances, losses) for one in bound.sets])
         first += values @ fitted.row_weights[at]
         second += np.square(values) @ fitted.row_weights[at]
     spread = np.sqrt(np.maximum(second - np.square(first), 0.0))[first.argmax()]
@@ -204,11 +210,12 @@ def radius_curve(fitted: Fitted, sampled: Sampled) -> RadiusCurve:
     model = clone(fitted.clf).set_params(
         label_prior=certificate.label_intervals, tol=_DRAWN, classes=fitted.clf.classes_
     )
-    problem = FitProblem.of(model, fitted.X, fitted.y, sampled.weights, sampled.rows, FitProgress(model))
-    fixed = FixedLosses(log_loss_matrix(fitted.clf.decision_function(problem.data.everything)))
+    problem = FitProblem.of(model, fitted.X, fitted.y, sampled.weights, Unlabeled(sampled.rows), FitProgress(model))
+    rows = np.vstack([fitted.X, sampled.rows])
+    fixed = problem.problem.fixed(log_loss_matrix(fitted.clf.decision_function(rows)))
     with _quiet_convergence():
-        this = _judge(problem, fixed, grid, tied=is_tied(fitted))
-        learned = [_learn(problem, _sets(problem, excess, tied=is_tied(fitted))) for excess in grid]
+        this = _judge(problem.problem, fixed, grid, tied=is_tied(fitted))
+        learned = [_learn(problem, rows, _members(problem.problem, e, tied=is_tied(fitted))) for e in grid.tolist()]
     return RadiusCurve(
         tuple(grid.tolist()),
         tuple(this.tolist()),
@@ -232,38 +239,33 @@ def _grid(chosen: float, kappa: float) -> FloatArray:
     return np.geomspace(low, high, _N_RADII)
 
 
-def _sets(problem: FitProblem, excess: float, *, tied: bool) -> list[tuple[DecisionSet, MinimalRadius]]:
-    if tied:
-        return tied_sets(problem.decision_set, problem.minimal, excess)
-    return [(problem.decision_set.with_radius(problem.minimal.value + excess), problem.minimal)]
+def _members(problem: RobustProblem, excess: float, *, tied: bool) -> list[Member]:
+    return problem.tied(excess) if tied else problem.at_excess(excess)
 
 
-def _judge(problem: FitProblem, fixed: FixedLosses, grid: FloatArray, *, tied: bool) -> FloatArray:
+def _judge(problem: RobustProblem, fixed: Game, grid: FloatArray, *, tied: bool) -> FloatArray:
     """(m,) certified loss of a fixed model: the largest over the sets, each followed along the radii that it allows."""
     found = np.full(len(grid), -np.inf)
-    for ds, least in _sets(problem, float(grid[-1]), tied=tied):
-        radii = ds.radius - grid[-1] + grid
-        open_at = radii >= least.value
+    for member in _members(problem, float(grid[-1]), tied=tied):
+        radii = member.decision_set.radius - grid[-1] + grid
+        open_at = radii >= member.minimal.value
 
-        def solve(
-            radius: float, *, warm_start: PathPoint | None, ds: DecisionSet = ds, least: MinimalRadius = least
-        ) -> CertifiedSolution:
-            return solve_certified(ds.with_radius(radius), fixed, tol=_DRAWN, minimal=least, warm_start=warm_start)
+        def solve(radius: float, *, warm_start: JointState | None, member: Member = member) -> Solution:
+            at = Member(member.decision_set.with_radius(radius), member.minimal)
+            return fixed.solve([at], tol=_DRAWN, warm_start=warm_start)
 
         along = bound_along(radii[open_at], solve, 2 * _DRAWN)
         found[open_at] = np.maximum(found[open_at], [bound.upper for bound in along])
     return found
 
 
-def _learn(problem: FitProblem, sets: list[tuple[DecisionSet, MinimalRadius]]) -> tuple[float, float]:
+def _learn(problem: FitProblem, rows: FloatArray, members: list[Member]) -> tuple[float, float]:
     """Certified loss of the best model for these sets, and its median confidence."""
-    model, settings = problem.standardized.model, problem.settings
-    found = solve_union(
-        sets, model, tol=_DRAWN, options=NewtonOptions(max_steps=settings.max_iter), n_jobs=settings.n_jobs
-    )
-    coef, intercept = problem.standardized.coefficients(found.theta)
-    top = probabilities(problem.data.everything @ coef.T + intercept).max(axis=1)
-    return found.risk - model.penalty_value(found.theta), weighted_median(top, problem.decision_set.row_weights)
+    found = problem.against(members)
+    coef, intercept = problem.game.coefficients(found.theta)
+    top = probabilities(rows @ coef.T + intercept).max(axis=1)
+    confidence = weighted_median(top, problem.problem.row_weights)
+    return found.risk - found.model.penalty_value(found.theta), confidence
 
 
 @contextmanager

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
 from surefoot._types import FloatArray
-from surefoot.certificates.fresh import fingerprints
+from surefoot.problem.rows import fingerprints
 from surefoot.report.contents import Finding, Promise
 from surefoot.report.fitted import Fitted, Names
 from surefoot.report.words import percent

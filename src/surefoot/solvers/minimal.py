@@ -3,57 +3,76 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from scipy.optimize import linprog
 
 from surefoot._errors import InfeasibleRadiusError
 from surefoot._types import FloatArray
-from surefoot.dual.bounds import Adversary
+from surefoot.dual.adversary import Adversary
 from surefoot.problem.sets import DecisionSet
-from surefoot.solvers.transport import TransportSolution, solve_transport
+from surefoot.solvers.transport import solve_transport
 
 # Radii are compared with the minimal one to this relative accuracy: that of the transport solver itself.
 _RADIUS_ACCURACY = 1e-9
+
+
+class FeatureTransport(Protocol):
+    """Plain transport between rows and anchors, its cost from above and from below, and the potentials (n,) behind."""
+
+    @property
+    def cost(self) -> float: ...
+    @property
+    def lower(self) -> float: ...
+    @property
+    def potentials(self) -> FloatArray: ...
+    def adversary(self, ds: DecisionSet, relabel: FloatArray, cost: float) -> Adversary:
+        """The plan, with the share relabel (K, K), [k, c], of each anchor class c turned into label k."""
 
 
 @dataclass(frozen=True)
 class MinimalRadius:
     """ε_min = W_d(P_X, P̂_X) + cheapest relabeling of p̂ into the intervals, and the adversary that attains it.
 
-    anchor_potentials b (n,) and label_potentials l (K,) prove it: d_ji + κ_kc + b_i + l_k ≥ u_j for all, tight on the
-    plan.
+    value : from above, at this radius the set is known not to be empty; lower : from below, equal but for rounding
+    where rows are held in memory. anchor_potentials b (n,) and label_potentials l (K,) prove it: d_ji + κ_kc + b_i +
+    l_k ≥ u_j for all, tight on the plan.
     """
 
     value: float
-    feature_part: float
+    lower: float
     label_part: float
     adversary: Adversary
-    transport: TransportSolution
+    transport: FeatureTransport
     anchor_potentials: FloatArray
     label_potentials: FloatArray
 
+    @classmethod
+    def of(cls, ds: DecisionSet, transport: FeatureTransport) -> MinimalRadius:
+        """Features and labels are moved independently of each other (docs/solver.md)."""
+        relabeling = cheapest_relabeling(ds)
+        value = transport.cost + relabeling.cost
+        return cls(
+            value,
+            transport.lower + relabeling.cost,
+            relabeling.cost,
+            transport.adversary(ds, relabeling.share, value),
+            transport,
+            transport.potentials - relabeling.from_potentials[ds.anchor_labels],
+            relabeling.to_potentials,
+        )
 
-def solve_minimal_radius(ds: DecisionSet, transport: TransportSolution | None = None) -> MinimalRadius:
-    """The closed form: features and labels are moved independently of each other (docs/solver.md)."""
+    @property
+    def feature_part(self) -> float:
+        return self.transport.cost
+
+
+def solve_minimal_radius(ds: DecisionSet, transport: FeatureTransport | None = None) -> MinimalRadius:
+    """The closed form, for rows that are held in memory, or with a transport that is known."""
     if transport is None:
         transport = solve_transport(ds.distances, ds.row_weights, ds.anchor_weights)
-    relabeling = cheapest_relabeling(ds)
-    by_class = np.zeros((len(ds.row_weights), ds.n_classes))
-    entries = transport.plan.tocoo()
-    np.add.at(by_class, (entries.row, ds.anchor_labels[entries.col]), entries.data)
-    total = by_class.sum(axis=1, keepdims=True)
-    by_class = np.where(total > 0, by_class / np.where(total > 0, total, 1.0), ds.label_frequencies)
-    value = transport.cost + relabeling.cost
-    return MinimalRadius(
-        value,
-        transport.cost,
-        relabeling.cost,
-        Adversary(by_class @ relabeling.share.T, value),
-        transport,
-        transport.potentials - relabeling.from_potentials[ds.anchor_labels],
-        relabeling.to_potentials,
-    )
+    return MinimalRadius.of(ds, transport)
 
 
 @dataclass(frozen=True)
@@ -104,6 +123,11 @@ def _exact_label_flow(flow: FloatArray, p: FloatArray, lo: FloatArray, hi: Float
 
 
 def check_radius(ds: DecisionSet, minimal: MinimalRadius) -> None:
-    """Refuse an empty decision set before any iteration."""
-    if ds.radius < minimal.value * (1.0 - _RADIUS_ACCURACY):
+    """Refuse an empty decision set before any iteration, and one of which it is not known whether it is empty."""
+    if ds.radius < min(minimal.lower, minimal.value) * (1.0 - _RADIUS_ACCURACY):
         raise InfeasibleRadiusError(ds.radius, minimal.value)
+    if ds.radius < minimal.value * (1.0 - _RADIUS_ACCURACY):
+        raise ValueError(
+            f"radius={ds.radius:.9g} lies between the two bounds of the minimal radius, {minimal.lower:.9g} and "
+            f"{minimal.value:.9g}: whether the set is empty is not known. Pass a radius above."
+        )

@@ -16,7 +16,8 @@ from scipy.linalg import LinAlgError
 from scipy.linalg.blas import dsymv
 
 from surefoot._types import FloatArray
-from surefoot.dual.objective import BARRIER, DualPoint, Evaluation, SmoothedDual
+from surefoot.dual.objective import BARRIER, Evaluation, SmoothedDual
+from surefoot.dual.point import DualPoint
 
 _SMALLEST_RIDGE = 1e-11
 _FIRST_DAMPING = 1e-4

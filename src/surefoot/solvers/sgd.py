@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from surefoot._types import FloatArray
 from surefoot._validation import check_positive_integer, check_positive_scalar
-from surefoot.dual.models import LinearModel, Model
-from surefoot.dual.objective import DualPoint
+from surefoot.dual.models import FixedLosses, LinearModel
+from surefoot.dual.point import DualPoint
 from surefoot.problem.sets import DecisionSet
 
 # Rows are drawn, and the exact dual value is looked at, once in so many steps.
@@ -86,7 +86,7 @@ class StochasticSolution:
     """
 
     decision_set: DecisionSet
-    model: Model
+    model: LinearModel | FixedLosses
     point: DualPoint
     lam_hi: FloatArray
     lam_lo: FloatArray
@@ -119,7 +119,7 @@ class UnboundedDualError(ValueError):
 
 def run_algorithm1(
     decision_set: DecisionSet,
-    model: Model,
+    model: LinearModel | FixedLosses,
     how: StochasticGradient | None = None,
     *,
     on_block: Callable[[int, float], None] | None = None,
@@ -132,7 +132,7 @@ def run_algorithm1(
     """
     how = StochasticGradient() if how is None else how
     steps = _Steps(decision_set, model, how)
-    floor = 0.0 if isinstance(model, LinearModel) else float(model.matrix.min())
+    floor = float(model.matrix.min()) if isinstance(model, FixedLosses) else 0.0
     marks, values = [], []
     for start in range(0, how.n_steps, _BLOCK):
         stop = min(start + _BLOCK, how.n_steps)
@@ -152,7 +152,12 @@ def run_algorithm1(
 
 
 def dual_subgradient(
-    decision_set: DecisionSet, model: Model, theta: FloatArray, alpha: float, beta: FloatArray, *lam: FloatArray
+    decision_set: DecisionSet,
+    model: LinearModel | FixedLosses,
+    theta: FloatArray,
+    alpha: float,
+    beta: FloatArray,
+    *lam: FloatArray,
 ) -> tuple[float, dict[str, FloatArray]]:
     """Dual value over all rows and a subgradient of it, by variable; lam is (λ̄, λ).
 
@@ -170,7 +175,7 @@ def dual_subgradient(
 class _Steps:
     """The flat vector of all variables in the kernel's order, Adam's moments, and the rows drawn."""
 
-    def __init__(self, ds: DecisionSet, model: Model, how: StochasticGradient):
+    def __init__(self, ds: DecisionSet, model: LinearModel | FixedLosses, how: StochasticGradient):
         self.set, self.model, self.how = ds, model, how
         n, K = len(ds.anchor_weights), ds.n_classes
         sizes = [model.shape[0] * model.shape[1], n, 1, K, K]

@@ -8,8 +8,8 @@ from typing import cast
 import numpy as np
 
 from surefoot._types import FloatArray
-from surefoot.dual.models import FixedLosses, LinearModel, Model
-from surefoot.dual.objective import DualPoint
+from surefoot.dual.models import Model
+from surefoot.dual.point import DualPoint
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.newton import PathPoint
 from surefoot.solvers.transport import TransportSolution
@@ -28,7 +28,12 @@ class CoarseProblem:
 
 
 def coarsen(
-    ds: DecisionSet, model: Model, transport: TransportSolution, scale: float, rng: np.random.Generator
+    ds: DecisionSet,
+    distances: FloatArray,
+    model: Model,
+    transport: TransportSolution,
+    scale: float,
+    rng: np.random.Generator,
 ) -> CoarseProblem | None:
     """Keep a few rows of each anchor of an optimal plan, with weights that leave every anchor's mass as it was.
 
@@ -36,7 +41,7 @@ def coarsen(
     and the anchors: the coarse minimal radius is its cost, and the excess over it can be kept exactly. None where too
     few rows would be saved. `scale` is the size of the losses.
     """
-    N, n = ds.distances.shape
+    N, n = distances.shape
     per_anchor = int(np.clip(_ROWS // n, _FEWEST_PER_ANCHOR, _MOST_PER_ANCHOR))
     if 2.5 * per_anchor * n > N or transport.cost <= 0:
         return None
@@ -48,23 +53,17 @@ def coarsen(
     kept = order[rank < per_anchor]
     row, col, mass = entries.row[kept], entries.col[kept], entries.data[kept]
     mass = mass * (ds.anchor_weights / np.bincount(col, weights=mass, minlength=n))[col]
-    cost = float(mass @ ds.distances[row, col])
+    cost = float(mass @ distances[row, col])
     rows, inverse = np.unique(row, return_inverse=True)
     coarse = replace(
         ds,
-        distances=np.ascontiguousarray(ds.distances[rows]),
+        distances=np.ascontiguousarray(distances[rows]),
         row_weights=cast("FloatArray", np.bincount(inverse, weights=mass)),
         radius=ds.radius - transport.cost + cost,
     )
     return CoarseProblem(
-        coarse, _restrict(model, rows), start_from_potentials(ds, model, transport.potentials, transport.cost, scale)
+        coarse, model.restricted(rows), start_from_potentials(ds, model, transport.potentials, transport.cost, scale)
     )
-
-
-def _restrict(model: Model, rows: FloatArray) -> Model:
-    if isinstance(model, LinearModel):
-        return replace(model, X=np.ascontiguousarray(model.X[rows]))
-    return FixedLosses(model.matrix[rows])
 
 
 def cold_start(ds: DecisionSet, model: Model, scale: float, distance: float) -> PathPoint:

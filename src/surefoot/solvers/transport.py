@@ -9,8 +9,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from surefoot._types import FloatArray
-from surefoot.dual.models import FixedLosses
-from surefoot.dual.objective import DualPoint, SmoothedDual
+from surefoot.dual.adversary import LabelTable
+from surefoot.dual.models import NoLosses
+from surefoot.dual.objective import SmoothedDual
+from surefoot.dual.point import DualPoint
 from surefoot.problem.distances import DistanceRows, HeldDistances
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.newton import NewtonOptions, PathPoint, follow_path
@@ -39,6 +41,15 @@ class TransportSolution:
     lower: float
     plan: csr_array
     potentials: FloatArray
+
+    def adversary(self, ds: DecisionSet, relabel: FloatArray, cost: float) -> LabelTable:
+        """Labels (N, K) of the plan, with the share relabel (K, K), [k, c], of class c turned into label k."""
+        by_class = np.zeros((self.plan.shape[0], ds.n_classes))
+        entries = self.plan.tocoo()
+        np.add.at(by_class, (entries.row, ds.anchor_labels[entries.col]), entries.data)
+        total = by_class.sum(axis=1, keepdims=True)
+        by_class = np.where(total > 0, by_class / np.where(total > 0, total, 1.0), ds.label_frequencies)
+        return LabelTable(by_class @ relabel.T, cost)
 
 
 def solve_transport(distances: FloatArray, row_weights: FloatArray, anchor_weights: FloatArray) -> TransportSolution:
@@ -84,7 +95,7 @@ def _simplex(distances: FloatArray, rows: FloatArray, anchors: FloatArray) -> tu
 
 
 def _smoothed_potentials(distances: FloatArray, rows: FloatArray, anchors: FloatArray) -> FloatArray:
-    N, n = distances.shape
+    n = distances.shape[1]
     scale = float(distances.mean())
     plain = DecisionSet(
         distances=distances,
@@ -95,7 +106,7 @@ def _smoothed_potentials(distances: FloatArray, rows: FloatArray, anchors: Float
         intervals=np.ones((1, 2)),
         radius=0.0,
     )
-    dual = SmoothedDual(plain, FixedLosses(np.zeros((N, 1))), alpha_free=False)
+    dual = SmoothedDual(plain, NoLosses(rows), alpha_free=False)
     start = PathPoint(DualPoint(np.zeros((0, 0)), 1.0, np.zeros(1), np.zeros(n)), tau=scale)
     options = NewtonOptions(max_steps=200)
     return follow_path(dual, start, _SMOOTHING * scale, options).point.beta

@@ -1,10 +1,11 @@
-"""The smoothed dual of learning against a union of decision sets over the same rows, for Newton's method.
+"""The smoothed dual of learning against one decision set, or a union of them over the same rows, for Newton's method.
 
 F_τ(θ, v_1, …, v_S) = min_t  t − μ Σ_s log((t − D_s(θ, v_s)) / μ),   μ = BARRIER·τ
 
 D_s is the smoothed dual of set s (`dual.py`) and v_s = (α_s, λ_s, β_s) its multipliers. F_τ is a smooth maximum of the
 D_s: at the best t the weights p_s = μ / (t − D_s) sum to one and are the derivatives ∂F_τ / ∂D_s. Unlike those of a
-softmax they fall only as fast as μ, so that the multipliers of a set that is not active stay determined.
+softmax they fall only as fast as μ, so that the multipliers of a set that is not active stay determined. With one set
+F_τ is D_1 but for a constant, which is left out.
 """
 
 from __future__ import annotations
@@ -17,18 +18,19 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
 
 from surefoot._types import FloatArray
-from surefoot.dual.objective import BARRIER, DualPoint, Evaluation, SmoothedDual
+from surefoot.dual.objective import BARRIER, Evaluation, SmoothedDual
+from surefoot.dual.point import DualPoint
 from surefoot.solvers.newton import OneSet, StallError, along_ray
 
 
 @dataclass(frozen=True)
-class UnionPoint:
+class JointPoint:
     """One dual point per set, all with the same θ."""
 
     parts: tuple[DualPoint, ...]
 
     @classmethod
-    def with_theta(cls, theta: FloatArray, parts: Sequence[DualPoint]) -> UnionPoint:
+    def with_theta(cls, theta: FloatArray, parts: Sequence[DualPoint]) -> JointPoint:
         return cls(tuple(replace(part, theta=theta) for part in parts))
 
     @property
@@ -55,7 +57,7 @@ def smooth_maximum(values: FloatArray, barrier: float) -> tuple[float, FloatArra
 
 
 @dataclass(frozen=True)
-class UnionEvaluation:
+class JointEvaluation:
     """F_τ at a point: its value and gradient, the evaluations of its sets and their weights p (S,)."""
 
     value: float
@@ -65,7 +67,9 @@ class UnionEvaluation:
     parts: tuple[Evaluation, ...]
 
     @classmethod
-    def of(cls, parts: Sequence[Evaluation], barrier: float, n_theta: int) -> UnionEvaluation:
+    def of(cls, parts: Sequence[Evaluation], barrier: float, n_theta: int) -> JointEvaluation:
+        if len(parts) == 1:
+            return cls(parts[0].value, parts[0].gradient, np.ones(1), barrier, tuple(parts))
         value, weights = smooth_maximum(np.array([part.value for part in parts]), barrier)
         theta = sum(p * part.gradient[:n_theta] for p, part in zip(weights, parts, strict=True))
         own = [p * part.gradient[n_theta:] for p, part in zip(weights, parts, strict=True)]
@@ -78,8 +82,8 @@ class UnionEvaluation:
         return tuple(found) if len(found) == len(self.parts) else None
 
 
-class UnionDual:
-    """F_τ of several decision sets and one linear model, packed as (θ, v_1, …, v_S)."""
+class JointDual:
+    """F_τ of one or several decision sets and one model, packed as (θ, v_1, …, v_S)."""
 
     def __init__(self, duals: Sequence[SmoothedDual]):
         self.duals = tuple(duals)
@@ -95,41 +99,43 @@ class UnionDual:
             [one.positive - self._n_theta + own.start for one, own in zip(self._objectives, self._own, strict=True)]
         )
 
-    def pack(self, point: UnionPoint) -> FloatArray:
+    def pack(self, point: JointPoint) -> FloatArray:
         own = [dual.layout.pack(part)[self._n_theta :] for dual, part in zip(self.duals, point.parts, strict=True)]
         return np.concatenate([point.theta.ravel(), *own])
 
-    def unpack(self, vector: FloatArray, template: UnionPoint) -> UnionPoint:
+    def unpack(self, vector: FloatArray, template: JointPoint) -> JointPoint:
         theta = vector[: self._n_theta]
-        return UnionPoint(
+        return JointPoint(
             tuple(
                 dual.layout.unpack(np.concatenate([theta, vector[own]]), part)
                 for dual, own, part in zip(self.duals, self._own, template.parts, strict=True)
             )
         )
 
-    def evaluate(self, point: UnionPoint, tau: float, *, second_order: bool) -> UnionEvaluation:
+    def evaluate(self, point: JointPoint, tau: float, *, second_order: bool) -> JointEvaluation:
         pairs = zip(self.duals, point.parts, strict=True)
         parts = [dual.evaluate(part, tau, second_order=second_order) for dual, part in pairs]
-        return UnionEvaluation.of(parts, BARRIER * tau, self._n_theta)
+        return JointEvaluation.of(parts, BARRIER * tau, self._n_theta)
 
-    def balance(self, point: UnionPoint, here: UnionEvaluation, tau: float) -> tuple[UnionPoint, UnionEvaluation]:
+    def balance(self, point: JointPoint, here: JointEvaluation, tau: float) -> tuple[JointPoint, JointEvaluation]:
         """The balance of each set by itself: it moves β_s alone."""
         triples = zip(self._objectives, point.parts, here.parts, strict=True)
         moved = [one.balance(part, local, tau) for one, part, local in triples]
         if all(local is before for (_, local), before in zip(moved, here.parts, strict=True)):
             return point, here
         parts, locals_ = zip(*moved, strict=True)
-        return UnionPoint(parts), UnionEvaluation.of(locals_, BARRIER * tau, self._n_theta)
+        return JointPoint(parts), JointEvaluation.of(locals_, BARRIER * tau, self._n_theta)
 
-    def smoothing_gap(self, point: UnionPoint, here: UnionEvaluation, tau: float) -> float:
+    def smoothing_gap(self, point: JointPoint, here: JointEvaluation, tau: float) -> float:
         """Σ_s p_s (gap of set s), and max_s D_s − Σ_s p_s D_s = μ (S − 1 / max_s p_s)."""
         triples = zip(self._objectives, point.parts, here.parts, strict=True)
         gaps = np.array([one.smoothing_gap(part, local, tau) for one, part, local in triples])
         return float(here.weights @ gaps + here.barrier * (len(self.duals) - 1.0 / here.weights.max()))
 
-    def direction(self, here: UnionEvaluation, ridge: float) -> tuple[FloatArray, float, float]:
+    def direction(self, here: JointEvaluation, ridge: float) -> tuple[FloatArray, float, float]:
         """Newton's direction; the ridge grows until the factorisation stands, as in `newton_direction`."""
+        if len(self.duals) == 1:
+            return self._objectives[0].direction(here.parts[0], ridge)
         if here.hessian is None:
             raise ValueError("direction needs an evaluation with second_order=True")
         arrow = _Arrow.of(self.duals, here)
@@ -193,7 +199,7 @@ class _Arrow:
     natural: FloatArray  # (p+1,)
 
     @classmethod
-    def of(cls, duals: Sequence[SmoothedDual], here: UnionEvaluation) -> _Arrow:
+    def of(cls, duals: Sequence[SmoothedDual], here: JointEvaluation) -> _Arrow:
         p, stiffness = duals[0].layout.theta.stop, np.square(here.weights) / here.barrier
         slopes = np.array([part.gradient[:p] for part in here.parts])
         slopes -= stiffness @ slopes / stiffness.sum()

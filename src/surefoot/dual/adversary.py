@@ -1,0 +1,188 @@
+"""Adversaries: distributions in (or near) a decision set, known by the labels that they give to its rows.
+
+Where rows are held in memory labels are a table. Over blocks they are a rule: labels as a function of a block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from surefoot._types import FloatArray
+from surefoot.dual.arrays import arrays_of
+from surefoot.dual.bounds import AnchorRepair, soft_plan
+from surefoot.dual.models import Model
+from surefoot.dual.point import DualPoint
+from surefoot.problem.distances import Distances
+from surefoot.problem.sets import DecisionSet, row_chunks
+
+# At the minimal radius the set has no interior; there the adversary may exceed it by this share, and nowhere else.
+FEASIBILITY = 2.5e-7
+
+
+class LabeledBlock(Protocol):
+    """Rows as an adversary sees them: from row `start` on, distances (B, n) and a model over them."""
+
+    @property
+    def start(self) -> int: ...
+    @property
+    def distances(self) -> Distances: ...
+    @property
+    def weights(self) -> Any: ...
+    @property
+    def model(self) -> Model: ...
+
+
+class LabelRule(Protocol):
+    """Labels (B, K) of the rows of a block."""
+
+    def at(self, block: LabeledBlock) -> Any: ...
+
+
+class Adversary(LabelRule, Protocol):
+    """Labels, and the cost of an explicit plan to the labeled distribution: an upper bound of W_c(μ, P̂_l)."""
+
+    @property
+    def transport_cost(self) -> float: ...
+    def relabeled(self, change: FloatArray, added: float) -> Adversary:
+        """With label probabilities q @ change, at a cost larger by `added`."""
+
+
+@dataclass(frozen=True)
+class LabelTable:
+    """An adversary over rows in memory.
+
+    label_proba : (N, K) q_jk = μ(y=k | x_j).
+    transport_cost : cost of an explicit plan to the labeled distribution, so an upper bound of W_c(μ, P̂_l).
+    """
+
+    label_proba: FloatArray
+    transport_cost: float
+
+    def label_probabilities(self, decision_set: DecisionSet) -> FloatArray:
+        """(K,) μ(y=k)."""
+        return decision_set.row_weights @ self.label_proba
+
+    def at(self, block: LabeledBlock) -> Any:
+        stop = block.start + len(block.weights)
+        return arrays_of(block.weights).send(self.label_proba[block.start : stop])
+
+    def relabeled(self, change: FloatArray, added: float) -> LabelTable:
+        return LabelTable(self.label_proba @ change, self.transport_cost + added)
+
+
+@dataclass(frozen=True)
+class RuleMixture:
+    """An adversary over blocks: Σ weight · (labels of a rule, changed by a matrix (K, K), from by to, or None)."""
+
+    parts: tuple[tuple[float, LabelRule, FloatArray | None], ...]
+    transport_cost: float
+
+    def at(self, block: LabeledBlock) -> Any:
+        xp, total = arrays_of(block.weights), None
+        for weight, rule, change in self.parts:
+            q = rule.at(block)
+            q = weight * (q if change is None else q @ xp.send(change))
+            total = q if total is None else total + q
+        return total
+
+    def relabeled(self, change: FloatArray, added: float) -> RuleMixture:
+        parts = tuple((w, rule, change if before is None else before @ change) for w, rule, before in self.parts)
+        return RuleMixture(parts, self.transport_cost + added)
+
+
+def mixture(adversaries: list[Adversary], weights: FloatArray) -> Adversary:
+    """Σ weight · adversary; weights (S,) sum to one."""
+    cost = float(sum(w * one.transport_cost for w, one in zip(weights, adversaries, strict=True)))
+    used = [(float(w), one) for w, one in zip(weights, adversaries, strict=True) if w > 0]
+    if len(used) == 1:
+        return used[0][1]
+    if all(isinstance(one, LabelTable) for _, one in used):
+        tables = [w * one.label_proba for w, one in used if isinstance(one, LabelTable)]
+        return LabelTable(sum(tables[1:], tables[0]), cost)
+    parts: list[tuple[float, LabelRule, FloatArray | None]] = []
+    for weight, one in used:
+        inner = one.parts if isinstance(one, RuleMixture) else ((1.0, one, None),)
+        parts += [(weight * share, rule, change) for share, rule, change in inner]
+    return RuleMixture(tuple(parts), cost)
+
+
+@dataclass(frozen=True, eq=False)
+class SoftPlanLabels:
+    """Labels of the softmax plan of a decision set (without rows) at a dual point and smoothing."""
+
+    decision_set: DecisionSet
+    point: DualPoint
+    tau: float
+
+    def at(self, block: LabeledBlock) -> Any:
+        ds, xp = self.decision_set, arrays_of(block.weights)
+        q = xp.zeros((len(block.weights), ds.n_classes))
+        for rows in row_chunks(len(block.weights), block.distances.shape[1], xp.entries):
+            losses = block.model.losses(self.point.theta, rows)
+            q[rows] = soft_plan(ds, block.distances[rows], losses, self.point, self.tau)[0].sum(axis=2)
+        return q
+
+
+@dataclass(frozen=True, eq=False)
+class NearestPlanLabels:
+    """Labels of a transport plan between rows and anchors: softmax at potentials, then repaired, then relabeled.
+
+    potentials : (n,), tau : of the plain transport problem; classes : (n, K) one-hot; relabel : (K, K), [k, c] the
+    share of class c that gets label k.
+    """
+
+    potentials: FloatArray
+    tau: float
+    repair: AnchorRepair
+    classes: FloatArray
+    relabel: FloatArray
+
+    def at(self, block: LabeledBlock) -> Any:
+        xp = arrays_of(block.weights)
+        q = xp.zeros((len(block.weights), len(self.relabel)))
+        for rows in row_chunks(len(block.weights), block.distances.shape[1], xp.entries):
+            share = xp.softmax((block.distances[rows] + xp.send(self.potentials)) / -self.tau)
+            q[rows] = self.repair.class_shares(share, self.classes) @ xp.send(self.relabel.T)
+        return q
+
+
+def feasible_adversary(ds: DecisionSet, wanted: Adversary, shares: FloatArray, nearest: Adversary) -> Adversary:
+    """Move `wanted` into the decision set: labels into their intervals, then towards the cheapest one, `nearest`.
+
+    shares : (K,) the label probabilities of `wanted`.
+    """
+    change, added = label_repair(ds, shares)
+    inside = wanted if change is None else wanted.relabeled(change, added)
+    t = retreat(ds, inside.transport_cost, nearest.transport_cost)
+    return inside if t == 0 else mixture([inside, nearest], np.array([1.0 - t, t]))
+
+
+def retreat(ds: DecisionSet, cost: float, nearest: float) -> float:
+    """How far to go from a distribution of this cost towards one of cost `nearest`, to be within the radius."""
+    limit = max(ds.radius, nearest * (1.0 + FEASIBILITY))
+    if cost <= limit:
+        return 0.0
+    return min(1.0, (cost - limit) / (cost - nearest)) if cost > nearest else 1.0
+
+
+def label_repair(ds: DecisionSet, p: FloatArray) -> tuple[FloatArray | None, float]:
+    """What moves label probabilities p (K,) into their intervals: a matrix (K, K), from by to, and what it costs."""
+    lo, hi = ds.intervals.T
+    give, take = np.maximum(p - hi, 0.0), np.maximum(lo - p, 0.0)
+    missing = give.sum() - take.sum()
+    if missing > 0:
+        room = np.maximum(hi - p - take, 0.0)
+        take += room * (missing / max(room.sum(), 1e-300))
+    elif missing < 0:
+        room = np.maximum(p - lo - give, 0.0)
+        give += room * (-missing / max(room.sum(), 1e-300))
+    if min(give.sum(), take.sum()) <= 1e-15:  # rounding of the sum of label_proba, nothing to move
+        return None, 0.0
+    share = np.divide(give, p, out=np.zeros_like(p), where=p > 0)
+    change = np.diag(1.0 - share) + np.outer(share, take / take.sum())
+    cost = ds.label_cost[:, ds.present]
+    dearer = np.maximum((cost[None, :, :] - cost[:, None, :]).max(axis=2), 0.0)  # [from, to]
+    return change, float(give @ dearer @ take / take.sum())

@@ -1,0 +1,89 @@
+"""The few array functions that NumPy and torch spell differently, so that what judges a solution is written once.
+
+Everything else (arithmetic, `@`, `.sum(axis=...)`, slices) is the same for both.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import entr, logsumexp, softmax
+
+from surefoot._types import FloatArray
+from surefoot.losses import log_loss_matrix, probabilities
+from surefoot.problem.sets import DecisionSet
+
+
+class NumpyArrays:
+    """Arrays of this process."""
+
+    entries = 1 << 18  # of a chunk of rows that is worked on at once
+    exp = staticmethod(np.exp)
+    log = staticmethod(np.log)
+    entr = staticmethod(entr)
+    log_loss = staticmethod(log_loss_matrix)
+    probabilities = staticmethod(probabilities)
+
+    @staticmethod
+    def send(array: Any) -> Any:
+        """A NumPy array in this kind of memory."""
+        return array
+
+    @staticmethod
+    def fetch(array: Any) -> FloatArray:
+        """Back to NumPy."""
+        return np.asarray(array)
+
+    @staticmethod
+    def zeros(shape: tuple[int, ...]) -> FloatArray:
+        return np.zeros(shape)
+
+    @staticmethod
+    def largest(array: FloatArray, axis: int | tuple[int, ...]) -> FloatArray:
+        return np.asarray(array.max(axis=axis))
+
+    @staticmethod
+    def hstack(left: FloatArray, right: FloatArray) -> FloatArray:
+        return np.hstack([left, right])
+
+    @staticmethod
+    def softmax(array: FloatArray) -> FloatArray:
+        """Over the second axis."""
+        return np.asarray(softmax(array, axis=1))
+
+    @staticmethod
+    def log_total(array: FloatArray) -> FloatArray:
+        """Log-sum-exp over all axes but the first, which are kept."""
+        return np.asarray(logsumexp(array, axis=(1, 2), keepdims=True))
+
+    @staticmethod
+    def sum_by_class(array: FloatArray, ds: DecisionSet) -> FloatArray:
+        """(B, n) -> (B, C)."""
+        return np.add.reduceat(array, ds.class_offsets[:-1], axis=1)
+
+    @staticmethod
+    def least_by_class(array: FloatArray, ds: DecisionSet) -> FloatArray:
+        return np.minimum.reduceat(array, ds.class_offsets[:-1], axis=1)
+
+    @staticmethod
+    def largest_by_class(array: FloatArray, ds: DecisionSet) -> FloatArray:
+        return np.maximum.reduceat(array, ds.class_offsets[:-1], axis=1)
+
+    @staticmethod
+    def slots(ds: DecisionSet) -> NDArray[np.intp]:
+        """(n,) the column of each anchor's class."""
+        return ds.anchor_slots
+
+
+_NUMPY = NumpyArrays()
+
+
+def arrays_of(array: Any) -> Any:
+    """The functions for arrays of this kind."""
+    if isinstance(array, np.ndarray):
+        return _NUMPY
+    from surefoot.dual.torch_arrays import TorchArrays
+
+    return TorchArrays(array.device)

@@ -1,0 +1,202 @@
+"""One block of rows, and the sums over it that the solver and the bounds need.
+
+A block is all rows where they are held in memory. Its arrays may be NumPy's or tensors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot._types import FloatArray
+from surefoot.dual.adversary import Adversary
+from surefoot.dual.arrays import arrays_of
+from surefoot.dual.bounds import AnchorRepair, row_values, soft_plan
+from surefoot.dual.models import LinearModel, Model, NoLosses
+from surefoot.dual.point import DualPoint
+from surefoot.dual.row_sums import RowSums, WeightedRows
+from surefoot.dual.smallest_loss import RowTotals, SoftLabels
+from surefoot.problem.distances import Distances
+from surefoot.problem.sets import DecisionSet, row_chunks
+
+
+@dataclass(frozen=True, eq=False)
+class RowlessProblem:
+    """All of a robust problem but its rows: a decision set and a model, both without them."""
+
+    decision_set: DecisionSet
+    model: Model
+
+    @classmethod
+    def of(cls, ds: DecisionSet, model: Model) -> RowlessProblem:
+        n = len(ds.anchor_weights)
+        bare = ds if len(ds.row_weights) == 0 else replace(ds, distances=np.empty((0, n)), row_weights=np.empty(0))
+        return cls(bare, model)
+
+    @classmethod
+    def plain_transport(cls, ds: DecisionSet) -> RowlessProblem:
+        """Transport between rows and anchors without labels: the feature part of the minimal radius."""
+        plain = replace(
+            ds,
+            anchor_labels=np.zeros(len(ds.anchor_weights), dtype=np.intp),
+            label_cost=np.zeros((1, 1)),
+            intervals=np.ones((1, 2)),
+            radius=0.0,
+        )
+        return cls.of(plain, NoLosses(np.empty(0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Rows of weights (B,) at distances (B, n) from the anchors, the first of them row number `start`.
+
+    make_design, make_losses : functions that give the design matrix (B, p) of a linear model, and the losses (B, K) of
+    a classifier that is fixed, where they are asked for.
+    """
+
+    problem: RowlessProblem
+    distances: Distances
+    weights: Any
+    make_design: Callable[[], Any]
+    make_losses: Callable[[], Any]
+    start: int = 0
+
+    @cached_property
+    def design(self) -> Any:
+        return self.make_design()
+
+    @cached_property
+    def losses(self) -> Any:
+        return self.make_losses()
+
+    @cached_property
+    def model(self) -> Model:
+        return self.problem.model.over(self)
+
+    def chunks(self) -> Iterator[slice]:
+        return row_chunks(len(self.weights), self.distances.shape[1], arrays_of(self.weights).entries)
+
+    def row_sums(self, point: DualPoint, tau: float, second_order: bool) -> RowSums:
+        """What the smoothed dual and its derivatives are made of."""
+        rows = WeightedRows(self.problem.decision_set, self.distances, self.weights, self.model)
+        return rows.sums(point, tau, second_order=second_order)
+
+    def dual_rows(self, point: DualPoint) -> RowTotals:
+        """Σ m Φ, exact; the largest −Φ."""
+        total, low = 0.0, -np.inf
+        for part in self.chunks():
+            losses = self.model.losses(point.theta, part)
+            values = row_values(self.problem.decision_set, self.distances[part], losses, point)
+            total += float(self.weights[part] @ values)
+            low = max(low, float(-values.min()))
+        return RowTotals((np.array([total]),), (low,))
+
+    def plan_mass(self, point: DualPoint, tau: float) -> RowTotals:
+        """(n,) what the softmax plan brings to each anchor."""
+        xp = arrays_of(self.weights)
+        slots = xp.slots(self.problem.decision_set)
+        mass = xp.zeros((self.distances.shape[1],))
+        for part, _, joint, share in self._soft_plan(point, tau):
+            mass += self.weights[part] @ (joint.sum(axis=1)[:, slots] * share)
+        return RowTotals((xp.fetch(mass),))
+
+    def repaired_plan(self, point: DualPoint, tau: float, repair: AnchorRepair) -> tuple[float, Any]:
+        """Cost of the softmax plan once its anchor marginal is repaired, and its labels (B, K)."""
+        ds = self.problem.decision_set
+        q = arrays_of(self.weights).zeros((len(self.weights), ds.n_classes))
+        cost = 0.0
+        for part, D, joint, share in self._soft_plan(point, tau):
+            q[part] = joint.sum(axis=2)
+            cost += float(self.weights[part] @ repair.cost(ds, D, joint, share))
+        return cost, q
+
+    def plan_cost(self, point: DualPoint, tau: float, repair: AnchorRepair) -> RowTotals:
+        """Cost of the repaired plan, and its label probabilities (K,)."""
+        cost, q = self.repaired_plan(point, tau, repair)
+        return RowTotals((np.array([cost]), arrays_of(q).fetch(self.weights @ q)))
+
+    def _soft_plan(self, point: DualPoint, tau: float) -> Iterator[tuple[slice, Any, Any, Any]]:
+        for part in self.chunks():
+            D = self.distances[part]
+            yield part, D, *soft_plan(self.problem.decision_set, D, self.model.losses(point.theta, part), point, tau)
+
+    def labels(self, adversary: Adversary) -> FloatArray:
+        """(B, K) μ(y=k | x)."""
+        return np.asarray(arrays_of(self.weights).fetch(adversary.at(self)))
+
+    def label_shares(self, adversary: Adversary) -> RowTotals:
+        """(K,) Σ m q."""
+        return RowTotals((arrays_of(self.weights).fetch(self.weights @ adversary.at(self)),))
+
+    def row_weights(self) -> FloatArray:
+        return np.asarray(arrays_of(self.weights).fetch(self.weights))
+
+    def expected_loss(self, adversary: Adversary) -> RowTotals:
+        """Σ m E_q ℓ of fixed losses."""
+        losses = self.model.losses(np.zeros((0, 0)), slice(None))
+        return RowTotals((np.array([float(self.weights @ (adversary.at(self) * losses).sum(axis=1))]),))
+
+    def soft_labels(self, adversary: Adversary) -> SoftLabels:
+        """The rows that have weight, under the adversary's labels: the scores of the others may be anything."""
+        model, q = self.model, adversary.at(self)
+        if not isinstance(model, LinearModel):
+            raise TypeError("soft labels are for a model that is learned")
+        kept = self.weights > 0
+        if bool(kept.all()):
+            return SoftLabels(model, self.weights, q)
+        return SoftLabels(replace(model, X=model.X[kept]), self.weights[kept], q[kept])
+
+    def logistic_start(self, adversary: Adversary, theta: FloatArray) -> RowTotals:
+        return self.soft_labels(adversary).start(theta)
+
+    def logistic_local(self, adversary: Adversary, theta: FloatArray) -> RowTotals:
+        return self.soft_labels(adversary).local(theta)
+
+    def logistic_moved(self, adversary: Adversary, theta: FloatArray, step: FloatArray) -> RowTotals:
+        return self.soft_labels(adversary).moved(theta, step)
+
+    def triple_values(self, point: DualPoint, rows: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """At some rows: ℓ_jk − α c((x_j, k), z_i) − β_i − λ_k (b, K, n), distances (b, n) and losses (b, K)."""
+        ds, xp = self.problem.decision_set, arrays_of(self.weights)
+        D = np.asarray(xp.fetch(self.distances[rows]))
+        losses = np.asarray(xp.fetch(self.model.losses(point.theta, slice(None))[rows]))
+        price = point.alpha * ds.label_cost[:, ds.anchor_labels] + point.beta  # (K, n)
+        return (losses - point.lam)[:, :, None] - price - point.alpha * D[:, None, :], D, losses
+
+    def sampled_gaps(self, point: DualPoint, sample: NDArray[np.intp]) -> FloatArray:
+        """(b, K·n) how far each triple of the sampled rows (numbers of rows) falls short of the best of its row."""
+        mine = sample[(sample >= self.start) & (sample < self.start + len(self.weights))] - self.start
+        values = self.triple_values(point, mine)[0]
+        return np.asarray((values.max(axis=(1, 2), keepdims=True) - values).reshape(len(mine), -1))
+
+    def near_triples(self, point: DualPoint, slack: float) -> FloatArray:
+        """(T, 6) triples within slack of their row's best: row, label, anchor, how far they fall short, cost, loss."""
+        return self._triples(point, lambda values, _part: values >= values.max(axis=(1, 2), keepdims=True) - slack)
+
+    def better_triples(self, point: DualPoint, slack: float, kept: FloatArray) -> FloatArray:
+        """(T, 6) of each row and label the best triple, where it beats the row's best kept one, (N,), by slack."""
+
+        def better(values: FloatArray, part: slice) -> NDArray[np.bool_]:
+            at_best = np.zeros(values.shape, dtype=bool)
+            best = values.argmax(axis=2)
+            np.put_along_axis(at_best, best[:, :, None], True, axis=2)
+            limit = kept[self.start + part.start : self.start + part.stop] + slack
+            return np.asarray(at_best & (values > limit[:, None, None]))
+
+        return self._triples(point, better)
+
+    def _triples(self, point: DualPoint, chosen: Any) -> FloatArray:
+        ds, found = self.problem.decision_set, [np.empty((0, 6))]
+        for part in row_chunks(len(self.weights), ds.n_classes * len(ds.anchor_weights)):
+            values, D, losses = self.triple_values(point, part)
+            rows, labels, anchors = np.nonzero(chosen(values, part))
+            short = values.max(axis=(1, 2))[rows] - values[rows, labels, anchors]
+            cost = D[rows, anchors] + ds.label_cost[labels, ds.anchor_labels[anchors]]
+            number = rows + float(self.start + part.start)
+            found.append(np.column_stack([number, labels, anchors, short, cost, losses[rows, labels]]))
+        return np.concatenate(found)

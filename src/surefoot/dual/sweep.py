@@ -1,0 +1,185 @@
+"""Sums over all rows of a problem, whoever computes the parts: held in memory as one block, or read in many."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from concurrent.futures import Executor
+from dataclasses import dataclass, replace
+from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+
+from surefoot._types import FloatArray
+from surefoot.dual.adversary import Adversary, LabelTable, RuleMixture, SoftPlanLabels
+from surefoot.dual.block import Block, RowlessProblem
+from surefoot.dual.bounds import AnchorRepair, dual_constant
+from surefoot.dual.models import FixedLosses, FrozenModel, LinearModel, Model
+from surefoot.dual.point import DualPoint
+from surefoot.dual.row_sums import RowSums, WeightedRows
+from surefoot.dual.smallest_loss import LogisticSums, LowerBound, RowTotals, SmallestLoss
+from surefoot.problem.sets import DecisionSet
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Sweep(ABC):
+    """The rows of a problem, in one block or many, and who adds up over them.
+
+    `total` and `gather` apply a method of `Block` to each block: they are all that a sweep must know how to do.
+    """
+
+    n_rows: int
+
+    @abstractmethod
+    def total(
+        self, problem: RowlessProblem, work: Callable[Concatenate[Block, P], T], *parameters: P.args, **named: P.kwargs
+    ) -> T:
+        """Σ over blocks of what `work` gives for each."""
+
+    @abstractmethod
+    def gather(
+        self,
+        problem: RowlessProblem,
+        work: Callable[Concatenate[Block, P], FloatArray],
+        *parameters: P.args,
+        **named: P.kwargs,
+    ) -> FloatArray:
+        """The arrays that `work` gives for each block, one after another."""
+
+    def row_sums(
+        self, problem: RowlessProblem, point: DualPoint, tau: float, *, second_order: bool, exact: bool
+    ) -> RowSums:
+        """What the smoothed dual and its derivatives are made of; `exact`: in float64."""
+        return self.total(problem, Block.row_sums, point, tau, second_order)
+
+    def solve_positive(self, matrix: FloatArray, right: FloatArray) -> FloatArray:
+        """Solution x of matrix · x = right, by Cholesky from the lower triangle, which is overwritten.
+
+        Raises LinAlgError where the matrix is not positive definite.
+        """
+        # the lower triangle in C order is the upper one in Fortran order: LAPACK then works without a copy
+        factor = cho_factor(matrix.T, lower=False, overwrite_a=True, check_finite=False)
+        return cast("FloatArray", cho_solve(factor, right, check_finite=False))
+
+    def upper_bound(self, problem: RowlessProblem, point: DualPoint) -> tuple[float, float]:
+        """The exact dual value, and the least Φ over the rows."""
+        rows = self.total(problem, Block.dual_rows, point)
+        constant = dual_constant(problem.decision_set, point) + problem.model.penalty_value(point.theta)
+        return constant + float(rows.sums[0][0]), -rows.largest[0]
+
+    def anchor_repair(self, problem: RowlessProblem, point: DualPoint, tau: float) -> AnchorRepair:
+        """What makes the anchor marginal of the softmax plan exact."""
+        return AnchorRepair.of(problem.decision_set, self.total(problem, Block.plan_mass, point, tau).sums[0])
+
+    def soft_adversary(
+        self, problem: RowlessProblem, point: DualPoint, tau: float
+    ) -> tuple[Adversary, NDArray[np.float64]]:
+        """Labels of the softmax plan with the cost of that plan, repaired; and its label probabilities (K,)."""
+        repair = self.anchor_repair(problem, point, tau)
+        cost, shares = self.total(problem, Block.plan_cost, point, tau, repair).sums
+        rule = SoftPlanLabels(problem.decision_set, point, tau)
+        return RuleMixture(((1.0, rule, None),), float(cost[0])), shares
+
+    def label_shares(self, problem: RowlessProblem, adversary: Adversary) -> FloatArray:
+        """(K,) label probabilities of an adversary."""
+        return self.total(problem, Block.label_shares, adversary).sums[0]
+
+    def at_coefficients(self, model: LinearModel, theta: FloatArray) -> tuple[Sweep, Model]:
+        """The same rows, and a linear model whose coefficients are given: its losses are fixed."""
+        return self, FrozenModel(model, theta)
+
+    def lower_bound(self, problem: RowlessProblem, adversary: Adversary, theta: FloatArray) -> LowerBound:
+        """Minimum over θ of E_q ℓ(θ) + ½ θᵀRθ under the adversary's labels q, from below."""
+        if not problem.model.learns:
+            return LowerBound(float(self.total(problem, Block.expected_loss, adversary).sums[0][0]))
+        return SmallestLoss(problem.model, self._logistic(problem, adversary)).bound(theta)
+
+    def _logistic(self, problem: RowlessProblem, adversary: Adversary) -> LogisticSums:
+        return _LogisticPasses(self, problem, adversary)
+
+
+@dataclass(frozen=True)
+class _LogisticPasses:
+    """Each sum of `SoftLabels` as a pass over all blocks."""
+
+    sweep: Sweep
+    problem: RowlessProblem
+    adversary: Adversary
+
+    def start(self, theta: FloatArray) -> RowTotals:
+        return self.sweep.total(self.problem, Block.logistic_start, self.adversary, theta)
+
+    def local(self, theta: FloatArray) -> RowTotals:
+        return self.sweep.total(self.problem, Block.logistic_local, self.adversary, theta)
+
+    def moved(self, theta: FloatArray, step: FloatArray) -> RowTotals:
+        return self.sweep.total(self.problem, Block.logistic_moved, self.adversary, theta, step)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldRows(Sweep):
+    """All rows in memory, as one block: distances (N, n), weights (N,), and the design matrix or the losses."""
+
+    distances: FloatArray
+    weights: FloatArray
+    design: FloatArray | None = None
+    losses: FloatArray | None = None
+    executor: Executor | None = None
+
+    @classmethod
+    def of(cls, ds: DecisionSet, model: Model, executor: Executor | None = None) -> HeldRows:
+        """The rows of a decision set and of its model."""
+        if isinstance(model, LinearModel):
+            return cls(ds.distances, ds.row_weights, model.X, None, executor)
+        losses = model.losses(np.zeros((0, 0)), slice(0, len(ds.row_weights)))
+        return cls(ds.distances, ds.row_weights, None, losses, executor)
+
+    @property
+    def n_rows(self) -> int:  # type: ignore[override]
+        return len(self.weights)
+
+    def block(self, problem: RowlessProblem) -> Block:
+        return Block(problem, self.distances, self.weights, lambda: self.design, lambda: self.losses)
+
+    def total(self, problem: RowlessProblem, work: Any, *parameters: Any, **named: Any) -> Any:
+        return work(self.block(problem), *parameters, **named)
+
+    gather = total
+
+    def row_sums(
+        self, problem: RowlessProblem, point: DualPoint, tau: float, *, second_order: bool, exact: bool
+    ) -> RowSums:
+        """By threads over groups of rows, where there is an executor."""
+        rows = WeightedRows(problem.decision_set, self.distances, self.weights, self.block(problem).model)
+        return rows.sums(point, tau, second_order=second_order, executor=self.executor)
+
+    def soft_adversary(
+        self, problem: RowlessProblem, point: DualPoint, tau: float
+    ) -> tuple[Adversary, NDArray[np.float64]]:
+        """The same as a table of labels."""
+        block = self.block(problem)
+        cost, q = block.repaired_plan(point, tau, self.anchor_repair(problem, point, tau))
+        return LabelTable(q, cost), self.weights @ q
+
+    def _logistic(self, problem: RowlessProblem, adversary: Adversary) -> LogisticSums:
+        return self.block(problem).soft_labels(adversary)
+
+    def at_coefficients(self, model: LinearModel, theta: FloatArray) -> tuple[Sweep, Model]:
+        """With the losses as a table."""
+        losses = model.over(self).losses(theta, slice(None))
+        return replace(self, design=None, losses=losses), FixedLosses(losses)
+
+    def mean_distance(self, anchor_weights: FloatArray) -> float:
+        """Mean feature distance between rows and anchors."""
+        return float(self.weights @ self.distances @ anchor_weights)
+
+
+def table_of(sweep: Sweep, problem: RowlessProblem, adversary: Adversary) -> FloatArray:
+    """(N, K) the labels of an adversary."""
+    if isinstance(adversary, LabelTable):
+        return adversary.label_proba
+    return sweep.gather(problem, Block.labels, adversary)

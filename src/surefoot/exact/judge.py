@@ -1,0 +1,155 @@
+"""Both bounds of min_θ max_s max_{μ ∈ set s} E_μ ℓ_θ found so far, for one decision set or a union of them.
+
+The supremum of a linear function over a union is that over its convex hull, so a mixture of one adversary per set
+attains it, and the minimax theorem holds. Upper and lower bound may come from different points: every bound holds for
+the problem itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from surefoot._types import FloatArray
+from surefoot.dual.adversary import FEASIBILITY, Adversary, feasible_adversary, mixture
+from surefoot.dual.block import RowlessProblem
+from surefoot.dual.models import Model
+from surefoot.dual.point import DualPoint
+from surefoot.dual.smallest_loss import LowerBound
+from surefoot.dual.sweep import Sweep
+from surefoot.problem.sets import DecisionSet
+from surefoot.solvers.joint_objective import JointPoint
+from surefoot.solvers.minimal import MinimalRadius
+from surefoot.solvers.newton import PathState
+
+# Adversaries of smaller weight are left out of the mixture.
+_LEAST_WEIGHT = 1e-7
+
+JointState = PathState[JointPoint]
+
+
+@dataclass(frozen=True, eq=False)
+class Member:
+    """One decision set of a union, or the only one, with its minimal radius."""
+
+    decision_set: DecisionSet
+    minimal: MinimalRadius
+
+    @cached_property
+    def opened(self) -> DecisionSet:
+        """The set, or where its radius is the minimal one, one larger by rounding error: it then has an interior."""
+        return self.decision_set.with_radius(
+            max(self.decision_set.radius, self.minimal.value * (1.0 + 0.4 * FEASIBILITY))
+        )
+
+    @property
+    def closed(self) -> bool:
+        return self.decision_set.radius < self.opened.radius
+
+    def at_minimum(self) -> Member:
+        return Member(self.decision_set.with_radius(self.minimal.value), self.minimal)
+
+    def problem(self, model: Model) -> RowlessProblem:
+        return RowlessProblem.of(self.decision_set, model)
+
+
+@dataclass(frozen=True)
+class UpperBound:
+    """The largest of the dual values at the points (S) of all sets, which share one θ.
+
+    floors : (S) the least Φ over the rows; weights : (S,) of the sets where the points were found; path : there.
+    """
+
+    risk: float
+    risks: tuple[float, ...]
+    points: tuple[DualPoint, ...]
+    floors: tuple[float, ...]
+    weights: FloatArray
+    path: JointState
+
+
+@dataclass(frozen=True)
+class MixtureBound:
+    """A lower bound for the union: the smallest loss under a mixture of adversaries (S), by weights (S,)."""
+
+    bound: LowerBound
+    weights: FloatArray
+    adversaries: tuple[Adversary, ...]
+    mixture: Adversary
+
+
+@dataclass
+class Judge:
+    """The best bounds so far. Every lower bound holds for the union, whichever sets take part in its mixture."""
+
+    sweep: Sweep
+    model: Model
+    members: list[Member]
+    upper: UpperBound | None = None
+    lower: MixtureBound | None = None
+
+    @property
+    def gap(self) -> float:
+        return self.upper.risk - self.lower.bound.value if self.upper and self.lower else np.inf
+
+    @cached_property
+    def problems(self) -> list[RowlessProblem]:
+        return [member.problem(self.model) for member in self.members]
+
+    def risk(self, s: int, point: DualPoint) -> tuple[float, float]:
+        """The dual value of one set, and its least Φ."""
+        return self.sweep.upper_bound(self.problems[s], point)
+
+    def consider_points(
+        self, points: list[DualPoint], found: list[tuple[float, float]], weights: FloatArray, path: JointState
+    ) -> None:
+        """Keep dual points of all sets if the largest of their values and least Φ, `found`, is the least so far."""
+        risks, floors = zip(*found, strict=True)
+        if self.upper is None or max(risks) < self.upper.risk:
+            self.upper = UpperBound(max(risks), risks, tuple(points), floors, weights, path)
+
+    def soft_adversaries(
+        self, weights: FloatArray, points: list[DualPoint], tau: float
+    ) -> dict[int, tuple[Adversary, FloatArray]]:
+        """Adversaries of the soft plans with their label probabilities (K,), those of little weight left out."""
+        chosen = np.flatnonzero(weights >= _LEAST_WEIGHT).tolist()
+        return {s: self.sweep.soft_adversary(self.problems[s], points[s], tau) for s in chosen}
+
+    def consider_mixture(
+        self, wanted: dict[int, tuple[Adversary, FloatArray]], weights: FloatArray, theta: FloatArray
+    ) -> float:
+        """Mix the adversaries wanted, after each was moved into its set; the best lower bound so far."""
+        adversaries: list[Adversary] = [member.minimal.adversary for member in self.members]
+        shares = np.zeros(len(weights))
+        for s, (one, labels) in wanted.items():
+            adversaries[s] = feasible_adversary(self.members[s].decision_set, one, labels, self._retreat(s))
+            shares[s] = weights[s]
+        shares /= shares.sum()
+        mixed = mixture(adversaries, shares)
+        bound = self.sweep.lower_bound(self.problems[0], mixed, theta)
+        if self.lower is None or bound.value > self.lower.bound.value:
+            self.lower = MixtureBound(bound, shares, tuple(adversaries), mixed)
+        return self.lower.bound.value
+
+    def _retreat(self, s: int) -> Adversary:
+        """The best adversary so far is a better place to retreat to than the cheapest one, when it is as cheap."""
+        minimal = self.members[s].minimal
+        if self.lower is not None and self.lower.adversaries[s].transport_cost <= minimal.value * (1.0 + FEASIBILITY):
+            return self.lower.adversaries[s]
+        return minimal.adversary
+
+    def take_adversaries_of(self, other: Judge) -> None:
+        """Start from the lower bound of another judge of the same sets, or smaller ones."""
+        if other.lower is not None:
+            self.lower = other.lower if self.lower is None else max(self.lower, other.lower, key=_value)
+
+
+def _value(found: MixtureBound) -> float:
+    return found.bound.value
+
+
+def with_theta(theta: FloatArray, points: list[DualPoint]) -> list[DualPoint]:
+    """The points with a common θ."""
+    return [replace(point, theta=theta) for point in points]

@@ -1,0 +1,101 @@
+"""Linear programs of a search: the vertex that ends it where losses are fixed, and the repair of its adversaries."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from surefoot._types import FloatArray
+from surefoot.dual.adversary import Adversary
+from surefoot.dual.block import RowlessProblem
+from surefoot.dual.sweep import table_of
+from surefoot.exact.judge import JointState, Judge
+from surefoot.solvers.vertex import (
+    Triples,
+    nearest_feasible,
+    slack_of_nearest,
+    solve_restricted,
+    triples_near,
+    triples_within,
+    with_violated,
+)
+
+# Triples beyond one per row in the two linear programs tried at fixed losses: share of N, at least per anchor, at most.
+_VERTEX_SIZES = ((0.3, 10, 4000), (0.4, 20, 6000))
+# Programs over triples, each with those that the last one lacked, before the path goes on.
+_MOST_ADDITIONS, _MOST_ADDED = 6, 2000
+# A program over more rows takes longer than the path.
+_MOST_ROWS = 1 << 21
+
+
+def try_vertex(judge: Judge, path: JointState, tol: float) -> None:
+    """At fixed losses the problem is a linear program: try one over the triples that can matter at this τ.
+
+    Few triples make a small program, but they must hold an optimal vertex: their slack is to be some τ wide.
+    """
+    sweep, problem, point = judge.sweep, judge.problems[0], path.point.parts[0]
+    N, n = sweep.n_rows, len(problem.decision_set.anchor_weights)
+    if N > _MOST_ROWS:
+        return
+    few, more = (N + int(np.clip(share * N, per_anchor * n, most)) for share, per_anchor, most in _VERTEX_SIZES)
+    estimate = slack_of_nearest(sweep, problem, point, [few, more])
+    if estimate[0] < 0.8 * path.tau and estimate[1] < 6.0 * path.tau:
+        return
+    near = triples_near(sweep, problem, point, more)
+    for count, width in ((few, 1.0), (more, 8.0)):
+        triples, slack = near.nearest(count)
+        if slack >= width * path.tau and triples.may_hold_a_plan():
+            _solve_with_additions(judge, problem, path, triples, tol)
+            break
+
+
+def vertices_within(judge: Judge, slack: float, tol: float) -> None:
+    """The program over all triples within slack at the best dual point so far, if they are not too many."""
+    if judge.upper is None:
+        return
+    opened = RowlessProblem.of(judge.members[0].opened, judge.model)
+    triples = triples_within(judge.sweep, opened, judge.upper.points[0], slack)
+    if triples is not None:
+        _solve_with_additions(judge, opened, judge.upper.path, triples, tol)
+
+
+def _solve_with_additions(
+    judge: Judge, problem: RowlessProblem, path: JointState, triples: Triples, tol: float
+) -> None:
+    """Solve the program over these triples; add those that its prices show to be missing, a few times."""
+    theta, weights, wanted = path.point.theta, np.ones(1), triples
+    for _ in range(_MOST_ADDITIONS):
+        solved = solve_restricted(wanted)
+        if solved is None:
+            return
+        adversary, point = solved[0], replace(solved[1], theta=theta)
+        at = replace(path, point=replace(path.point, parts=(point,)))
+        judge.consider_points([point], [judge.risk(0, point)], weights, at)
+        shares = wanted.row_weights @ adversary.label_proba
+        judge.consider_mixture({0: (adversary, shares)}, weights, theta)
+        if judge.gap <= tol:
+            return
+        more = with_violated(judge.sweep, problem, wanted, point, 1e-9 * judge.model.scale)
+        if more is None or len(more) - len(triples) > _MOST_ADDED:
+            return  # nothing is missing, or the prices are far off: a smaller τ will know better
+        wanted = more
+
+
+def repair_by_linear_program(judge: Judge, slack: float) -> None:
+    """Move the labels of each soft plan no further than it takes to be feasible."""
+    if judge.upper is None:
+        return
+    points, weights, path = list(judge.upper.points), judge.upper.weights, judge.upper.path
+    repaired: dict[int, tuple[Adversary, FloatArray]] = {}
+    for s, (one, shares) in judge.soft_adversaries(weights, points, path.tau).items():
+        opened = RowlessProblem.of(judge.members[s].opened, judge.model)
+        triples = triples_within(judge.sweep, opened, points[s], slack)
+        found = None
+        if triples is not None:
+            wanted = table_of(judge.sweep, judge.problems[s], one)
+            found = nearest_feasible(triples, wanted, opened.decision_set.radius)
+        repaired[s] = (
+            (one, shares) if found is None or triples is None else (found, triples.row_weights @ found.label_proba)
+        )
+    judge.consider_mixture(repaired, weights, points[0].theta)

@@ -1,0 +1,326 @@
+"""The robust problem: rows, decision set and minimal radius, each built once, whatever is then asked of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from surefoot._types import FloatArray
+from surefoot.calibration import Calibrated, RadiusEstimate, calibrate, label_cost_difference, tied_sets
+from surefoot.certificates.certificate import Certificate, WorstCase
+from surefoot.certificates.fresh import LossFunction, RowBound, SetBound
+from surefoot.dual.design import Coordinates, FeatureBlock, standardize
+from surefoot.dual.models import FixedLosses, LinearModel, Model
+from surefoot.dual.sweep import HeldRows, Sweep, table_of
+from surefoot.exact.judge import JointState, Member
+from surefoot.exact.solution import Solution, solve, solver_threads, typical_distance
+from surefoot.exact.starts import quick_start_in_memory
+from surefoot.priors import LabelPrior
+from surefoot.problem.geometry import current_geometry
+from surefoot.problem.rows import LabeledData, fingerprints
+from surefoot.problem.sets import DecisionSet
+from surefoot.solvers.minimal import MinimalRadius, solve_minimal_radius
+from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions
+from surefoot.solvers.transport import solve_transport
+
+# Up to so many rows a certificate knows the labels of the worst case, and which rows it has seen.
+_FEW_ROWS = 1 << 24
+
+OnRound = Callable[[JointState], None]
+
+
+class Game(ABC):
+    """A model, learned or fixed, against the adversary of a robust problem.
+
+    sweep : over the rows, model : without them; coordinates : of a linear model.
+    """
+
+    problem: RobustProblem
+    sweep: Sweep
+    model: Model
+    coordinates: Coordinates | None
+
+    @abstractmethod
+    def solve(
+        self,
+        members: Sequence[Member],
+        *,
+        tol: float,
+        warm_start: JointState | None = None,
+        options: NewtonOptions = DEFAULT_OPTIONS,
+        on_round: OnRound | None = None,
+    ) -> Solution:
+        """Both bounds over one decision set, or learning over a union of them."""
+
+    def worst_over(self, members: Sequence[Member], *, tol: float) -> list[Solution]:
+        """Fixed losses over each of the sets: nothing ties these."""
+        return [self.solve([member], tol=tol) for member in members]
+
+    def coefficients(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """coef_ and intercept_ on the features as given."""
+        if self.coordinates is None:
+            raise TypeError("only a linear model has coefficients")
+        return self.coordinates.coefficients(theta)
+
+    def certificate(
+        self,
+        solutions: Sequence[Solution],
+        loss: str,
+        *,
+        tol: float,
+        estimate: RadiusEstimate | None = None,
+        losses_at: LossFunction | None = None,
+        largest_loss: float | None = None,
+    ) -> Certificate:
+        """The certificate of one solution, or of one per set of a union: the largest of each bound.
+
+        A penalty is subtracted from both bounds: they speak of the loss. `tol` is the gap that was asked for.
+        """
+        problem, worst = self.problem, max(solutions, key=lambda one: one.lower)
+        penalty = self.model.penalty_value(worst.theta)
+        risk, ds = max(one.risk for one in solutions), solutions[0].decision_set
+        status = worst.status
+        if len(solutions) > 1:
+            status = "optimal" if risk - worst.lower <= tol else "stopped"
+        radius = ds.radius if estimate is None else estimate.radius
+        few, bound = self.sweep.n_rows <= _FEW_ROWS, None
+        if few:
+            sets = tuple(_set_bound(part) for one in solutions for part in one.parts)
+            bound = RowBound(
+                problem.anchors, problem.data.metric, sets, losses_at, largest_loss, problem.used, loss, radius
+            )
+        return Certificate(
+            risk - penalty,
+            worst.lower - penalty,
+            radius,
+            problem.minimal.value,
+            ds.intervals.copy(),
+            loss,
+            status,
+            self._worst_case(worst) if few else None,
+            estimate,
+            bound,
+            _stages(worst),
+        )
+
+    def _worst_case(self, solution: Solution) -> WorstCase:
+        """The labels of the adversary, with its transport cost in the label cost of the problem itself."""
+        bare = Member(solution.decision_set, self.problem.minimal).problem(self.model)
+        cost = 0.0
+        for part, weight in zip(solution.parts, solution.weights, strict=True):
+            if weight > 0:
+                cost += weight * part.adversary.transport_cost
+                u = label_cost_difference(self.problem.decision_set, part.decision_set)
+                if u.any():
+                    shares = self.sweep.label_shares(bare, part.adversary)
+                    cost += weight * float(u @ (shares - self.problem.decision_set.label_frequencies))
+        q = table_of(self.sweep, bare, solution.adversary)
+        return WorstCase(q, self.problem.row_weights, float(cost))
+
+
+def _set_bound(part: Any) -> SetBound:
+    ds, n = part.decision_set, len(part.decision_set.anchor_weights)
+    empty = replace(ds, distances=np.empty((0, n)), row_weights=np.empty(0))
+    return SetBound(empty, replace(part.point, theta=np.zeros((0, 0))), part.floor)
+
+
+def _stages(solution: Solution) -> tuple[str, ...]:
+    """Names of the stages up to the last that moved a bound."""
+    last = max((at for at, stage in enumerate(solution.stages) if stage.improved), default=len(solution.stages) - 1)
+    return tuple(stage.name for stage in solution.stages[: last + 1])
+
+
+class RobustProblem(ABC):
+    """Labeled rows, unlabeled rows, and the decision set that they span; its minimal radius is found once.
+
+    data : labeled rows, and unlabeled ones where they are held in memory; decision_set : of infinite radius.
+    """
+
+    data: LabeledData
+    decision_set: DecisionSet
+
+    @property
+    @abstractmethod
+    def minimal(self) -> MinimalRadius:
+        """The minimal radius of the decision set."""
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def row_weights(self) -> FloatArray:
+        """(N,) the feature marginal, labeled rows first."""
+
+    @property
+    @abstractmethod
+    def row_blocks(self) -> Iterable[FloatArray]:
+        """The rows themselves, in their order, one block after another; may be asked for again."""
+
+    @property
+    @abstractmethod
+    def used(self) -> NDArray[np.uint64]:
+        """(N,) fingerprints of the rows."""
+
+    @abstractmethod
+    def linear(self, l2: float, fit_intercept: bool, *, as_given: bool = False) -> Game:
+        """A linear model to be learned; as_given : on the features as they are."""
+
+    @abstractmethod
+    def fixed(self, losses: Any, scale: float | None = None) -> Game:
+        """A classifier that is given: its losses (N, K) in memory, or over blocks a function of rows."""
+
+    @abstractmethod
+    def sample(self, most: int, seed: int) -> HeldProblem:
+        """The same problem over at most so many unlabeled rows, in memory; label intervals stay as they are."""
+
+    @property
+    def anchors(self) -> FloatArray:
+        """(n, d) labeled rows in the order of the decision set."""
+        if self.decision_set.anchor_rows is None:
+            raise ValueError("the decision set must know its anchors' rows: build it with build_decision_set")
+        return self.data.rows[self.decision_set.anchor_rows]
+
+    def at(self, radius: float) -> list[Member]:
+        """The decision set at a radius."""
+        return [Member(self.decision_set.with_radius(radius), self.minimal)]
+
+    def at_excess(self, excess: float) -> list[Member]:
+        return self.at(self.minimal.value + excess)
+
+    def calibrate(self, how: Calibrated) -> RadiusEstimate:
+        """The radius, estimated from the labeled rows."""
+        return calibrate(self.data, self.decision_set, self.minimal, how)
+
+    def tied(self, excess: float) -> list[Member]:
+        """The sets of an estimated excess: one, or with label intervals a union."""
+        return [Member(*one) for one in tied_sets(self.decision_set, self.minimal, excess)]
+
+    def members(self, radius: float | str | Calibrated) -> tuple[list[Member], RadiusEstimate | None]:
+        """The sets at a radius, or at an estimate of it."""
+        if isinstance(radius, Calibrated):
+            estimate = self.calibrate(radius)
+            return self.tied(estimate.excess), estimate
+        return self.at(float(radius)), None
+
+
+@dataclass(frozen=True, eq=False)
+class HeldProblem(RobustProblem):
+    """A problem whose rows and distances are held in memory; `n_jobs` threads work on groups of rows."""
+
+    data: LabeledData
+    decision_set: DecisionSet
+    n_jobs: int | None = 1
+
+    @classmethod
+    def of(
+        cls,
+        data: LabeledData,
+        label_prior: LabelPrior | ArrayLike | str | None,
+        label_cost: ArrayLike,
+        n_jobs: int | None = 1,
+    ) -> HeldProblem:
+        return cls(data, data.decision_set(label_prior, label_cost), n_jobs)
+
+    @cached_property
+    def minimal(self) -> MinimalRadius:
+        ds = self.decision_set
+        transport = current_geometry().transport(ds.distances, ds.row_weights, ds.anchor_weights, solve_transport)
+        return solve_minimal_radius(ds, transport)
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.decision_set.row_weights)
+
+    @property
+    def row_weights(self) -> FloatArray:
+        return self.decision_set.row_weights
+
+    @property
+    def row_blocks(self) -> Iterable[FloatArray]:
+        return [self.data.everything]
+
+    @cached_property
+    def used(self) -> NDArray[np.uint64]:
+        return fingerprints(self.data.everything)
+
+    @cached_property
+    def typical(self) -> float:
+        ds = self.decision_set
+        return typical_distance(HeldRows(ds.distances, ds.row_weights), ds)
+
+    def coordinates(self, l2: float, fit_intercept: bool) -> Coordinates:
+        return standardize(FeatureBlock(self.data.everything, self.row_weights), l2, fit_intercept)
+
+    def linear(self, l2: float, fit_intercept: bool, *, as_given: bool = False) -> HeldGame:
+        rows = self.data.everything
+        coordinates = (
+            Coordinates.as_given(rows.shape[1], fit_intercept) if as_given else self.coordinates(l2, fit_intercept)
+        )
+        return self.play(coordinates.model(rows, self.decision_set.n_classes, l2), coordinates)
+
+    def fixed(self, losses: Any, scale: float | None = None) -> HeldGame:
+        return self.play(FixedLosses(np.asarray(losses), scale))
+
+    def play(self, model: Model, coordinates: Coordinates | None = None) -> HeldGame:
+        """Any model over the rows."""
+        return HeldGame(self, HeldRows.of(self.decision_set, model), model, coordinates)
+
+    def sample(self, most: int, seed: int) -> HeldProblem:
+        U = self.data.unlabeled
+        if U is None or len(U) <= most:
+            return self
+        chosen = np.sort(np.random.default_rng(seed).choice(len(U), most, replace=False))
+        return replace_unlabeled(self, U[chosen], self.n_jobs)
+
+
+def replace_unlabeled(problem: RobustProblem, rows: FloatArray, n_jobs: int | None = 1) -> HeldProblem:
+    """A problem with other unlabeled rows, in memory; label intervals and costs stay as they are."""
+    data = replace(problem.data, unlabeled=rows)
+    ds = data.decision_set(None, problem.decision_set.label_cost)
+    return HeldProblem(data, replace(ds, intervals=problem.decision_set.intervals), n_jobs)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldGame(Game):
+    """A model over rows in memory; the model knows them too."""
+
+    problem: HeldProblem
+    sweep: HeldRows
+    model: Model
+    coordinates: Coordinates | None = None
+
+    @property
+    def linear_model(self) -> LinearModel:
+        if not isinstance(self.model, LinearModel):
+            raise TypeError("the model of this game is not linear")
+        return self.model
+
+    def solve(
+        self,
+        members: Sequence[Member],
+        *,
+        tol: float,
+        warm_start: JointState | None = None,
+        options: NewtonOptions = DEFAULT_OPTIONS,
+        on_round: OnRound | None = None,
+    ) -> Solution:
+        with solver_threads(self.problem.n_jobs) as executor:
+            return solve(
+                replace(self.sweep, executor=executor),
+                self.model,
+                members,
+                tol=tol,
+                typical=self.problem.typical,
+                quick=quick_start_in_memory,
+                warm_start=warm_start,
+                options=options,
+                on_round=on_round,
+            )
