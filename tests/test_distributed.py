@@ -156,7 +156,7 @@ def test_bad_rows_are_refused(client: Client, pool: Pool) -> None:
         pool.fit(da.from_array(pool.U[:, :2], chunks=100), radius=1.0)
     broken = pool.U.copy()
     broken[5, 0] = np.inf
-    with pytest.raises(ValueError, match="must hold finite numbers"):
+    with pytest.raises(ValueError, match=r"must (be|hold) finite"):
         pool.fit(da.from_array(broken, chunks=(100, -1)), radius=1.0)
 
 

@@ -36,12 +36,12 @@ def certified(K: int = 2, loss: str = "zero_one", metric: str = "euclidean") -> 
 
 
 def dual_values(certificate: sf.Certificate, rows: np.ndarray, losses: np.ndarray, metric: str) -> np.ndarray:
-    """(pieces, M): αε + Σ w β + Σ_k (λ⁺ p_hi − λ⁻ p_lo) + max_{k,i} ℓ_jk − α (d_ji + κ[k, y_i]) − β_i − λ_k."""
+    """(sets, M): αε + Σ w β + Σ_k (λ⁺ p_hi − λ⁻ p_lo) + max_{k,i} ℓ_jk − α (d_ji + κ[k, y_i]) − β_i − λ_k."""
     bound = certificate.row_bound
     assert bound is not None
     found = []
-    for piece in bound.pieces:
-        ds, point = piece.decision_set, piece.point
+    for one in bound.sets:
+        ds, point = one.decision_set, one.point
         lo, hi = ds.intervals.T
         constant = point.alpha * ds.radius + ds.anchor_weights @ point.beta
         constant += np.maximum(point.lam, 0) @ hi - np.maximum(-point.lam, 0) @ lo

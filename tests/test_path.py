@@ -19,7 +19,7 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import surefoot as sf
 from fits import just_above, sample
-from surefoot.estimators import robust as linear_model
+from surefoot.exact import problem as problem_module
 
 TEST = sample(seed=91, n=3, M=200)[2]
 ROOT = np.array([[2.0, 0.0], [0.7, 0.5]])
@@ -114,13 +114,13 @@ class TestGrid:
     def test_where_line_and_chord_meet_nothing_is_solved(self, monkeypatch: pytest.MonkeyPatch) -> None:
         X, y, U = sample(seed=1)
         solved: list[float] = []
-        original = linear_model.solve_certified
+        original = problem_module.solve
 
-        def counted(ds: Any, *args: Any, **keywords: Any) -> Any:
-            solved.append(ds.radius)
-            return original(ds, *args, **keywords)
+        def counted(sweep: Any, model: Any, members: Any, **keywords: Any) -> Any:
+            solved.append(members[0].decision_set.radius)
+            return original(sweep, model, members, **keywords)
 
-        monkeypatch.setattr(linear_model, "solve_certified", counted)
+        monkeypatch.setattr(problem_module, "solve", counted)
         radii = just_above(X, y, U, 0.0) + np.geomspace(1e-3, 1.0, 33)
         path = sf.radius_path(sf.RobustLogisticRegression(tol=2e-3), X, y, X_unlabeled=U, radii=radii)
         assert len(solved) == len(set(solved))

@@ -104,16 +104,26 @@ def test_what_blocks_cannot_do_is_done_in_memory(pool: Pool, monkeypatch: pytest
     assert own.gap <= 1e-6
     with pytest.raises(ValueError, match="losses= needs rows in memory"):
         sf.certify(None, pool.X, pool.y, X_unlabeled=pool.memmap(tmp_path), radius=1.0, losses=losses)
-    with pytest.raises(ValueError, match="union of decision sets"):
-        pool.fit(pool.memmap(tmp_path), "newton", radius="calibrated")
 
 
-def test_what_needs_rows_in_memory_says_so(pool: Pool, tmp_path: Path) -> None:
-    rows, clf = pool.parquet(tmp_path), sf.RobustLogisticRegression()
-    with pytest.raises(ValueError, match=r"must be rows in memory here.*Pass rows\.read\(0, rows\.n_rows\)"):
-        sf.radius_path(clf, pool.X, pool.y, X_unlabeled=rows)
-    here = rows.read(0, rows.n_rows)
-    assert len(sf.radius_path(clf, pool.X, pool.y, X_unlabeled=here, radii=[pool.radius]).radii) == 1
+def test_paths_curves_and_estimates_over_blocks(pool: Pool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    clf, radii = sf.RobustLogisticRegression(tol=1e-3), [pool.radius, pool.radius + 0.1]
+    bayes = GaussianNB().fit(pool.X, pool.y)
+    asked = {"label_prior": [0.5, 0.5], "tol": 1e-3}
+
+    def everything(rows: Any) -> tuple[Any, ...]:
+        path = sf.radius_path(clf, pool.X, pool.y, X_unlabeled=rows, radii=radii)
+        curve = sf.worst_case_curve(bayes, pool.X, pool.y, X_unlabeled=rows, radii=np.array(radii) + 0.1, **asked)
+        return path, curve, sf.calibrate_radius(pool.X, pool.y, X_unlabeled=rows)
+
+    here = everything(pool.U)
+    monkeypatch.setattr(placement, "MOST_DISTANCES", 0)
+    for rows in (pool.U, pool.parquet(tmp_path)):
+        path, curve, estimate = everything(rows)
+        np.testing.assert_allclose(path.risk, here[0].risk, atol=2e-3)
+        np.testing.assert_allclose(path.median_confidence, here[0].median_confidence, atol=2e-2)
+        np.testing.assert_allclose(curve.risk, here[1].risk, atol=2e-3)
+        assert estimate.radius == pytest.approx(here[2].radius, rel=2e-5)
 
 
 @pytest.mark.usefixtures("client")

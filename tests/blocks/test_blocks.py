@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.naive_bayes import GaussianNB
 
 import surefoot as sf
-from blocks.problems import Pool
+from blocks.problems import SMALL_BLOCKS, Pool
 
 
 @pytest.mark.parametrize("K", [2, 3])
@@ -88,8 +89,30 @@ def test_auto_and_calibrated_radii() -> None:
     assert calibrated.radius_ == pytest.approx(
         pool.fit(pool.U, "newton", radius="calibrated", label_prior=prior).radius_, rel=1e-4
     )
-    with pytest.raises(ValueError, match="union of decision sets"):
-        pool.fit(pool.U, radius="calibrated")
+
+
+@pytest.mark.parametrize("K", [2, 3])
+def test_a_calibrated_radius_with_label_intervals_is_a_union_over_blocks_too(K: int) -> None:
+    pool = Pool.draw(K)
+    found, memory = (pool.fit(pool.U, how, radius="calibrated").certificate_ for how in (SMALL_BLOCKS, "newton"))
+    assert found.status == "optimal"
+    assert found.estimate is not None
+    assert found.gap <= 1e-4
+    assert found.lower <= memory.risk + 2e-5  # the minimal radii differ by up to 1e-5
+    assert found.risk >= memory.lower - 2e-5
+    assert found.worst_case.transport_cost == pytest.approx(memory.worst_case.transport_cost, abs=5e-3)
+
+
+@pytest.mark.usefixtures("in_blocks")
+@pytest.mark.parametrize("loss", ["zero_one", "log_loss"])
+def test_fixed_losses_over_blocks_end_at_a_vertex(loss: str) -> None:
+    pool = Pool.draw()
+    bayes = GaussianNB().fit(pool.X, pool.y)
+    found = sf.certify(bayes, pool.X, pool.y, X_unlabeled=pool.U, radius=pool.radius, loss=loss, solver=SMALL_BLOCKS)
+    exact = sf.certify(bayes, pool.X, pool.y, X_unlabeled=pool.U, radius=pool.radius, loss=loss, tol=1e-8)
+    assert found.gap <= 1e-10
+    assert found.stages[-1] == "vertex"
+    assert found.risk == pytest.approx(exact.risk, abs=1e-8)
 
 
 def test_an_empty_set_is_refused() -> None:

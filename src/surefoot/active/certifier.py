@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
-from surefoot._types import FloatArray
 from surefoot._validation import check_labeled_rows, check_more_rows, check_positive_scalar
 from surefoot.blocks.placement import check_problem
 from surefoot.certificates.certificate import Certificate
@@ -17,7 +16,7 @@ from surefoot.certify import ClassifierLoss, certify_over, known_classes
 from surefoot.costs import FeatureMetric, resolve_metric
 from surefoot.losses import LOG_LOSS
 from surefoot.priors import LabelPrior
-from surefoot.problem.sets import row_chunks
+from surefoot.problem.geometry import distances_to_anchors, shared_geometry
 from surefoot.unlabeled import Unlabeled, unwrap
 
 # Every row of the pool counts once in P_X; as a labeled row it must not count a second time.
@@ -61,25 +60,19 @@ class NearestCertifier:
         rows, labels = check_labeled_rows(X, y)
         pool = np.vstack([rows, check_more_rows(unwrap(X_unlabeled)[0], "X_unlabeled", rows.shape[1])])
         excess, metric = check_positive_scalar(self.excess, "excess", allow_zero=True), resolve_metric(self.metric)
-        nearest = nearest_labeled(metric, pool, rows)
-        problem = check_problem(
-            rows,
-            labels,
-            X_unlabeled=Unlabeled(pool),
-            sample_weight=_NEGLIGIBLE * np.bincount(nearest, minlength=len(rows)),
-            label_prior=self.label_prior,
-            label_cost=self.label_cost,
-            metric=metric,
-            classes=known_classes(clf, labels, None),
-            tol=self.tol,
-        )
+        with shared_geometry():  # the problem asks for the distances from which its weights are made
+            everything, anchors = np.vstack([rows, pool]), np.arange(len(rows))
+            nearest = distances_to_anchors(metric, everything, rows, anchors)[len(rows) :].argmin(axis=1)
+            problem = check_problem(
+                rows,
+                labels,
+                X_unlabeled=Unlabeled(pool),
+                sample_weight=_NEGLIGIBLE * np.bincount(nearest, minlength=len(rows)),
+                label_prior=self.label_prior,
+                label_cost=self.label_cost,
+                metric=metric,
+                classes=known_classes(clf, labels, None),
+                tol=self.tol,
+            )
         judged = ClassifierLoss.of(clf, problem.data.classes, self.loss, _CLIP, own=False)
         return certify_over(judged.game(problem, rows, pool, None), judged, problem.at_excess(excess), self.tol)
-
-
-def nearest_labeled(metric: FeatureMetric, pool: FloatArray, rows: FloatArray) -> NDArray[np.intp]:
-    """(N,) the labeled row nearest to each row of a pool, in chunks: no matrix of distances is held."""
-    found = np.empty(len(pool), dtype=np.intp)
-    for part in row_chunks(len(pool), len(rows), entries=1 << 21):
-        found[part] = metric.distances(pool[part], rows).argmin(axis=1)
-    return found

@@ -20,6 +20,7 @@ from surefoot.active.flexibility import check_candidates
 from surefoot.active.journal import Journal
 from surefoot.active.strategies import RobustModelChange
 from surefoot.certificates.certificate import Certificate
+from surefoot.problem.geometry import GeometryStore, shared_geometry
 from surefoot.unlabeled import Unlabeled
 
 Oracle = Callable[[NDArray[np.intp], FloatArray], Any]
@@ -43,8 +44,8 @@ class Round:
 class ActiveLearner:
     """A pool of rows, the answers given so far, and the classifier fitted to them.
 
-    Ask `suggest` for rows, give their labels to `label`, `skip` what cannot be labeled, until `done`; or let `run` do
-    so with an oracle. After each round the classifier is refitted and certified, and the loop is done when the
+    Ask `suggest` for rows, give their labels to `label`, `skip` what cannot be labeled, until it suggests none; or let
+    `run` do so with an oracle. After each round the classifier is refitted and certified, and the loop is done when the
     certified risk is at most `target_risk`.
 
     Parameters
@@ -99,6 +100,7 @@ class ActiveLearner:
         self._answers: dict[int, Any] = {}
         self._skipped: set[int] = set()
         self._fitted_to: dict[int, Any] | None = None
+        self._geometry = GeometryStore()
         self._journal = None if journal is None else Journal(journal, self.X)
         self._take_first(y)
         self._replay()
@@ -126,19 +128,21 @@ class ActiveLearner:
 
     @property
     def done(self) -> bool:
-        """Whether the certified risk has reached its target, or no row is left; fits first, if answers have come in."""
-        self.fit()
+        """Whether the certified risk of the last fit has reached its target, or no row is left."""
         reached = (
             self.target_risk is not None and self.certificate is not None and self.certificate.risk <= self.target_risk
         )
         return reached or len(self.open_rows) == 0
 
     def suggest(self, batch_size: int = 1) -> NDArray[np.intp]:
-        """Rows (b,) to label next, b at most batch_size; none when the loop is done."""
+        """Rows (b,) to label next, b at most batch_size; none when the loop is done.
+
+        Fits and certifies first, if answers have come in.
+        """
         size = min(check_positive_integer(batch_size, "batch_size"), len(self.open_rows))
-        if self.done:
-            return np.empty(0, dtype=np.intp)
-        return self._query(size)
+        with shared_geometry(self._geometry):
+            self.fit()
+            return np.empty(0, dtype=np.intp) if self.done else self._query(size)
 
     def label(self, rows: ArrayLike, labels: Any) -> None:
         """Take the label of a row, or the labels of many; a row that has one already is corrected.
@@ -165,8 +169,9 @@ class ActiveLearner:
         """Fit and certify the classifier, if answers have come in since the last time; the last round, if any."""
         if self._fitted_to != self._answers:
             self._fitted_to = dict(self._answers)
-            self.model = fit_to(self.clf, self._pool(), None) if self._answers else None
-            self.certificate = None if self.model is None else self._certificate()
+            with shared_geometry(self._geometry):  # the query that follows asks for the same distances
+                self.model = fit_to(self.clf, self._pool(), None) if self._answers else None
+                self.certificate = None if self.model is None else self._certificate()
             current = self._round()
             if not self.rounds or current != self.rounds[-1]:  # a resumed journal may end with this round
                 self.rounds.append(current)

@@ -47,8 +47,8 @@ class Certificate(Printed):
     estimate : RadiusEstimate or None
         How the radius was estimated from the labels, where it was: then nothing proves that the set holds the truth.
     stages : tuple of str
-        Stages of the solver that ran, in order; the last of them gave the answer. Ordinarily one, "path" (see
-        docs/solver.md).
+        Stages of the solver that ran, in order; the last of them gave the answer. Ordinarily one, "path", which at
+        fixed losses ends at a "vertex" (see docs/solver.md).
     """
 
     risk: float
@@ -132,8 +132,8 @@ class Certificate(Printed):
             ("label intervals", intervals),
             ("status", f"{self.status}: {_MEANING[self.status]}"),
         ]
-        if len(self.stages) > 1:
-            rows.append(("stages", f"{', then '.join(self.stages)}"))
+        if len([name for name in self.stages if name != "vertex"]) > 1:
+            rows.append(("stages", ", then ".join(self.stages)))
         if self.estimate is not None:
             rows.insert(5, ("radius from", self.estimate.meaning))
             if np.any(self.label_intervals[:, 0] < self.label_intervals[:, 1]):

@@ -12,6 +12,7 @@ import typer
 
 from surefoot.cli.app import app
 from surefoot.cli.output import FAILED, INTERRUPTED, MISTAKE, OK, Output
+from surefoot.problem.geometry import shared_geometry
 
 # The class of all mistakes in options: typer has its own, or click's, depending on its version.
 _USAGE: Any = typer.BadParameter.__mro__[1]
@@ -22,7 +23,8 @@ def run_app(argv: list[str]) -> int:  # noqa: PLR0911 - one return for each way 
     name = next((word for word in argv if not word.startswith("-")), "surefoot")
     output = Output(name, "--json" in argv)
     try:
-        code: Any = app(args=argv or ["--help"], standalone_mode=False, prog_name="surefoot")
+        with shared_geometry():  # what a command measures it measures once
+            code: Any = app(args=argv or ["--help"], standalone_mode=False, prog_name="surefoot")
         if code == INTERRUPTED:  # typer turns an interrupt into this
             raise KeyboardInterrupt
         return code if isinstance(code, int) else OK

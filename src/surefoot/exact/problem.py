@@ -22,7 +22,7 @@ from surefoot.exact.judge import JointState, Member
 from surefoot.exact.solution import Solution, solve, solver_threads, typical_distance
 from surefoot.exact.starts import quick_start_in_memory
 from surefoot.priors import LabelPrior
-from surefoot.problem.geometry import current_geometry
+from surefoot.problem.geometry import kept_transport
 from surefoot.problem.rows import LabeledData, fingerprints
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.minimal import MinimalRadius, solve_minimal_radius
@@ -232,7 +232,7 @@ class HeldProblem(RobustProblem):
     @cached_property
     def minimal(self) -> MinimalRadius:
         ds = self.decision_set
-        transport = current_geometry().transport(ds.distances, ds.row_weights, ds.anchor_weights, solve_transport)
+        transport = kept_transport(ds.distances, ds.row_weights, ds.anchor_weights, solve_transport)
         return solve_minimal_radius(ds, transport)
 
     @property

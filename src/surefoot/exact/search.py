@@ -35,7 +35,7 @@ _STAGE, _FAR, _REJOIN_TAU = 0.3, 3.0, 3e-3
 # Problems of at most so many distances are solved to rounding at their last τ.
 SMALL = 100_000
 
-# The stages of a search, in order. The first of these that runs is the ordinary one.
+# The stages of a search, in order; a vertex may end any of the paths. Ordinarily there is one path.
 AT_MINIMUM, WARM, QUICK, COLD = "minimal radius", "warm start", "path", "path from zero"
 RETREAT, PROGRAM, VERTEX = "retreat to the minimal radius", "linear program", "vertex"
 
@@ -102,10 +102,11 @@ class Search:
             self._stage(PROGRAM, self._by_linear_program)
 
     def _stage(self, name: str, work: Callable[[], None]) -> None:
-        before = (self.judge.upper, self.judge.lower)
+        before, at = (self.judge.upper, self.judge.lower), len(self.stages)
         work()
+        inner = self.stages[at:]  # a vertex that ended this stage
         improved = before[0] is not self.judge.upper or before[1] is not self.judge.lower
-        self.stages.append(Stage(name, self.gap, improved))
+        self.stages[at:] = [Stage(name, self.gap, improved and not inner), *inner]
 
     def cold(self) -> JointState:
         """Where every path can begin."""
@@ -235,11 +236,9 @@ class Search:
         """Try to end at a vertex, where losses are fixed and there is one set."""
         if self.judge.model.learns or len(self.members) > 1 or self.members[0].closed:
             return False
-        before = (self.judge.upper, self.judge.lower)
         try_vertex(self.judge, path, self.tol)
         if self.gap <= self.tol:
-            moved = before != (self.judge.upper, self.judge.lower)
-            self.stages.append(Stage(VERTEX, self.gap, moved))
+            self.stages.append(Stage(VERTEX, self.gap, True))
         return self.gap <= self.tol
 
     def _leave_behind(self, joint: JointDual, inside: list[int], path: JointState) -> tuple[list[int], JointState]:

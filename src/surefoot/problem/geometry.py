@@ -23,35 +23,48 @@ _MOST_KEPT = 2
 
 
 @dataclass(eq=False)
-class Measured:
-    """Distances (N, n) of rows to anchors, and the transport problems between them that were solved."""
+class MeasuredRows:
+    """Distances (N, n) of rows to labeled rows X (n, d), and what was made of them."""
 
     rows: FloatArray
-    anchors: FloatArray
+    X: FloatArray
     metric: FeatureMetric
-    distances: FloatArray
-    solved: list[tuple[FloatArray, FloatArray, Any]] = field(default_factory=list)
+    whole: FloatArray
+    by_anchors: dict[bytes, FloatArray] = field(default_factory=dict)
+    transports: list[tuple[FloatArray, FloatArray, FloatArray, Any]] = field(default_factory=list)
 
-    def is_of(self, rows: FloatArray, anchors: FloatArray, metric: FeatureMetric) -> bool:
+    def is_of(self, rows: FloatArray, X: FloatArray, metric: FeatureMetric) -> bool:
         same_metric = self.metric is metric or (type(metric) is type(self.metric) and metric == self.metric)
-        return bool(same_metric and np.array_equal(self.anchors, anchors) and np.array_equal(self.rows, rows))
+        return bool(same_metric and np.array_equal(self.X, X) and np.array_equal(self.rows, rows))
+
+    def to(self, anchors: NDArray[np.intp]) -> FloatArray:
+        """Distances to some of the labeled rows: always the same array for the same ones."""
+        if np.array_equal(anchors, np.arange(len(self.X))):
+            return self.whole
+        key = anchors.tobytes()
+        if key not in self.by_anchors:
+            self.by_anchors[key] = np.ascontiguousarray(self.whole[:, anchors])
+        return self.by_anchors[key]
+
+    def holds(self, distances: FloatArray) -> bool:
+        return self.whole is distances or any(part is distances for part in self.by_anchors.values())
 
 
 @dataclass(eq=False)
 class GeometryStore:
     """What was measured last, the oldest first."""
 
-    kept: list[Measured] = field(default_factory=list)
+    kept: list[MeasuredRows] = field(default_factory=list)
 
-    def measured(
-        self, rows: FloatArray, anchors: FloatArray, metric: FeatureMetric, measure: Callable[[], FloatArray]
+    def distances(
+        self, metric: FeatureMetric, rows: FloatArray, X: FloatArray, anchors: NDArray[np.intp]
     ) -> FloatArray:
-        """Distances of rows to anchors, computed where they are not kept."""
-        found = next((one for one in self.kept if one.is_of(rows, anchors, metric)), None)
+        """Distances of rows to the labeled rows X[anchors], measured where they are not kept."""
+        found = next((one for one in self.kept if one.is_of(rows, X, metric)), None)
         if found is None:
-            found = Measured(rows, anchors, metric, measure())
-            self.kept = [*self.kept[1 - _MOST_KEPT :], found] if len(self.kept) >= _MOST_KEPT else [*self.kept, found]
-        return found.distances
+            found = MeasuredRows(rows, X, metric, _measure(metric, rows, X, np.arange(len(X))))
+            self.kept = [*self.kept, found][-_MOST_KEPT:]
+        return found.to(anchors)
 
     def transport(
         self,
@@ -61,42 +74,52 @@ class GeometryStore:
         solve: Callable[[FloatArray, FloatArray, FloatArray], Any],
     ) -> Any:
         """Transport between rows and anchors of these distances, solved where it is not kept."""
-        owner = next((one for one in self.kept if one.distances is distances), None)
-        for mine, theirs, solution in [] if owner is None else owner.solved:
-            if np.array_equal(mine, row_weights) and np.array_equal(theirs, anchor_weights):
+        owner = next((one for one in self.kept if one.holds(distances)), None)
+        for matrix, rows, anchors, solution in [] if owner is None else owner.transports:
+            same = matrix is distances and np.array_equal(rows, row_weights)
+            if same and np.array_equal(anchors, anchor_weights):
                 return solution
         found = solve(distances, row_weights, anchor_weights)
         if owner is not None:
-            owner.solved.append((row_weights, anchor_weights, found))
+            owner.transports.append((distances, row_weights, anchor_weights, found))
         return found
 
 
 _STORE: ContextVar[GeometryStore | None] = ContextVar("surefoot_geometry", default=None)
 
 
-def current_geometry() -> GeometryStore:
-    """The store of the task in progress, or one that is forgotten at once."""
-    return _STORE.get() or GeometryStore()
-
-
-@contextmanager
-def shared_geometry(store: GeometryStore | None = None) -> Iterator[GeometryStore]:
-    """Keep distances and transport plans, in this store, until the task ends; a task inside a task shares its store."""
-    outer = _STORE.get()
-    token = _STORE.set(store or outer or GeometryStore())
-    try:
-        yield current_geometry()
-    finally:
-        _STORE.reset(token)
-
-
 def distances_to_anchors(
     metric: FeatureMetric, rows: FloatArray, X: FloatArray, anchors: NDArray[np.intp]
 ) -> FloatArray:
     """Distances (N, m) from each row to the labeled rows X[anchors], C-contiguous."""
-    return current_geometry().measured(
-        rows,
-        X[anchors],
-        metric,
-        lambda: np.ascontiguousarray(metric.labeled_distances(rows, X, anchors), dtype=np.float64),
-    )
+    store = _STORE.get()
+    if store is None:
+        return _measure(metric, rows, X, anchors)
+    return store.distances(metric, rows, X, anchors)
+
+
+def kept_transport(
+    distances: FloatArray,
+    row_weights: FloatArray,
+    anchor_weights: FloatArray,
+    solve: Callable[[FloatArray, FloatArray, FloatArray], Any],
+) -> Any:
+    """Transport between rows and anchors, from the store of the task in progress where it knows it."""
+    store = _STORE.get()
+    if store is None:
+        return solve(distances, row_weights, anchor_weights)
+    return store.transport(distances, row_weights, anchor_weights, solve)
+
+
+def _measure(metric: FeatureMetric, rows: FloatArray, X: FloatArray, anchors: NDArray[np.intp]) -> FloatArray:
+    return np.ascontiguousarray(metric.labeled_distances(rows, X, anchors), dtype=np.float64)
+
+
+@contextmanager
+def shared_geometry(store: GeometryStore | None = None) -> Iterator[None]:
+    """Keep distances and transport plans, in this store, until the task ends; a task inside a task shares its store."""
+    token = _STORE.set(store or _STORE.get() or GeometryStore())
+    try:
+        yield
+    finally:
+        _STORE.reset(token)
