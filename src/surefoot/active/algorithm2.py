@@ -83,7 +83,7 @@ def algorithm2(
     )
     f = check_impact(impact, len(found.rows), len(found.classes))
     ds = found.decision_set.with_radius(found.radius)
-    if len(ds.distances) < len(ds.row_weights):  # its stochastic steps draw any row at any time: all are held
+    if found.features is not None:  # its stochastic steps draw any row at any time: all distances are held
         ds = replace(ds, distances=found.features.distances.at(np.arange(len(ds.row_weights))))
     return np.array([algorithm2_score(ds, int(row), f[at], steps) for at, row in enumerate(found.rows)])
 

@@ -8,9 +8,10 @@ from typing import Protocol
 
 from surefoot.blocks.problem import BlockProblem
 from surefoot.blocks.streamed import StreamedDistances
-from surefoot.exact.problem import RobustProblem
 from surefoot.problem.distances import DistanceRows, HeldDistances
-from surefoot.solvers.transport import TransportSolution, cross_over
+from surefoot.problem.geometry import kept_transport
+from surefoot.problem.sets import DecisionSet
+from surefoot.solvers.transport import TransportSolution, cross_over, solve_transport
 
 
 class Features(Protocol):
@@ -24,19 +25,18 @@ class Features(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FeaturesInMemory:
-    """Those of a problem that holds all distances."""
+    """Those of a decision set that holds all distances."""
 
-    problem: RobustProblem
+    decision_set: DecisionSet
 
     @cached_property
     def distances(self) -> HeldDistances:
-        return HeldDistances(self.problem.decision_set.distances)
+        return HeldDistances(self.decision_set.distances)
 
-    @property
+    @cached_property
     def transport(self) -> TransportSolution:
-        found = self.problem.minimal.transport
-        if not isinstance(found, TransportSolution):
-            raise TypeError("rows in memory have an exact transport plan")
+        ds = self.decision_set
+        found: TransportSolution = kept_transport(ds.distances, ds.row_weights, ds.anchor_weights, solve_transport)
         return found
 
 

@@ -51,18 +51,18 @@ class LabelFlexibility:
     classes : (K,)
     excess : float
         Radius less minimal radius.
-    features : distances and transport of all rows.
+    features : distances and transport of all rows; by default those of the decision set.
     """
 
     decision_set: DecisionSet
     rows: NDArray[np.intp]
     classes: NDArray[Any]
     excess: float
-    features: Features
+    features: Features | None = None
 
     @cached_property
     def minimal_radius(self) -> float:
-        return self.features.transport.cost + self._cheapest
+        return self._features.transport.cost + self._cheapest
 
     @property
     def radius(self) -> float:
@@ -120,13 +120,17 @@ class LabelFlexibility:
         return self._labels.forced()
 
     @cached_property
+    def _features(self) -> Features:
+        return self.features or FeaturesInMemory(self.decision_set)
+
+    @cached_property
     def _cheapest(self) -> float:
         """Cost of the cheapest relabeling into the intervals."""
         return cheapest_relabeling(self.decision_set).cost
 
     @cached_property
     def _graph(self) -> ResidualGraph:
-        return ResidualGraph.of(self.decision_set, self.features, self._unit)
+        return ResidualGraph.of(self.decision_set, self._features, self._unit)
 
     @cached_property
     def _class_costs(self) -> ClassCosts:
@@ -261,7 +265,7 @@ def flexibility_of(
     """`label_flexibility` of a problem that is there already."""
     ds = replace(problem.decision_set, row_weights=problem.row_weights)
     chosen = problem.data.n_labeled + check_candidates(candidates, problem.n_rows - problem.data.n_labeled)
-    features = FeaturesInBlocks(problem) if isinstance(problem, BlockProblem) else FeaturesInMemory(problem)
+    features = FeaturesInBlocks(problem) if isinstance(problem, BlockProblem) else None
     found = LabelFlexibility(ds, chosen, problem.data.classes, 0.0, features)
     return replace_excess(found, radius, margin, has_prior=has_prior)
 
@@ -290,7 +294,7 @@ def replace_excess(
 def _with_excess(found: LabelFlexibility, excess: float) -> LabelFlexibility:
     changed = replace(found, excess=excess)
     # what does not depend on the budget need not be solved for again
-    for name in ("_cheapest", "minimal_radius", "_unit"):
+    for name in ("_features", "_cheapest", "minimal_radius", "_unit"):
         if name in found.__dict__:
             changed.__dict__[name] = found.__dict__[name]
     return changed
