@@ -51,6 +51,12 @@ class Calibrated:
         Random half-splits of the labeled rows.
     random_state : int, default=0
         Seed of the splits. A fixed one, so that the same data give the same radius.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> sf.RobustLogisticRegression(radius=sf.Calibrated(level=0.8)).radius
+    Calibrated(level=0.8, n_splits=50, random_state=0)
     """
 
     level: float = 0.9
@@ -70,11 +76,17 @@ class RadiusEstimate(Printed):
     Attributes
     ----------
     radius : float
-    excess : float, the estimate of what the truth needs beyond the minimal radius.
+        The estimate.
+    excess : float
+        What the truth is estimated to need beyond the minimal radius.
     minimal_radius : float
-    level : float, the share of samples in which such a radius is meant to cover the truth.
-    splits : array of shape (n_splits,), the excess between the halves of each split.
+        The smallest radius at which the decision set is not empty.
+    level : float
+        Share of samples in which such a radius is meant to cover the truth.
+    splits : array of shape (n_splits,)
+        The excess between the halves of each split.
     n_labeled : int
+        Labeled rows.
     """
 
     radius: float
@@ -180,15 +192,41 @@ def calibrate_radius(
 
     Parameters
     ----------
-    X, y, X_unlabeled, sample_weight, label_prior, label_cost, metric, classes
-        As in `RobustLogisticRegression`.
-    level, n_splits, random_state
-        As in `Calibrated`.
+    X : array of shape (n, d)
+        Labeled rows, at least four.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
+        Unlabeled rows. Together with those of `X` they make up the feature marginal P_X.
+    level : float, default=0.9
+        Share of samples for which the radius is meant to cover the truth.
+    n_splits : int, default=50
+        Random half-splits of the labeled rows.
+    random_state : int, default=0
+        Seed of the splits.
+    sample_weight : array of shape (n,) or None, default=None
+        How many times each labeled row counts; by default once.
+    label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
+        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
+    label_cost : float or array of shape (K, K), default=1.0
+        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+    metric : str, FeatureMetric or callable, default="euclidean"
+        Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
+    classes : array of shape (K,) or None, default=None
+        All classes, where the labels may miss some.
 
     Returns
     -------
     RadiusEstimate
         With the excess of each split.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> X, y, U = [[0.0], [0.4], [0.6], [1.0]], [0, 1, 0, 1], [[0.1], [0.9]]
+    >>> estimate = sf.calibrate_radius(X, y, X_unlabeled=U)
+    >>> bool(estimate.radius > estimate.minimal_radius), estimate.n_labeled
+    (True, 4)
     """
     data = LabeledData.check(X, y, X_unlabeled=X_unlabeled, sample_weight=sample_weight, classes=classes, metric=metric)
     ds = data.decision_set(label_prior, label_cost)

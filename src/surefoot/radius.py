@@ -48,17 +48,31 @@ def minimal_radius(
 
     Parameters
     ----------
-    X : array of shape (n, d), labeled rows; y : array of shape (n,), their labels.
-    X_unlabeled : array of shape (M, d), Unlabeled or None
+    X : array of shape (n, d)
+        Labeled rows.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
         Unlabeled rows. P_X is the empirical distribution of the rows of X and X_unlabeled together. A memory map,
         `ParquetRows`, or a Dask array or dataframe will do. Beyond 2^24 distances rows are read in blocks, and the
         result is an upper bound, within 1e-5 of the minimal radius relative to it.
-    sample_weight : array of shape (n,) or None
-        How often each labeled row counts.
-    label_prior, label_cost, metric, classes
-        As in `RobustLogisticRegression`; here the default prior is None, no constraint.
-    n_jobs : int or None
+    sample_weight : array of shape (n,) or None, default=None
+        How many times each labeled row counts; by default once.
+    label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default=None
+        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained, which is the default here.
+    label_cost : float or array of shape (K, K), default=1.0
+        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+    metric : str, FeatureMetric or callable, default="euclidean"
+        Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
+    classes : array of shape (K,) or None, default=None
+        All classes, where the labels may miss some.
+    n_jobs : int or None, default=None
         Threads over blocks of rows; None means one, -1 one per core.
+
+    Returns
+    -------
+    float
+        The minimal radius.
 
     Examples
     --------
@@ -95,15 +109,35 @@ def transport_distance(
     sample_weight: ArrayLike | None = None,
     ref_weight: ArrayLike | None = None,
 ) -> float:
-    """W_c between a labeled sample and a labeled reference dataset, c = d + label cost.
+    """Transport distance W_c between a labeled sample and a labeled reference dataset, c = d + label cost.
 
     At this radius the decision set of the sample contains the reference, so a certificate bounds the loss on it.
 
     Parameters
     ----------
-    X, y : the labeled sample, (n, d) and (n,); X_ref, y_ref : the reference, (N, d) and (N,).
-    label_cost : scalar or (K, K) over the sorted labels of both; entry [k, c] turns label c of the sample into k.
-    metric : as in `RobustLogisticRegression`; `Precomputed` distances have shape (N, n), reference rows by sample rows.
+    X : array of shape (n, d)
+        Rows of the sample.
+    y : array of shape (n,)
+        Labels of the sample.
+    X_ref : array of shape (N, d)
+        Rows of the reference.
+    y_ref : array of shape (N,)
+        Labels of the reference.
+    label_cost : float or array of shape (K, K), default=1.0
+        Cost κ of a change of label, or a matrix over the sorted labels of both: [k, c] turns label c of the sample
+        into k.
+    metric : str, FeatureMetric or callable, default="euclidean"
+        Distance d between rows, see `RobustLogisticRegression`; `Precomputed` distances have shape (N, n), reference
+        rows by sample rows.
+    sample_weight : array of shape (n,) or None, default=None
+        How many times each row of the sample counts; by default once.
+    ref_weight : array of shape (N,) or None, default=None
+        How many times each row of the reference counts; by default once.
+
+    Returns
+    -------
+    float
+        The distance.
 
     Examples
     --------
