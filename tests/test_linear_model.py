@@ -18,8 +18,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import surefoot as sf
-import surefoot.estimators.robust as module
 from fits import adversary_loss, fitted, just_above, sample, transport_by_pot
+from surefoot.exact.search import Search
 
 
 @parametrize_with_checks([sf.RobustLogisticRegression(), sf.WassersteinLogisticRegression()])  # type: ignore[untyped-decorator]
@@ -253,7 +253,7 @@ class TestRadius:
         def fail(*args: Any, **keywords: Any) -> None:
             raise AssertionError("the solver was called")
 
-        monkeypatch.setattr(module, "solve_certified", fail)
+        monkeypatch.setattr(Search, "run", fail)
         clf = sf.RobustLogisticRegression(radius=0.99 * minimal, label_prior=[0.9, 0.1])
         start = time.perf_counter()
         with pytest.raises(sf.InfeasibleRadiusError, match=re.escape(repr(0.99 * minimal))) as caught:

@@ -46,6 +46,12 @@ class Calibrated:
         Random half-splits of the labeled rows.
     random_state : int, default=0
         Seed of the splits. A fixed one, so that the same data give the same radius.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> sf.RobustLogisticRegression(radius=sf.Calibrated(level=0.8)).radius
+    Calibrated(level=0.8, n_splits=50, random_state=0)
     """
 
     level: float = 0.9
@@ -65,11 +71,17 @@ class RadiusEstimate(Printed):
     Attributes
     ----------
     radius : float
-    excess : float, the estimate of what the truth needs beyond the minimal radius.
+        The estimate.
+    excess : float
+        What the truth is estimated to need beyond the minimal radius.
     minimal_radius : float
-    level : float, the share of samples in which such a radius is meant to cover the truth.
-    splits : array of shape (n_splits,), the excess between the halves of each split.
+        The smallest radius at which the decision set is not empty.
+    level : float
+        Share of samples in which such a radius is meant to cover the truth.
+    splits : array of shape (n_splits,)
+        The excess between the halves of each split.
     n_labeled : int
+        Labeled rows.
     """
 
     radius: float

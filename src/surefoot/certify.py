@@ -60,28 +60,36 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     ----------
     classifier : fitted classifier, or None with `losses`
         With `predict_proba` for the log loss, with `predict` for the other losses. It sees the rows as they are passed.
-    X : array of shape (n, d), labeled rows; y : array of shape (n,), their labels.
-        They need not be the rows that the classifier was trained on, nor i.i.d.
-    X_unlabeled : array of shape (M, d), Unlabeled or None
-        Also a memory map, `ParquetRows`, or a Dask array or dataframe. Beyond 2^24 distances rows are read in blocks,
-        wherever they lie.
+    X : array of shape (n, d)
+        Labeled rows. They need not be those that the classifier was trained on, nor i.i.d.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
+        Unlabeled rows; also a memory map, `ParquetRows`, or a Dask array or dataframe. Beyond 2^24 distances rows are
+        read in blocks, wherever they lie.
     radius : float, "calibrated" or Calibrated
         Radius of the set; "calibrated" estimates it from the labels, see `calibrate_radius`.
-    label_prior, label_cost, metric, sample_weight
-        As in `RobustLogisticRegression`.
-    loss : {"log_loss", "zero_one"} or array of shape (K, K)
+    label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
+        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
+    loss : "log_loss", "zero_one" or array of shape (K, K), default="log_loss"
         "log_loss": −log(max(p, clip)). "zero_one": 1 where `predict` is wrong. A matrix: entry [k, c] is the loss of
         predicting class c where the truth is k.
-    classes : array (K,) or None
+    label_cost : float or array of shape (K, K), default=1.0
+        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+    metric : str, FeatureMetric or callable, default="euclidean"
+        Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
+    classes : array of shape (K,) or None, default=None
         All classes; by default those of the classifier. A class it does not know is never predicted.
-    losses : array of shape (N, K) or None
+    sample_weight : array of shape (n,) or None, default=None
+        How many times each labeled row counts; by default once.
+    losses : array of shape (N, K) or None, default=None
         Your own losses in place of `loss`, rows of X first: the loss at row j if its label were k.
     clip : float, default=1e-12
         Smallest probability in the log loss, so that no loss exceeds −log(clip).
     tol : float or None, default=None
         Certified gap to reach; a ConvergenceWarning says so when it is not reached. None: 1e-6, and 1e-5 over blocks of
         rows. Rows that lie in memory stay there for a smaller one.
-    n_jobs : int or None
+    n_jobs : int or None, default=None
         Threads over groups of rows.
     solver : Newton or None
         Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24

@@ -29,26 +29,48 @@ class FeatureMetric(ABC):
         Parameters
         ----------
         rows : array of shape (N, d)
+            Rows.
         anchors : array of shape (n, d)
+            Labeled rows.
 
         Returns
         -------
         array of shape (N, n)
-            float64, C-contiguous, finite and non-negative.
+            Distances as float64, C-contiguous, finite and non-negative.
         """
 
     def labeled_distances(self, rows: FloatArray, X: FloatArray, anchors: NDArray[np.intp]) -> FloatArray:
-        """Distances (N, m) from each row to the labeled rows X[anchors], m = len(anchors)."""
+        """Distances from each row to some of the labeled rows.
+
+        Parameters
+        ----------
+        rows : array of shape (N, d)
+            Rows.
+        X : array of shape (n, d)
+            Labeled rows.
+        anchors : array of shape (m,)
+            Indices into X.
+
+        Returns
+        -------
+        array of shape (N, m)
+            Distances to X[anchors].
+        """
         return self.distances(rows, X[anchors])
 
 
 @dataclass(frozen=True)
 class Euclidean(FeatureMetric):
-    """d(x, x') = ‖x − x'‖₂.
+    """Euclidean distance ‖x − x'‖₂.
 
     Computed from the differences x − x', never from ‖x‖² − 2⟨x, x'⟩ + ‖x'‖²: equal rows are at distance exactly zero
     and near ones keep all their digits. This costs about three times a matrix product (2.6 s against 0.9 s on one
     thread for N = 13,376, n = 1,000, d = 617), once per fit.
+
+    Examples
+    --------
+    >>> Euclidean().distances([[3.0, 4.0]], [[0.0, 0.0]])
+    array([[5.]])
     """
 
     def distances(self, rows: ArrayLike, anchors: ArrayLike) -> FloatArray:
@@ -57,7 +79,13 @@ class Euclidean(FeatureMetric):
 
 @dataclass(frozen=True)
 class Manhattan(FeatureMetric):
-    """d(x, x') = ‖x − x'‖₁."""
+    """Manhattan distance ‖x − x'‖₁.
+
+    Examples
+    --------
+    >>> Manhattan().distances([[3.0, 4.0]], [[0.0, 0.0]])
+    array([[7.]])
+    """
 
     def distances(self, rows: ArrayLike, anchors: ArrayLike) -> FloatArray:
         return _checked_cdist(rows, anchors, "cityblock")
@@ -65,7 +93,13 @@ class Manhattan(FeatureMetric):
 
 @dataclass(frozen=True)
 class Chebyshev(FeatureMetric):
-    """d(x, x') = ‖x − x'‖_∞."""
+    """Chebyshev distance ‖x − x'‖_∞.
+
+    Examples
+    --------
+    >>> Chebyshev().distances([[3.0, 4.0]], [[0.0, 0.0]])
+    array([[4.]])
+    """
 
     def distances(self, rows: ArrayLike, anchors: ArrayLike) -> FloatArray:
         return _checked_cdist(rows, anchors, "chebyshev")
@@ -73,12 +107,12 @@ class Chebyshev(FeatureMetric):
 
 @dataclass(frozen=True, eq=False)
 class Mahalanobis(FeatureMetric):
-    """d(x, x') = ((x − x')ᵀ P (x − x'))^½, P the inverse covariance.
+    """Mahalanobis distance ((x − x')ᵀ P (x − x'))^½, P the inverse covariance.
 
     Parameters
     ----------
     inverse_covariance : array of shape (d, d)
-        P, symmetric and positive definite.
+        The matrix P, symmetric and positive definite.
 
     Examples
     --------
@@ -95,14 +129,38 @@ class Mahalanobis(FeatureMetric):
 
     @classmethod
     def from_covariance(cls, covariance: ArrayLike) -> Mahalanobis:
-        """Metric with P the inverse of a covariance matrix (d, d)."""
+        """Metric of a covariance matrix: P is its inverse.
+
+        Parameters
+        ----------
+        covariance : array of shape (d, d)
+            Symmetric and positive definite.
+
+        Returns
+        -------
+        Mahalanobis
+            The metric.
+        """
         matrix = _check_positive_definite(covariance, "covariance")
         inverse = cho_solve(cho_factor(matrix), np.eye(len(matrix)))
         return cls((inverse + inverse.T) / 2)
 
     @classmethod
     def from_data(cls, X: ArrayLike, *, ridge: float = 0.0) -> Mahalanobis:
-        """Metric with P = (Cov(X) + ridge·I)⁻¹, for rows X of shape (N, d)."""
+        """Metric of the covariance of rows: P = (Cov(X) + ridge·I)⁻¹.
+
+        Parameters
+        ----------
+        X : array of shape (N, d)
+            Rows, at least two.
+        ridge : float, default=0.0
+            Added to the variances, where the covariance would be singular.
+
+        Returns
+        -------
+        Mahalanobis
+            The metric.
+        """
         rows = check_finite_array(X, "X", ndim=2)
         ridge = check_positive_scalar(ridge, "ridge", allow_zero=True)
         if len(rows) < 2:
@@ -117,7 +175,18 @@ class Mahalanobis(FeatureMetric):
             ) from error
 
     def transform(self, X: ArrayLike) -> FloatArray:
-        """Rows X L (N, d), P = L Lᵀ: their Euclidean distances are the distances of this metric."""
+        """Rows whose Euclidean distances are the distances of this metric: X L, with P = L Lᵀ.
+
+        Parameters
+        ----------
+        X : array of shape (N, d)
+            Rows.
+
+        Returns
+        -------
+        array of shape (N, d)
+            Transformed rows.
+        """
         return self._transform(X, "X")
 
     def distances(self, rows: ArrayLike, anchors: ArrayLike) -> FloatArray:
@@ -146,6 +215,13 @@ class Precomputed(FeatureMetric):
     matrix : array of shape (N, n)
         Entry [j, i] is the distance from row j to labeled row i. Its rows are the rows of X first, then those of
         X_unlabeled; its columns are the labeled rows, that is the rows of X.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> metric = Precomputed([[0.0, 1.0], [1.0, 0.0], [2.0, 1.0]])  # two labeled rows, then one unlabeled
+    >>> round(sf.minimal_radius([[0.0], [1.0]], [0, 1], X_unlabeled=[[2.0]], metric=metric), 6)
+    0.5
     """
 
     matrix: FloatArray
@@ -180,10 +256,15 @@ class CallableMetric(FeatureMetric):
     Parameters
     ----------
     function : callable
-        function(x, x') -> float for two vectors of shape (d,), or, with `vectorized`, function(rows, anchors) -> array
-        of shape (N, n) for arrays of shapes (N, d) and (n, d).
+        Called as function(x, x') -> float with two vectors of shape (d,), or, with `vectorized`, as function(rows,
+        anchors) -> array of shape (N, n) with arrays of shapes (N, d) and (n, d).
     vectorized : bool, default=False
         Whether the function takes all rows at once. One call per pair is slow: N·n calls of Python.
+
+    Examples
+    --------
+    >>> CallableMetric(lambda x, z: abs(x - z).max()).distances([[3.0, 4.0]], [[0.0, 0.0]])
+    array([[4.]])
     """
 
     function: Callable[[Any, Any], Any]
@@ -220,7 +301,24 @@ _NAMED_METRICS: dict[str, type[Euclidean | Manhattan | Chebyshev]] = {
 
 
 def resolve_metric(metric: FeatureMetric | str | Callable[[Any, Any], float]) -> FeatureMetric:
-    """Feature metric from an instance, a name or a function(x, x') -> float."""
+    """Feature metric from an instance, a name or a function.
+
+    Parameters
+    ----------
+    metric : FeatureMetric, str or callable
+        A metric; "euclidean" or "l2", "manhattan", "l1" or "cityblock", "chebyshev" or "linf"; or a function(x, x') ->
+        float.
+
+    Returns
+    -------
+    FeatureMetric
+        The metric.
+
+    Examples
+    --------
+    >>> resolve_metric("l1")
+    Manhattan()
+    """
     if isinstance(metric, FeatureMetric):
         return metric
     if isinstance(metric, str) and metric in _NAMED_METRICS:
@@ -241,9 +339,21 @@ def label_cost_matrix(label_cost: ArrayLike, n_classes: int) -> FloatArray:
     Parameters
     ----------
     label_cost : float or array of shape (K, K)
-        κ > 0 stands for κ·1[k≠c]. A matrix has a zero diagonal and is positive elsewhere; it need not be symmetric.
+        A number κ > 0 stands for κ·1[k≠c]. A matrix has a zero diagonal and is positive elsewhere; it need not be
+        symmetric.
     n_classes : int
-        K.
+        Classes, K.
+
+    Returns
+    -------
+    array of shape (K, K)
+        The matrix, checked.
+
+    Examples
+    --------
+    >>> label_cost_matrix(2.0, 2)
+    array([[0., 2.],
+           [2., 0.]])
     """
     if np.ndim(label_cost) == 0:
         kappa = check_positive_scalar(label_cost, "label_cost")

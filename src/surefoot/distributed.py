@@ -269,7 +269,18 @@ _ALLOCATION = {"MALLOC_TRIM_THRESHOLD_": 256 << 20, "MALLOC_MMAP_THRESHOLD_": 32
 
 
 def local_client(n_workers: int | None = None) -> Any:
-    """A client of a new cluster on this machine, one thread per worker; by default a worker per core."""
+    """A client of a new cluster on this machine, one thread per worker.
+
+    Parameters
+    ----------
+    n_workers : int or None, default=None
+        Worker processes; by default one per core.
+
+    Returns
+    -------
+    distributed.Client
+        Close it when done: it is a context manager.
+    """
     import dask
     from distributed import Client
 

@@ -37,12 +37,30 @@ class RadiusPath:
 
     Attributes
     ----------
-    radii : (m,) increasing; minimal_radius : float, 0 for the ball alone.
-    risk, lower, likelihood : (m,) of the certificates.
-    median_confidence, max_confidence : (m,) over all rows, of the largest class probability.
-    coef : (m, 1, d) or (m, K, d); intercept : (m, 1) or (m, K).
-    test_score, test_likelihood : (m,) accuracy and exp(−log loss) on test rows, or None.
-    status : (m,) of str.
+    radii : array of shape (m,)
+        Radii, increasing.
+    minimal_radius : float
+        The smallest radius at which the decision set is not empty; 0 for the ball alone.
+    risk : array of shape (m,)
+        Upper bounds of the certificates.
+    lower : array of shape (m,)
+        Lower bounds of the certificates.
+    likelihood : array of shape (m,)
+        Certified likelihoods, exp(−risk).
+    median_confidence : array of shape (m,)
+        Median over all rows of the largest class probability.
+    max_confidence : array of shape (m,)
+        Largest over all rows of the largest class probability.
+    coef : array of shape (m, 1, d), or (m, K, d) for K ≥ 3 classes
+        Coefficients.
+    intercept : array of shape (m, 1), or (m, K)
+        Intercepts.
+    status : list of m str
+        How the solver ended.
+    test_score : array of shape (m,) or None
+        Accuracy on the test rows, where there are some.
+    test_likelihood : array of shape (m,) or None
+        Likelihood exp(−log loss) on the test rows, where there are some.
     """
 
     radii: FloatArray
@@ -59,13 +77,20 @@ class RadiusPath:
 
     @property
     def likelihood(self) -> FloatArray:
+        """Certified likelihoods (m,), exp(−risk)."""
         return np.exp(-self.risk)
 
     def __len__(self) -> int:
         return len(self.radii)
 
     def to_frame(self) -> Any:
-        """A pandas DataFrame with one row per radius, coefficients left out."""
+        """The path as a table.
+
+        Returns
+        -------
+        pandas.DataFrame
+            One row per radius, coefficients left out.
+        """
         import pandas as pd
 
         columns = ["radii", "risk", "lower", "likelihood", "median_confidence", "max_confidence", "status"]
@@ -91,18 +116,37 @@ def radius_path(
     ----------
     estimator : RobustLogisticRegression or WassersteinLogisticRegression
         Its parameters are used, but for the radius; it is not changed.
-    X, y, X_unlabeled, sample_weight : as in `fit`.
-    radii : array (m,) or None
-        By default n_radii of them: the minimal radius plus κ·10^−3 … κ, evenly on a log scale. A label is flipped at
-        the cost κ, so that at an excess of κ the adversary may choose all labels.
-    X_test, y_test : arrays of shape (M, d) and (M,), or None
+    X : array of shape (n, d)
+        Labeled rows.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
+        Unlabeled rows; none for the ball alone.
+    radii : array of shape (m,) or None, default=None
+        Radii, increasing. By default n_radii of them: the minimal radius plus κ·10^−3 … κ, evenly on a log scale. A
+        label is flipped at the cost κ, so that at an excess of κ the adversary may choose all labels.
+    n_radii : int, default=16
+        How many radii, where none are given.
+    sample_weight : array of shape (n,) or None, default=None
+        How many times each labeled row counts; by default once.
+    X_test : array of shape (T, d) or None, default=None
         Rows on which each model is scored.
+    y_test : array of shape (T,) or None, default=None
+        Their labels.
 
     Returns
     -------
     RadiusPath
         Each entry equals a single fit at its radius, to the tolerance of the estimator; without a penalty the risk
         never falls along the path.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> X, y, U = [[0.0], [1.0]], [0, 1], [[0.1], [0.5], [0.9]]
+    >>> path = sf.radius_path(sf.RobustLogisticRegression(), X, y, X_unlabeled=U, radii=[0.3, 0.6])
+    >>> bool(path.risk[0] < path.risk[1])
+    True
     """
     if not isinstance(estimator, RobustLogisticRegression | WassersteinLogisticRegression):
         raise ValueError(
@@ -280,9 +324,20 @@ class WorstCaseCurve:
 
     Attributes
     ----------
-    radii, risk, lower : (m,); for the ball alone the value is exact and risk equals lower.
-    minimal_radius : float, 0 for the ball alone.
-    loss : str; ball : bool, whether the features were free to move.
+    radii : array of shape (m,)
+        Radii, increasing.
+    risk : array of shape (m,)
+        Upper bounds on the worst expected loss.
+    lower : array of shape (m,)
+        Lower bounds; for the ball alone the value is exact, and they equal `risk`.
+    likelihood : array of shape (m,)
+        Certified likelihoods, exp(−risk).
+    minimal_radius : float
+        The smallest radius at which the decision set is not empty; 0 for the ball alone.
+    loss : str
+        Name of the loss.
+    ball : bool
+        Whether the features were free to move.
     """
 
     radii: FloatArray
@@ -294,6 +349,7 @@ class WorstCaseCurve:
 
     @property
     def likelihood(self) -> FloatArray:
+        """Certified likelihoods (m,), exp(−risk)."""
         return np.exp(-self.risk)
 
 
@@ -321,14 +377,57 @@ def worst_case_curve(  # noqa: PLR0913 - one keyword per part of the problem
 
     Parameters
     ----------
-    classifier, X, y, X_unlabeled, label_prior, loss, label_cost, metric, classes, sample_weight, losses, clip, tol,
-    n_jobs, solver
-        As in `certify`.
-    radii : array (m,), increasing
+    classifier : fitted classifier, or None with `losses`
+        With `predict_proba` for the log loss, with `predict` for the other losses.
+    X : array of shape (n, d)
+        Labeled rows.
+    y : array of shape (n,)
+        Their labels.
+    radii : array of shape (m,)
+        Radii, increasing, the first at least the minimal radius.
     ball : bool, default=False
         The Wasserstein ball alone: features may move anywhere and nothing is known of the labels. Only for the log loss
         of a linear classifier of two classes (coef_, intercept_), where it is exact; `X_unlabeled` and `label_prior`
         then play no part.
+    X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
+        Unlabeled rows. Together with those of `X` they make up the feature marginal P_X.
+    label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
+        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
+    loss : "log_loss", "zero_one" or array of shape (K, K), default="log_loss"
+        Loss to bound; a matrix has the loss of predicting class c where the truth is k at [k, c]. See `certify`.
+    label_cost : float or array of shape (K, K), default=1.0
+        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+    metric : str, FeatureMetric or callable, default="euclidean"
+        Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
+    classes : array of shape (K,) or None, default=None
+        All classes; by default those of the classifier.
+    sample_weight : array of shape (n,) or None, default=None
+        How many times each labeled row counts; by default once.
+    losses : array of shape (N, K) or None, default=None
+        Your own losses in place of `loss`, rows of X first: the loss at row j if its label were k.
+    clip : float, default=1e-12
+        Smallest probability in the log loss.
+    tol : float, default=1e-6
+        Certified gap to reach at every radius.
+    n_jobs : int or None, default=None
+        Threads over groups of rows; None means one, -1 one per core.
+    solver : Newton or None, default=None
+        Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
+        distances, beyond in blocks.
+
+    Returns
+    -------
+    WorstCaseCurve
+        Both bounds at every radius.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y, U = [[0.0], [1.0]], [0, 1], [[0.1], [0.9]]
+    >>> clf = LogisticRegression().fit(X, y)
+    >>> curve = worst_case_curve(clf, X, y, radii=[0.3, 0.6], X_unlabeled=U)
+    >>> bool(curve.risk[0] < curve.risk[1])
+    True
     """
     grid = _grid(radii, 1, 0.0, 1.0)
     tol = check_positive_scalar(tol, "tol")

@@ -44,12 +44,30 @@ class RadiusPathDisplay(_Display):
     Parameters
     ----------
     path : RadiusPath
-    chosen : float or None
+        The path to draw.
+    chosen : float or None, default=None
         A radius to mark.
 
     Attributes
     ----------
-    ax_, figure_, lines_ : the axes, their figure, and the lines by name.
+    ax_ : matplotlib Axes
+        The axes, once drawn.
+    figure_ : matplotlib Figure
+        Their figure.
+    lines_ : dict of str to matplotlib Line2D
+        The lines by name.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")  # no window
+    >>> import surefoot as sf
+    >>> from surefoot.plots import RadiusPathDisplay
+    >>> X, y, U = [[0.0], [1.0]], [0, 1], [[0.1], [0.5], [0.9]]
+    >>> clf = sf.RobustLogisticRegression(radius=0.5, label_prior=[0.5, 0.5]).fit(X, y, X_unlabeled=U)
+    >>> display = RadiusPathDisplay.from_estimator(clf, X, y, X_unlabeled=U, radii=[0.3, 0.6])
+    >>> display.ax_.get_xlabel()
+    'radius beyond the minimal one, 0.14'
     """
 
     def __init__(self, path: RadiusPath, *, chosen: float | None = None) -> None:
@@ -70,7 +88,34 @@ class RadiusPathDisplay(_Display):
         ax: Any = None,
         **keywords: Any,
     ) -> RadiusPathDisplay:
-        """Follow `radius_path` and draw it; the radius of a fitted estimator is marked."""
+        """Follow `radius_path` and draw it; the radius of a fitted estimator is marked.
+
+        Parameters
+        ----------
+        estimator : RobustLogisticRegression or WassersteinLogisticRegression
+            Its parameters are used, but for the radius; it is not changed.
+        X : array of shape (n, d)
+            Labeled rows.
+        y : array of shape (n,)
+            Their labels.
+        X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
+            Unlabeled rows.
+        radii : array of shape (m,) or None, default=None
+            Radii, increasing; by default those of `radius_path`.
+        X_test : array of shape (T, d) or None, default=None
+            Rows on which each model is scored.
+        y_test : array of shape (T,) or None, default=None
+            Their labels.
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on; by default those of a new figure.
+        **keywords : Any
+            Passed on to `plot`.
+
+        Returns
+        -------
+        RadiusPathDisplay
+            The display, drawn.
+        """
         path = radius_path(estimator, X, y, X_unlabeled=X_unlabeled, radii=radii, X_test=X_test, y_test=y_test)
         return cls(path, chosen=getattr(estimator, "radius_", None)).plot(ax=ax, **keywords)
 
@@ -78,11 +123,43 @@ class RadiusPathDisplay(_Display):
     def from_path(
         cls, path: RadiusPath, *, chosen: float | None = None, ax: Any = None, **keywords: Any
     ) -> RadiusPathDisplay:
-        """Draw a path that is already there."""
+        """Draw a path that is already there.
+
+        Parameters
+        ----------
+        path : RadiusPath
+            The path to draw.
+        chosen : float or None, default=None
+            A radius to mark.
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on; by default those of a new figure.
+        **keywords : Any
+            Passed on to `plot`.
+
+        Returns
+        -------
+        RadiusPathDisplay
+            The display, drawn.
+        """
         return cls(path, chosen=chosen).plot(ax=ax, **keywords)
 
     def plot(self, ax: Any = None, *, excess: bool = True, threshold: float | None = 0.7) -> RadiusPathDisplay:
-        """Draw. With `excess` the axis is the radius beyond the minimal one, on a log scale."""
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on; by default those of a new figure.
+        excess : bool, default=True
+            Whether the axis is the radius beyond the minimal one, on a log scale, or the radius itself.
+        threshold : float or None, default=0.7
+            A confidence to mark.
+
+        Returns
+        -------
+        RadiusPathDisplay
+            The display itself.
+        """
         ax, path = self._axes(ax, (6.4, 4.2)), self.path
         x = path.radii - path.minimal_radius if excess else path.radii
         curves = [
@@ -117,11 +194,33 @@ class WorstCaseDisplay(_Display):
 
     Parameters
     ----------
-    model_proba, adversary_proba : arrays of shape (N,)
-        Probability of one class at each row.
-    n_labeled : int
+    model_proba : array of shape (N,)
+        The model's probability of one class at each row.
+    adversary_proba : array of shape (N,)
+        The adversary's probability of that class.
+    n_labeled : int, default=0
         Rows at the front that are labeled.
-    class_name : str
+    class_name : str, default="1"
+        Name of the class.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The axes, once drawn.
+    figure_ : matplotlib Figure
+        Their figure.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")  # no window
+    >>> import surefoot as sf
+    >>> from surefoot.plots import WorstCaseDisplay
+    >>> X, y, U = [[0.0], [1.0]], [0, 1], [[0.1], [0.5], [0.9]]
+    >>> clf = sf.RobustLogisticRegression(radius=0.5, label_prior=[0.5, 0.5]).fit(X, y, X_unlabeled=U)
+    >>> display = WorstCaseDisplay.from_estimator(clf, X, X_unlabeled=U)
+    >>> display.ax_.get_xlabel()
+    "model's probability of '1'"
     """
 
     def __init__(
@@ -151,7 +250,27 @@ class WorstCaseDisplay(_Display):
     ) -> WorstCaseDisplay:
         """Compare a classifier's predict_proba with the adversary of its certificate, at the rows of the fit.
 
-        `certificate` is by default the estimator's own; `label` the class shown, by default the last one.
+        Parameters
+        ----------
+        estimator : fitted classifier
+            With `predict_proba`, and with `certificate_` where no certificate is given.
+        X : array of shape (n, d)
+            Labeled rows of the certificate.
+        X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
+            Its unlabeled rows.
+        certificate : Certificate or None, default=None
+            By default the estimator's own.
+        label : a class or None, default=None
+            The class shown; by default the last one.
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on; by default those of a new figure.
+        **keywords : Any
+            Passed on to `plot`.
+
+        Returns
+        -------
+        WorstCaseDisplay
+            The display, drawn.
         """
         found = certificate if certificate is not None else getattr(estimator, "certificate_", None)
         if found is None or found.worst_case is None:
@@ -175,7 +294,18 @@ class WorstCaseDisplay(_Display):
         return display.plot(ax=ax, **keywords)
 
     def plot(self, ax: Any = None) -> WorstCaseDisplay:
-        """Draw: rows on the diagonal keep the model's label, rows far from it are where the adversary disagrees."""
+        """Draw: rows on the diagonal keep the model's label, rows far from it are where the adversary disagrees.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on; by default those of a new figure.
+
+        Returns
+        -------
+        WorstCaseDisplay
+            The display itself.
+        """
         ax, front = self._axes(ax, (5.0, 4.6)), slice(None, self.n_labeled)
         rest = slice(self.n_labeled, None)
         ax.plot([0, 1], [0, 1], color=GREY, linewidth=0.8, linestyle="--", zorder=1)
@@ -205,10 +335,30 @@ class CertificateDisplay(_Display):
     Parameters
     ----------
     certificate : Certificate
-    training : float or None
+        The certificate to draw.
+    training : float or None, default=None
         Mean loss on the labeled rows.
-    fresh : FreshCertificate or None
+    fresh : FreshCertificate or None, default=None
         The same on fresh rows: its mean and sampling error are drawn as a second bar.
+
+    Attributes
+    ----------
+    ax_ : matplotlib Axes
+        The axes, once drawn.
+    figure_ : matplotlib Figure
+        Their figure.
+
+    Examples
+    --------
+    >>> import matplotlib
+    >>> matplotlib.use("agg")  # no window
+    >>> import surefoot as sf
+    >>> from surefoot.plots import CertificateDisplay
+    >>> X, y, U = [[0.0], [1.0]], [0, 1], [[0.1], [0.5], [0.9]]
+    >>> clf = sf.RobustLogisticRegression(radius=0.5, label_prior=[0.5, 0.5]).fit(X, y, X_unlabeled=U)
+    >>> display = CertificateDisplay.from_estimator(clf, X, y)
+    >>> display.ax_.get_xlabel()
+    'expected log_loss'
     """
 
     def __init__(
@@ -227,14 +377,50 @@ class CertificateDisplay(_Display):
         fresh: FreshCertificate | None = None,
         ax: Any = None,
     ) -> CertificateDisplay:
-        """Draw a certificate that is already there."""
+        """Draw a certificate that is already there.
+
+        Parameters
+        ----------
+        certificate : Certificate
+            The certificate to draw.
+        training : float or None, default=None
+            Mean loss on the labeled rows.
+        fresh : FreshCertificate or None, default=None
+            The same on fresh rows, drawn as a second bar.
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on; by default those of a new figure.
+
+        Returns
+        -------
+        CertificateDisplay
+            The display, drawn.
+        """
         return cls(certificate, training=training, fresh=fresh).plot(ax=ax)
 
     @classmethod
     def from_estimator(
         cls, estimator: Any, X: ArrayLike, y: ArrayLike, *, fresh: FreshCertificate | None = None, ax: Any = None
     ) -> CertificateDisplay:
-        """Draw the certificate of a fitted estimator; X, y are its labeled rows."""
+        """Draw the certificate of a fitted estimator, beside its mean loss on the labeled rows.
+
+        Parameters
+        ----------
+        estimator : fitted classifier with `certificate_`
+            Whose certificate to draw.
+        X : array of shape (n, d)
+            Its labeled rows.
+        y : array of shape (n,)
+            Their labels.
+        fresh : FreshCertificate or None, default=None
+            The same on fresh rows, drawn as a second bar.
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on; by default those of a new figure.
+
+        Returns
+        -------
+        CertificateDisplay
+            The display, drawn.
+        """
         rows, labels = check_labeled_rows(X, y)
         codes = encode_labels(labels, estimator.classes_)[1]
         losses = loss_matrix_from_proba(estimator.predict_proba(rows), LOG_LOSS)
@@ -242,7 +428,18 @@ class CertificateDisplay(_Display):
         return cls(estimator.certificate_, training=training, fresh=fresh).plot(ax=ax)
 
     def plot(self, ax: Any = None) -> CertificateDisplay:
-        """Draw."""
+        """Draw.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on; by default those of a new figure.
+
+        Returns
+        -------
+        CertificateDisplay
+            The display itself.
+        """
         certificate, fresh = self.certificate, self.fresh
         rows = 1 + (fresh is not None)
         ax = self._axes(ax, (7.0, 1.5 + 0.7 * rows))

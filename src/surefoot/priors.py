@@ -22,12 +22,17 @@ class LabelPrior(ABC):
 
     @abstractmethod
     def intervals(self, class_weights: ArrayLike) -> FloatArray:
-        """Intervals (K, 2) of lower and upper bounds, for classes in sorted order.
+        """Intervals of the label probabilities.
 
         Parameters
         ----------
         class_weights : array of shape (K,)
             How many labeled rows each class has, or their total weight.
+
+        Returns
+        -------
+        array of shape (K, 2)
+            Lower and upper bound of each class, classes in sorted order.
         """
 
 
@@ -39,6 +44,12 @@ class ExactPrior(LabelPrior):
     ----------
     probabilities : array of shape (K,)
         In [0, 1], with sum one up to 1e-8.
+
+    Examples
+    --------
+    >>> ExactPrior([0.25, 0.75]).intervals([10, 10])
+    array([[0.25, 0.25],
+           [0.75, 0.75]])
     """
 
     probabilities: FloatArray
@@ -63,6 +74,12 @@ class IntervalPrior(LabelPrior):
     ----------
     bounds : array of shape (K, 2)
         Lower and upper bound of each class, in [0, 1]; at least one distribution must fit.
+
+    Examples
+    --------
+    >>> IntervalPrior([[0.1, 0.5], [0.5, 0.9]]).intervals([10, 10])
+    array([[0.1, 0.5],
+           [0.5, 0.9]])
     """
 
     bounds: FloatArray
@@ -93,6 +110,12 @@ class ClopperPearson(LabelPrior):
     ----------
     level : float, default=0.95
         Confidence level in (0, 1).
+
+    Examples
+    --------
+    >>> ClopperPearson().intervals([5, 15]).round(3)
+    array([[0.087, 0.491],
+           [0.509, 0.913]])
     """
 
     level: float = 0.95
@@ -120,14 +143,37 @@ class ClopperPearson(LabelPrior):
 
 @dataclass(frozen=True)
 class NoPrior(LabelPrior):
-    """Nothing is known of the label probabilities: [0, 1] for each class."""
+    """Nothing is known of the label probabilities: [0, 1] for each class.
+
+    Examples
+    --------
+    >>> NoPrior().intervals([5, 15])
+    array([[0., 1.],
+           [0., 1.]])
+    """
 
     def intervals(self, class_weights: ArrayLike) -> FloatArray:
         return np.tile([0.0, 1.0], (len(_check_class_weights(class_weights)), 1))
 
 
 def resolve_prior(label_prior: LabelPrior | ArrayLike | str | None) -> LabelPrior:
-    """Label prior from an instance, None, "clopper-pearson", probabilities (K,) or intervals (K, 2)."""
+    """Label prior from an instance, None, a name or an array.
+
+    Parameters
+    ----------
+    label_prior : LabelPrior, None, "clopper-pearson", array of shape (K,) or array of shape (K, 2)
+        A prior; None for no constraint; a name; probabilities; or intervals.
+
+    Returns
+    -------
+    LabelPrior
+        The prior.
+
+    Examples
+    --------
+    >>> resolve_prior("clopper-pearson")
+    ClopperPearson(level=0.95)
+    """
     if label_prior is None:
         return NoPrior()
     if isinstance(label_prior, LabelPrior):
@@ -149,10 +195,26 @@ def resolve_prior(label_prior: LabelPrior | ArrayLike | str | None) -> LabelPrio
 
 
 def tighten(intervals: ArrayLike) -> FloatArray:
-    """Tightest intervals (K, 2) of the distributions {p : p_lo ≤ p ≤ p_hi, Σ_k p_k = 1}.
+    """Tightest intervals of the distributions {p : p_lo ≤ p ≤ p_hi, Σ_k p_k = 1}.
 
     p_lo_k becomes max(p_lo_k, 1 − Σ_{c≠k} p_hi_c) and p_hi_k becomes min(p_hi_k, 1 − Σ_{c≠k} p_lo_c): each bound is
     then reached by a distribution in the set.
+
+    Parameters
+    ----------
+    intervals : array of shape (K, 2)
+        Lower and upper bound of each class; at least one distribution must fit.
+
+    Returns
+    -------
+    array of shape (K, 2)
+        Bounds that are each reached.
+
+    Examples
+    --------
+    >>> tighten([[0.0, 0.25], [0.0, 1.0]])
+    array([[0.  , 0.25],
+           [0.75, 1.  ]])
     """
     lo, hi = _check_intervals(intervals).T
     _check_admits_distribution(np.column_stack([lo, hi]))

@@ -47,20 +47,34 @@ def minimal_radius(
 
     Parameters
     ----------
-    X : array of shape (n, d), labeled rows; y : array of shape (n,), their labels.
-    X_unlabeled : array of shape (M, d), Unlabeled or None
+    X : array of shape (n, d)
+        Labeled rows.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
         Unlabeled rows. P_X is the empirical distribution of the rows of X and X_unlabeled together. A memory map,
         `ParquetRows`, or a Dask array or dataframe will do. Beyond 2^24 distances rows are read in blocks, and the
         result is an upper bound, within 1e-5 of the minimal radius relative to it.
-    sample_weight : array of shape (n,) or None
-        How often each labeled row counts.
-    label_prior, label_cost, metric, classes
-        As in `RobustLogisticRegression`; here the default prior is None, no constraint.
-    n_jobs : int or None
+    sample_weight : array of shape (n,) or None, default=None
+        How many times each labeled row counts; by default once.
+    label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default=None
+        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained, which is the default here.
+    label_cost : float or array of shape (K, K), default=1.0
+        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+    metric : str, FeatureMetric or callable, default="euclidean"
+        Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
+    classes : array of shape (K,) or None, default=None
+        All classes, where the labels may miss some.
+    n_jobs : int or None, default=None
         Threads over blocks of rows; None means one, -1 one per core.
-    solver : Newton or None
-        Where sums over blocks of rows run (a GPU, say), and how much memory they may keep; None: in memory up to 2^24
+    solver : Newton or None, default=None
+        Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
         distances, beyond in blocks.
+
+    Returns
+    -------
+    float
+        The minimal radius.
 
     Examples
     --------
@@ -105,17 +119,46 @@ def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
 
     Parameters
     ----------
-    X, y, X_unlabeled, sample_weight, label_prior, label_cost, metric, classes
-        As in `RobustLogisticRegression`.
-    level, n_splits, random_state
-        As in `Calibrated`.
-    n_jobs, solver
-        As in `minimal_radius`.
+    X : array of shape (n, d)
+        Labeled rows, at least four.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
+        Unlabeled rows. Together with those of `X` they make up the feature marginal P_X.
+    level : float, default=0.9
+        Share of samples for which the radius is meant to cover the truth.
+    n_splits : int, default=50
+        Random half-splits of the labeled rows.
+    random_state : int, default=0
+        Seed of the splits.
+    sample_weight : array of shape (n,) or None, default=None
+        How many times each labeled row counts; by default once.
+    label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
+        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
+    label_cost : float or array of shape (K, K), default=1.0
+        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+    metric : str, FeatureMetric or callable, default="euclidean"
+        Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
+    classes : array of shape (K,) or None, default=None
+        All classes, where the labels may miss some.
+    n_jobs : int or None, default=None
+        Threads over groups of rows; None means one, -1 one per core.
+    solver : Newton or None, default=None
+        Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
+        distances, beyond in blocks.
 
     Returns
     -------
     RadiusEstimate
         With the excess of each split.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> X, y, U = [[0.0], [0.4], [0.6], [1.0]], [0, 1, 0, 1], [[0.1], [0.9]]
+    >>> estimate = sf.calibrate_radius(X, y, X_unlabeled=U)
+    >>> bool(estimate.radius > estimate.minimal_radius), estimate.n_labeled
+    (True, 4)
     """
     problem = check_problem(
         X,
@@ -143,15 +186,35 @@ def transport_distance(
     sample_weight: ArrayLike | None = None,
     ref_weight: ArrayLike | None = None,
 ) -> float:
-    """W_c between a labeled sample and a labeled reference dataset, c = d + label cost.
+    """Transport distance W_c between a labeled sample and a labeled reference dataset, c = d + label cost.
 
     At this radius the decision set of the sample contains the reference, so a certificate bounds the loss on it.
 
     Parameters
     ----------
-    X, y : the labeled sample, (n, d) and (n,); X_ref, y_ref : the reference, (N, d) and (N,).
-    label_cost : scalar or (K, K) over the sorted labels of both; entry [k, c] turns label c of the sample into k.
-    metric : as in `RobustLogisticRegression`; `Precomputed` distances have shape (N, n), reference rows by sample rows.
+    X : array of shape (n, d)
+        Rows of the sample.
+    y : array of shape (n,)
+        Labels of the sample.
+    X_ref : array of shape (N, d)
+        Rows of the reference.
+    y_ref : array of shape (N,)
+        Labels of the reference.
+    label_cost : float or array of shape (K, K), default=1.0
+        Cost κ of a change of label, or a matrix over the sorted labels of both: [k, c] turns label c of the sample
+        into k.
+    metric : str, FeatureMetric or callable, default="euclidean"
+        Distance d between rows, see `RobustLogisticRegression`; `Precomputed` distances have shape (N, n), reference
+        rows by sample rows.
+    sample_weight : array of shape (n,) or None, default=None
+        How many times each row of the sample counts; by default once.
+    ref_weight : array of shape (N,) or None, default=None
+        How many times each row of the reference counts; by default once.
+
+    Returns
+    -------
+    float
+        The distance.
 
     Examples
     --------

@@ -35,6 +35,14 @@ class Unlabeled(tuple[Any]):
     Parameters
     ----------
     rows : array of shape (M, d)
+        Unlabeled rows.
+
+    Examples
+    --------
+    >>> from surefoot import Unlabeled
+    >>> U = Unlabeled([[0.1], [0.9]])
+    >>> len(U), U.rows
+    (1, [[0.1], [0.9]])
     """
 
     __slots__ = ()
@@ -44,6 +52,7 @@ class Unlabeled(tuple[Any]):
 
     @property
     def rows(self) -> Any:
+        """The rows as they were given."""
         return self[0]
 
     def __getnewargs__(self) -> tuple[Any]:

@@ -48,7 +48,7 @@ def algorithm2(
     candidates: ArrayLike | None = None,
     steps: StochasticGradient = PAPER_STEPS,
 ) -> FloatArray:
-    """(M,) scores ĝ of the paper's Algorithm 2, each a lower bound of `robust_model_change`.
+    """Scores ĝ of the paper's Algorithm 2, each a lower bound of `robust_model_change`.
 
     Of several runs with other step sizes or seeds the largest score is the nearest, since none can exceed the exact
     one. φ̂(x*) is the mass of the row in P_X.
@@ -56,12 +56,35 @@ def algorithm2(
     Parameters
     ----------
     impact : array of shape (M, K)
-        f(x_j, k) for the rows of X_unlabeled, or for its `candidates`; classes in sorted order.
-    X, y, X_unlabeled, radius, margin, label_prior, label_cost, metric, classes, candidates
-        As in `label_flexibility`.
+        Impacts f(x_j, k) of the rows of X_unlabeled, or of its `candidates`; classes in sorted order.
+    X : array of shape (n, d)
+        Labeled rows.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d) or Unlabeled
+        Unlabeled rows: those looked at.
+    radius : float, "ends" or "minimal", default="ends"
+        Radius of the decision set, or the rule for it: see `label_flexibility`.
+    margin : float or None, default=None
+        Added to the radius of a rule; None is 0.1·κ/N, see `label_flexibility`.
+    label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
+        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
+    label_cost : float or array of shape (K, K), default=1.0
+        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+    metric : str, FeatureMetric or callable, default="euclidean"
+        Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
+    classes : array of shape (K,) or None, default=None
+        All classes, where the labels may miss some.
+    candidates : array of shape (m,) or None, default=None
+        Indices of the rows of X_unlabeled to look at; all by default.
     steps : StochasticGradient
         By default Adam with batches of 100, 50,000 steps a candidate, the step size cut by 10 every 5,000. A
         learning_rate of None is 0.03 (max_k f(x*, k) − min_k f(x*, k)) / φ̂(x*), for each candidate.
+
+    Returns
+    -------
+    array of shape (M,)
+        A score per candidate.
 
     Examples
     --------

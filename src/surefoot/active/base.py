@@ -47,24 +47,29 @@ class QueryStrategy(BaseEstimator):
 
         Parameters
         ----------
-        X : array of shape (N, d); y : array of shape (N,)
-            All rows, and their labels; missing ones are NaN or None, or as `missing_label` says.
-        clf : classifier
+        X : array of shape (N, d)
+            All rows.
+        y : array of shape (N,)
+            Their labels; missing ones are NaN or None, or as `missing_label` says.
+        clf : classifier or None, default=None
             Fitted to the labeled rows, unless fit_clf is False. RandomSampling needs none.
-        sample_weight : array of shape (N,) or None
+        fit_clf : bool, default=True
+            Whether to fit clf; pass False for one that is fitted.
+        sample_weight : array of shape (N,) or None, default=None
             Passed on to the fit.
-        candidates : array of shape (m,), array of shape (m, d), or None
+        candidates : array of shape (m,), array of shape (m, d), or None, default=None
             Indices of the rows to choose from; or rows, not necessarily among X; or all unlabeled rows.
         batch_size : int, default=1
             Rows are chosen one after another; docs/active-learning.md says how the earlier ones count.
         return_utilities : bool, default=False
+            Whether to return the scores as well.
 
         Returns
         -------
         indices : array of shape (batch_size,)
             Into X, or into the candidates where these are rows.
-        utilities : array of shape (batch_size, N), or (batch_size, m); only with return_utilities
-            Before each choice; NaN for rows that are not considered.
+        utilities : array of shape (batch_size, N), or (batch_size, m)
+            Scores before each choice, NaN for rows that are not considered; only with return_utilities.
         """
         pool = Pool.of(X, y, candidates, self.missing_label)
         model = self._model(clf, pool, fit_clf, sample_weight)

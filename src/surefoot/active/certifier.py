@@ -42,10 +42,22 @@ class NearestCertifier:
         Radius beyond the minimal one, ≥ 0.
     label_prior : array (K,), array (K, 2), LabelPrior or None, default=None
         Label probabilities of the pool.
-    loss, label_cost, metric
-        As in `surefoot.certify`.
+    loss : "log_loss", "zero_one" or array of shape (K, K), default="log_loss"
+        Loss to bound; a matrix has the loss of predicting class c where the truth is k at [k, c]. See `certify`.
+    label_cost : float or array of shape (K, K), default=1.0
+        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+    metric : str, FeatureMetric or callable, default="euclidean"
+        Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     tol : float, default=1e-4
         Certified gap to reach.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y, U = [[0.0], [1.0]], [0, 1], [[0.1], [0.2], [0.9]]
+    >>> clf = LogisticRegression().fit(X, y)
+    >>> NearestCertifier(excess=0.1)(clf, X, y, X_unlabeled=U).status
+    'optimal'
     """
 
     excess: float

@@ -45,13 +45,24 @@ class LabelFlexibility:
 
     Attributes
     ----------
+    intervals : array of shape (M, K, 2)
+        Least and largest probability of each class that the adversary can force at each row.
+    width : array of shape (M,)
+        Length of the widest of a row's intervals.
     decision_set : DecisionSet
         Its radius is not used: the budget is `excess`.
-    rows : (M,) indices of the rows among those of the decision set, labeled rows first.
-    classes : (K,)
+    rows : array of shape (M,)
+        Indices of the rows among those of the decision set, labeled rows first.
+    classes : array of shape (K,)
+        Classes, in sorted order.
     excess : float
         Radius less minimal radius.
-    features : distances and transport of all rows; by default those of the decision set.
+    radius : float
+        Radius of the set that the adversary chooses from.
+    minimal_radius : float
+        The smallest radius at which the decision set is not empty.
+    features : Features or None
+        Distances and transport of all rows; by default those of the decision set.
     """
 
     decision_set: DecisionSet
@@ -62,15 +73,17 @@ class LabelFlexibility:
 
     @cached_property
     def minimal_radius(self) -> float:
+        """The smallest radius at which the decision set is not empty."""
         return self._features.transport.cost + self._cheapest
 
     @property
     def radius(self) -> float:
+        """Radius of the set that the adversary chooses from: minimal radius + excess."""
         return self.minimal_radius + self.excess
 
     @cached_property
     def intervals(self) -> FloatArray:
-        """(M, K, 2) least and largest probability of each class that the adversary can force at each row."""
+        """Least and largest probability (M, K, 2) of each class that the adversary can force at each row."""
         M, K = len(self.rows), len(self.classes)
         bounds = np.zeros((M, K, 2))
         for k in range(K if K > 2 else 1):
@@ -84,14 +97,24 @@ class LabelFlexibility:
 
     @property
     def width(self) -> FloatArray:
-        """(M,) length of the widest of a row's intervals: 0 where the labeled rows pin its labels down, at most 1."""
+        """Length (M,) of the widest of a row's intervals: 0 where the labeled rows pin its labels down, at most 1."""
         return np.ptp(self.intervals, axis=2).max(axis=1)
 
     def least_expectation(self, impact: ArrayLike) -> FloatArray:
-        """(M,) min over the attainable q of Σ_k q_k f_k, for impacts f (M, K): exact for each row.
+        """Least expected impact that the adversary can force at each row, min Σ_k q_k f_k over the attainable q.
 
         Most rows are settled by a pair of bounds in closed form; each of the others is a small linear program, with
         cuts from re-optimising the transport plan (docs/active-learning.md).
+
+        Parameters
+        ----------
+        impact : array of shape (M, K)
+            Impacts f(x_j, k) of the rows, classes in sorted order.
+
+        Returns
+        -------
+        array of shape (M,)
+            The least expectation at each row.
         """
         f = check_impact(impact, len(self.rows), len(self.classes))[:, self._labels.labels]
         least = f.min(axis=1)
@@ -212,10 +235,13 @@ def label_flexibility(  # noqa: PLR0913 - one keyword per part of the problem
 
     Parameters
     ----------
-    X : array of shape (n, d), labeled rows; y : array of shape (n,), their labels.
+    X : array of shape (n, d)
+        Labeled rows.
+    y : array of shape (n,)
+        Their labels.
     X_unlabeled : array of shape (M, d), Unlabeled, a memory map, `ParquetRows`, a Dask array or dataframe
-        P_X is the empirical distribution of the rows of X and X_unlabeled together, N = n + M. Beyond 2^24 distances
-        rows are read in blocks, wherever they lie; numbers per row are held, but no matrix of distances.
+        Unlabeled rows. P_X is the empirical distribution of the rows of X and X_unlabeled together, N = n + M. Beyond
+        2^24 distances rows are read in blocks, wherever they lie; numbers per row are held, but no matrix of distances.
     radius : float, "ends" or "minimal", default="ends"
         "ends": the paper's rule. The largest, over classes, of the minimal radii at which the class's probability is at
         either end of its interval, plus the margin. With exact probabilities (the strong prior), and without a prior,
@@ -223,12 +249,28 @@ def label_flexibility(  # noqa: PLR0913 - one keyword per part of the problem
     margin : float or None, default=None
         Added to the radius; None is 0.1·κ/N, with κ the largest label cost. The paper's is `PAPER_MARGIN`, 1e-3; from
         2κ/N on every interval is [0, 1]. Not used with a radius that is a number.
-    label_prior, label_cost, metric, classes, sample_weight
-        As in `RobustLogisticRegression`.
-    candidates : array of shape (m,) or None
+    label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
+        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
+    label_cost : float or array of shape (K, K), default=1.0
+        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+    metric : str, FeatureMetric or callable, default="euclidean"
+        Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
+    classes : array of shape (K,) or None, default=None
+        All classes, where the labels may miss some.
+    sample_weight : array of shape (n,) or None, default=None
+        How many times each labeled row counts; by default once.
+    candidates : array of shape (m,) or None, default=None
         Indices of the rows of X_unlabeled to look at; all by default.
-    n_jobs, solver
-        As in `minimal_radius`.
+    n_jobs : int or None, default=None
+        Threads over groups of rows; None means one, -1 one per core.
+    solver : Newton or None, default=None
+        Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
+        distances, beyond in blocks.
+
+    Returns
+    -------
+    LabelFlexibility
+        With the intervals of each row.
 
     Examples
     --------

@@ -35,10 +35,23 @@ def logistic_impact(
         Logistic regression of scikit-learn or of this package, or any linear classifier whose probabilities are the
         softmax of its scores; bare, at the end of a Pipeline, or wrapped by scikit-activeml.
     X : array of shape (N, d)
-    classes : array of shape (K,) or None
+        Rows.
+    classes : array of shape (K,) or None, default=None
         All classes, where clf may have seen fewer: those it has not seen have probability zero.
     feature_norm : bool, default=True
         False drops the factor ‖x̃‖: the form that the paper's appendix prints for Min and Max model change.
+
+    Returns
+    -------
+    array of shape (N, K)
+        Impacts f(x_j, k), classes in sorted order.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> clf = LogisticRegression().fit([[-1.0], [1.0]], [0, 1])
+    >>> logistic_impact(clf, [[0.0]]).round(3)  # undecided: both labels change it as much
+    array([[0.5, 0.5]])
     """
     X_seen, last = seen_by_last_step(clf, X)
     if not hasattr(last, "coef_") or not hasattr(last, "decision_function"):
@@ -75,10 +88,24 @@ def torch_impact(
     module : torch.nn.Module, or a fitted skorch net
         Maps rows (B, ...) to scores (B, K); one score (B,) or (B, 1) is the logit of the second of two classes.
     X : array of shape (N, ...)
-    parameters : function(name) -> bool, or None
+        Rows.
+    parameters : function(name) -> bool, or None, default=None
         Which parameters count, by their names; all by default. The last layer alone is much cheaper.
     batch_size : int, default=256
         Rows at a time: memory holds that many gradients.
+
+    Returns
+    -------
+    array of shape (N, K)
+        Impacts f(x_j, k), classes in sorted order.
+
+    Examples
+    --------
+    >>> import torch
+    >>> module = torch.nn.Linear(2, 1, bias=False)
+    >>> _ = torch.nn.init.zeros_(module.weight)
+    >>> torch_impact(module, [[3.0, 4.0]])
+    array([[2.5, 2.5]])
     """
     import torch
     from torch.func import functional_call, grad, vmap
@@ -118,7 +145,31 @@ def torch_impact(
 def gradient_impact(
     clf: Any, X: ArrayLike, *, classes: ArrayLike | None = None, feature_norm: bool = True
 ) -> FloatArray:
-    """`torch_impact` for torch modules and skorch nets, `logistic_impact` for all else."""
+    """Gradient norms (N, K): `torch_impact` for torch modules and skorch nets, `logistic_impact` for all else.
+
+    Parameters
+    ----------
+    clf : torch.nn.Module, fitted skorch net, or fitted linear logistic classifier
+        The model.
+    X : array of shape (N, d)
+        Rows.
+    classes : array of shape (K,) or None, default=None
+        All classes, where a linear classifier may have seen fewer.
+    feature_norm : bool, default=True
+        Whether the closed form has the factor ‖x̃‖.
+
+    Returns
+    -------
+    array of shape (N, K)
+        Impacts f(x_j, k), classes in sorted order.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> clf = LogisticRegression().fit([[-1.0], [1.0]], [0, 1])
+    >>> gradient_impact(clf, [[0.0], [1.0]]).shape
+    (2, 2)
+    """
     if is_torch(clf):
         return torch_impact(clf, X)
     return logistic_impact(clf, X, classes=classes, feature_norm=feature_norm)

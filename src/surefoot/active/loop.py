@@ -29,7 +29,17 @@ Certifier = Callable[..., Certificate]
 
 @dataclass(frozen=True)
 class Round:
-    """One fit: how many labels it had, and the bounds on its worst expected loss, None without a certificate."""
+    """One fit: how many labels it had, and the bounds on its worst expected loss.
+
+    Attributes
+    ----------
+    n_labels : int
+        Labels given until then.
+    risk : float or None
+        Upper bound of the certificate; None without one.
+    lower : float or None
+        Lower bound of the certificate; None without one.
+    """
 
     n_labels: int
     risk: float | None
@@ -54,26 +64,40 @@ class ActiveLearner:
         Cloned and fitted to the labeled rows; if its fit takes X_unlabeled, all others are passed too.
     X : array of shape (N, d)
         The pool.
-    y : array of shape (N,) or None
+    y : array of shape (N,) or None, default=None
         Labels known from the start; missing ones are NaN or None.
     strategy : a strategy of this package or of scikit-activeml, or a function(estimator, X_pool) -> indices
         By default RobustModelChange().
     target_risk : float or None, default=None
         Stop when the certified risk is at most this.
-    certify : function(clf, X, y, X_unlabeled=U) -> Certificate, or None
+    certify : function(clf, X, y, X_unlabeled=U) -> Certificate, or None, default=None
         By default the classifier's own certificate_, where it has one. For any other classifier, for example
         `functools.partial(surefoot.certify, radius=0.1)`.
-    classes : array (K,) or None
+    classes : array of shape (K,) or None, default=None
         The labels that are allowed; any by default.
-    journal : path or None
+    journal : path or None, default=None
         File to which every answer is written before it is acknowledged. An existing one is resumed: its answers count
         on top of y.
 
     Attributes
     ----------
-    model : the fitted classifier, None before the first fit and while the labels show too few classes.
-    certificate : Certificate or None, of `model`.
-    rounds : list of Round, oldest first; a resumed journal's too.
+    model : classifier or None
+        The fitted classifier; None before the first fit and while the labels show too few classes.
+    certificate : Certificate or None
+        The certificate of `model`.
+    rounds : list of Round
+        Rounds, oldest first; a resumed journal's too.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> X, truth = [[0.0], [0.1], [0.2], [0.8], [0.9], [1.0]], [0, 0, 0, 1, 1, 1]
+    >>> clf = sf.RobustLogisticRegression(radius=0.5, label_prior=[0.5, 0.5])
+    >>> learner = sf.active.ActiveLearner(clf, X, [0, None, None, None, None, 1])
+    >>> row = learner.suggest()
+    >>> learner.label(row, [truth[row[0]]])
+    >>> learner.n_labels
+    3
     """
 
     def __init__(
@@ -112,6 +136,7 @@ class ActiveLearner:
 
     @property
     def n_labels(self) -> int:
+        """How many rows have a label."""
         return len(self._answers)
 
     @property
@@ -123,7 +148,7 @@ class ActiveLearner:
 
     @property
     def y(self) -> NDArray[Any]:
-        """(N,) labels; missing ones are NaN among numbers, None among others."""
+        """Labels (N,); missing ones are NaN among numbers, None among others."""
         return self._marked(np.nan)
 
     @property
@@ -135,9 +160,17 @@ class ActiveLearner:
         return reached or len(self.open_rows) == 0
 
     def suggest(self, batch_size: int = 1) -> NDArray[np.intp]:
-        """Rows (b,) to label next, b at most batch_size; none when the loop is done.
+        """Rows to label next; fits and certifies first, if answers have come in.
 
-        Fits and certifies first, if answers have come in.
+        Parameters
+        ----------
+        batch_size : int, default=1
+            How many rows, at most.
+
+        Returns
+        -------
+        array of shape (b,)
+            Indices of rows, b ≤ batch_size; none when the loop is done.
         """
         size = min(check_positive_integer(batch_size, "batch_size"), len(self.open_rows))
         with shared_geometry(self._geometry):
@@ -148,6 +181,13 @@ class ActiveLearner:
         """Take the label of a row, or the labels of many; a row that has one already is corrected.
 
         When this returns the answers are in the journal, all of them.
+
+        Parameters
+        ----------
+        rows : int or array of shape (b,)
+            Indices of rows.
+        labels : label or sequence of b labels
+            Their labels: numbers or texts.
         """
         indices = self._check_rows(rows)
         values = [labels] if np.ndim(rows) == 0 else list(labels)
@@ -159,14 +199,26 @@ class ActiveLearner:
         self._store(answers)
 
     def skip(self, rows: ArrayLike) -> None:
-        """Do not suggest these rows again: their labels cannot be told. A label given later still counts."""
+        """Do not suggest these rows again: their labels cannot be told. A label given later still counts.
+
+        Parameters
+        ----------
+        rows : int or array of shape (b,)
+            Indices of rows.
+        """
         indices = [int(row) for row in self._check_rows(rows)]
         if self._journal is not None:
             self._journal.append({"skip": indices})
         self._skipped.update(row for row in indices if row not in self._answers)
 
     def fit(self) -> Round | None:
-        """Fit and certify the classifier, if answers have come in since the last time; the last round, if any."""
+        """Fit and certify the classifier, if answers have come in since the last time.
+
+        Returns
+        -------
+        Round or None
+            The last round, if any.
+        """
         if self._fitted_to != self._answers:
             self._fitted_to = dict(self._answers)
             with shared_geometry(self._geometry):  # the query that follows asks for the same distances
@@ -189,7 +241,21 @@ class ActiveLearner:
     ) -> ActiveLearner:
         """Label rows with an oracle until done, or until max_labels rows have a label.
 
-        oracle(rows, X[rows]) returns one label per row; None skips the row. `on_round` is called after each fit.
+        Parameters
+        ----------
+        oracle : function(rows, X[rows]) -> sequence of labels
+            Returns one label per row; None skips the row.
+        batch_size : int, default=1
+            Rows per round.
+        max_labels : int or None, default=None
+            Labels in all, those known from the start included.
+        on_round : function(Round) or None, default=None
+            Called after each fit.
+
+        Returns
+        -------
+        ActiveLearner
+            The learner itself.
         """
         while True:
             current = self.fit()

@@ -18,7 +18,25 @@ from surefoot.unlabeled import Unlabeled
 
 
 def expected_model_change(impact: ArrayLike, proba: ArrayLike) -> FloatArray:
-    """(M,) Σ_k h_θ(x_j)_k f(x_j, k): the expected impact if the model were right, proba (M, K) its probabilities."""
+    """Expected impact if the model were right: Σ_k h_θ(x_j)_k f(x_j, k).
+
+    Parameters
+    ----------
+    impact : array of shape (M, K)
+        Impacts f(x_j, k) of the rows, classes in sorted order.
+    proba : array of shape (M, K)
+        The model's probabilities h_θ(x_j).
+
+    Returns
+    -------
+    array of shape (M,)
+        A score per row.
+
+    Examples
+    --------
+    >>> expected_model_change([[1.0, 3.0]], [[0.5, 0.5]])
+    array([2.])
+    """
     f, p = check_finite_array(impact, "impact", ndim=2), check_finite_array(proba, "proba", ndim=2)
     if f.shape != p.shape:
         raise ValueError(
@@ -28,12 +46,44 @@ def expected_model_change(impact: ArrayLike, proba: ArrayLike) -> FloatArray:
 
 
 def min_model_change(impact: ArrayLike) -> FloatArray:
-    """(M,) min_k f(x_j, k): the conservative score, certain whatever the label."""
+    """The conservative score, certain whatever the label: min_k f(x_j, k).
+
+    Parameters
+    ----------
+    impact : array of shape (M, K)
+        Impacts f(x_j, k) of the rows, classes in sorted order.
+
+    Returns
+    -------
+    array of shape (M,)
+        A score per row.
+
+    Examples
+    --------
+    >>> min_model_change([[1.0, 3.0]])
+    array([1.])
+    """
     return check_finite_array(impact, "impact", ndim=2).min(axis=1)
 
 
 def max_model_change(impact: ArrayLike) -> FloatArray:
-    """(M,) max_k f(x_j, k): the optimistic score."""
+    """The optimistic score: max_k f(x_j, k).
+
+    Parameters
+    ----------
+    impact : array of shape (M, K)
+        Impacts f(x_j, k) of the rows, classes in sorted order.
+
+    Returns
+    -------
+    array of shape (M,)
+        A score per row.
+
+    Examples
+    --------
+    >>> max_model_change([[1.0, 3.0]])
+    array([3.])
+    """
     return check_finite_array(impact, "impact", ndim=2).max(axis=1)
 
 
@@ -53,7 +103,7 @@ def robust_model_change(  # noqa: PLR0913 - one keyword per part of the problem
     n_jobs: int | None = None,
     solver: Newton | None = None,
 ) -> FloatArray:
-    """(M,) inf_μ E^μ[f(x_j, Y) | x_j]: the impact that labeling row j has whatever the distribution.
+    """The impact that labeling row j has whatever the distribution: inf_μ E^μ[f(x_j, Y) | x_j].
 
     μ ranges over the decision set around the labeled rows X (n, d), y (n,), with the feature marginal of all rows
     (paper, eq. distributionally-robust-active-learning). The scores are exact, and equal min_k f where the adversary
@@ -62,9 +112,37 @@ def robust_model_change(  # noqa: PLR0913 - one keyword per part of the problem
     Parameters
     ----------
     impact : array of shape (M, K)
-        f(x_j, k) for the rows of X_unlabeled, or for its `candidates`; classes in sorted order.
-    X, y, X_unlabeled, radius, margin, label_prior, label_cost, metric, classes, candidates, n_jobs, solver
-        As in `label_flexibility`.
+        Impacts f(x_j, k) of the rows of X_unlabeled, or of its `candidates`; classes in sorted order.
+    X : array of shape (n, d)
+        Labeled rows.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d) or Unlabeled
+        Unlabeled rows: those looked at.
+    radius : float, "ends" or "minimal", default="ends"
+        Radius of the decision set, or the rule for it: see `label_flexibility`.
+    margin : float or None, default=None
+        Added to the radius of a rule; None is 0.1·κ/N, see `label_flexibility`.
+    label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
+        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
+    label_cost : float or array of shape (K, K), default=1.0
+        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+    metric : str, FeatureMetric or callable, default="euclidean"
+        Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
+    classes : array of shape (K,) or None, default=None
+        All classes, where the labels may miss some.
+    candidates : array of shape (m,) or None, default=None
+        Indices of the rows of X_unlabeled to look at; all by default.
+    n_jobs : int or None, default=None
+        Threads over groups of rows; None means one, -1 one per core.
+    solver : Newton or None, default=None
+        Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
+        distances, beyond in blocks.
+
+    Returns
+    -------
+    array of shape (M,)
+        A score per row.
 
     Examples
     --------

@@ -21,14 +21,24 @@ Scoring = Callable[[Any, FloatArray, NDArray[Any]], float]
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """Learning curves of one strategy.
+    """Learning curves of one strategy: T trials, S steps.
 
     Attributes
     ----------
-    n_labels : (S,) number of labels at each step.
-    scores : (T, S) score of the classifier in each trial at each step.
-    risks : (T, S) certified risk, NaN where there is no certificate.
-    picks : (T, n_labels[-1]) rows in the order in which they were labeled, the first n_labels[0] at random.
+    n_labels : array of shape (S,)
+        Number of labels at each step.
+    scores : array of shape (T, S)
+        Score of the classifier in each trial at each step.
+    risks : array of shape (T, S)
+        Certified risk, NaN where there is no certificate.
+    picks : array of shape (T, n_labels[-1])
+        Rows in the order in which they were labeled, the first n_labels[0] at random.
+    median : array of shape (S,)
+        The median of the scores over trials.
+    area : float
+        Area under the median curve, over its length.
+    areas : array of shape (T,)
+        Area under each trial's curve, over its length.
     """
 
     n_labels: NDArray[np.intp]
@@ -38,7 +48,7 @@ class Simulation:
 
     @property
     def median(self) -> FloatArray:
-        """(S,) the median over trials."""
+        """Median (S,) of the scores over trials."""
         return np.median(self.scores, axis=0)
 
     @property
@@ -48,7 +58,7 @@ class Simulation:
 
     @property
     def areas(self) -> FloatArray:
-        """(T,) the same for each trial."""
+        """Area (T,) under each trial's curve, over its length."""
         return np.array([area_under(self.n_labels, curve) for curve in self.scores])
 
     def __repr__(self) -> str:
@@ -78,21 +88,42 @@ def simulate(
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> Simulation:
-    """Run `ActiveLearner` on rows X (N, d) whose labels y (N,) are known, from random starts.
+    """Run `ActiveLearner` on rows whose labels are known, from random starts.
 
     Each trial draws n_initial rows uniformly (again, until at least two classes are seen), then lets the strategy add
     labels up to n_labels. The first rows depend on random_state and the trial alone: two strategies see the same ones.
 
     Parameters
     ----------
-    strategy, clf
-        As in `ActiveLearner`. A strategy with a random_state gets one of its own in each trial.
+    strategy : a strategy of this package or of scikit-activeml, or a function(estimator, X_pool) -> indices
+        One with a random_state gets one of its own in each trial.
+    clf : classifier
+        Cloned and fitted to the labeled rows, see `ActiveLearner`.
+    X : array of shape (N, d)
+        The pool.
+    y : array of shape (N,)
+        All its labels.
+    n_initial : int, default=20
+        Labels at the start.
+    n_labels : int, default=100
+        Labels at the end.
+    batch_size : int, default=1
+        Labels per step.
+    n_trials : int, default=20
+        Random starts.
     scoring : function(clf, X, y) -> float
         Called on all rows after each fit; by default the likelihood.
+    random_state : int, default=0
+        Seed of the starts, and of the strategies.
     n_jobs : int or None, default=None
         Trials at a time. The result does not depend on it.
     progress : bool, default=False
         Show a progress bar; needs the package rich.
+
+    Returns
+    -------
+    Simulation
+        Scores, certified risks and rows of all trials.
     """
     rows, labels = check_labeled_rows(X, y)
     counts = [check_positive_integer(v, n) for v, n in ((n_initial, "n_initial"), (n_labels, "n_labels"))]

@@ -31,7 +31,15 @@ class RandomSampling(QueryStrategy):
     Parameters
     ----------
     missing_label : NaN, None or a label, default=NaN
+        The mark of a row without a label.
     random_state : int, RandomState or None, default=None
+        Seed of the draw.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> RandomSampling(random_state=0).query([[0.0], [1.0], [2.0]], [0, np.nan, 1])
+    array([1])
     """
 
     max_candidates = None
@@ -56,12 +64,14 @@ class ModelChange(QueryStrategy):
         "gradient": gradient norms, in closed form for linear logistic classifiers, by torch for its modules.
     feature_norm : bool, default=True
         False drops the factor ‖x̃‖ of the closed form, as the paper's appendix prints it for Min and Max.
-    classes : array (K,) or None, default=None
+    classes : array of shape (K,) or None, default=None
         All classes, where neither the classifier nor the labels show them all.
     max_candidates : int or None, default=None
         Score a random subset of the candidates of this size (the paper's is 100); all by default.
     missing_label : NaN, None or a label, default=NaN
+        The mark of a row without a label.
     random_state : int, RandomState or None, default=None
+        Seed of the draw of candidates and of ties.
     """
 
     def __init__(
@@ -95,7 +105,31 @@ class ModelChange(QueryStrategy):
 
 
 class ExpectedModelChange(ModelChange):
-    """EMC: the largest expected impact, if the classifier's probabilities were true. Parameters as in `ModelChange`."""
+    """EMC: the largest expected impact, if the classifier's probabilities were true.
+
+    Parameters
+    ----------
+    impact : "gradient" or function(clf, X) -> array (N, K), default="gradient"
+        "gradient": gradient norms, in closed form for linear logistic classifiers, by torch for its modules.
+    feature_norm : bool, default=True
+        False drops the factor ‖x̃‖ of the closed form, as the paper's appendix prints it for Min and Max.
+    classes : array of shape (K,) or None, default=None
+        All classes, where neither the classifier nor the labels show them all.
+    max_candidates : int or None, default=None
+        Score a random subset of the candidates of this size (the paper's is 100); all by default.
+    missing_label : NaN, None or a label, default=NaN
+        The mark of a row without a label.
+    random_state : int, RandomState or None, default=None
+        Seed of the draw of candidates and of ties.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = [[0.0], [1.0], [0.45], [0.1]], [0, 1, np.nan, np.nan]
+    >>> ExpectedModelChange().query(X, y, LogisticRegression())
+    array([2])
+    """
 
     def _utilities(self, model: Any, pool: Pool, positions: NDArray[np.intp]) -> FloatArray:
         rows = pool.rows(positions)
@@ -104,14 +138,62 @@ class ExpectedModelChange(ModelChange):
 
 
 class MinModelChange(ModelChange):
-    """Min MC: the largest impact that is certain whatever the label. Parameters as in `ModelChange`."""
+    """Min MC: the largest impact that is certain whatever the label.
+
+    Parameters
+    ----------
+    impact : "gradient" or function(clf, X) -> array (N, K), default="gradient"
+        "gradient": gradient norms, in closed form for linear logistic classifiers, by torch for its modules.
+    feature_norm : bool, default=True
+        False drops the factor ‖x̃‖ of the closed form, as the paper's appendix prints it for Min and Max.
+    classes : array of shape (K,) or None, default=None
+        All classes, where neither the classifier nor the labels show them all.
+    max_candidates : int or None, default=None
+        Score a random subset of the candidates of this size (the paper's is 100); all by default.
+    missing_label : NaN, None or a label, default=NaN
+        The mark of a row without a label.
+    random_state : int, RandomState or None, default=None
+        Seed of the draw of candidates and of ties.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = [[0.0], [1.0], [0.45], [0.1]], [0, 1, np.nan, np.nan]
+    >>> MinModelChange().query(X, y, LogisticRegression())
+    array([2])
+    """
 
     def _utilities(self, model: Any, pool: Pool, positions: NDArray[np.intp]) -> FloatArray:
         return min_model_change(self._impacts(model, pool.rows(positions)))
 
 
 class MaxModelChange(ModelChange):
-    """Max MC: the largest impact that some label has. Parameters as in `ModelChange`."""
+    """Max MC: the largest impact that some label has.
+
+    Parameters
+    ----------
+    impact : "gradient" or function(clf, X) -> array (N, K), default="gradient"
+        "gradient": gradient norms, in closed form for linear logistic classifiers, by torch for its modules.
+    feature_norm : bool, default=True
+        False drops the factor ‖x̃‖ of the closed form, as the paper's appendix prints it for Min and Max.
+    classes : array of shape (K,) or None, default=None
+        All classes, where neither the classifier nor the labels show them all.
+    max_candidates : int or None, default=None
+        Score a random subset of the candidates of this size (the paper's is 100); all by default.
+    missing_label : NaN, None or a label, default=NaN
+        The mark of a row without a label.
+    random_state : int, RandomState or None, default=None
+        Seed of the draw of candidates and of ties.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = [[0.0], [1.0], [0.45], [0.1]], [0, 1, np.nan, np.nan]
+    >>> MaxModelChange().query(X, y, LogisticRegression())
+    array([2])
+    """
 
     def _utilities(self, model: Any, pool: Pool, positions: NDArray[np.intp]) -> FloatArray:
         return max_model_change(self._impacts(model, pool.rows(positions)))
@@ -120,17 +202,42 @@ class MaxModelChange(ModelChange):
 class RobustModelChange(ModelChange):
     """DR: the largest impact that no distribution of the decision set can undercut (paper, section 6.2).
 
-    With exact label probabilities this is the paper's DR (strong), with intervals its DR (weak).
+    With exact label probabilities this is the paper's DR (strong), with intervals its DR (weak). Distances are those of
+    the rows X as given to query.
 
     Parameters
     ----------
     label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
         Label probabilities. "clopper-pearson" takes 95 % intervals from all labels so far, which queries have biased:
         the paper's intervals are those of the first, random labels; pass these as an array.
-    margin, radius, label_cost, metric
-        As in `label_flexibility`. Distances are those of the rows X as given to query.
-    impact, feature_norm, classes, max_candidates, missing_label, random_state
-        As in `ModelChange`.
+    margin : float or None, default=None
+        Added to the radius of a rule; None is 0.1·κ/N, see `label_flexibility`.
+    radius : float, "ends" or "minimal", default="ends"
+        Radius of the decision set, or the rule for it: see `label_flexibility`.
+    label_cost : float or array of shape (K, K), default=1.0
+        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+    metric : str, FeatureMetric or callable, default="euclidean"
+        Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
+    impact : "gradient" or function(clf, X) -> array (N, K), default="gradient"
+        "gradient": gradient norms, in closed form for linear logistic classifiers, by torch for its modules.
+    feature_norm : bool, default=True
+        False drops the factor ‖x̃‖ of the closed form, as the paper's appendix prints it for Min and Max.
+    classes : array of shape (K,) or None, default=None
+        All classes, where neither the classifier nor the labels show them all.
+    max_candidates : int or None, default=None
+        Score a random subset of the candidates of this size (the paper's is 100); all by default.
+    missing_label : NaN, None or a label, default=NaN
+        The mark of a row without a label.
+    random_state : int, RandomState or None, default=None
+        Seed of the draw of candidates and of ties.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X, y = [[0.0], [1.0], [0.45], [0.1]], [0, 1, np.nan, np.nan]
+    >>> RobustModelChange(label_prior=[0.5, 0.5]).query(X, y, LogisticRegression())
+    array([2])
     """
 
     def __init__(

@@ -16,7 +16,7 @@ from surefoot.blocks.sweep import Anchors, BlockSweep, LocalSweep, SweepMaker
 
 @dataclass(frozen=True)
 class Newton:
-    """The exact solver in blocks of rows: pass an instance as `solver` of `RobustLogisticRegression` or of `certify`.
+    """The exact solver in blocks of rows: pass an instance as `solver` of `RobustLogisticRegression`.
 
     Without one, problems of up to 2^24 distances are solved in memory, and larger ones in blocks with these defaults.
 
@@ -30,9 +30,16 @@ class Newton:
     memory : int, default=1 GiB
         Bytes for distances that are kept from pass to pass; what does not fit is computed again in each. Half of it is
         for the samples on which the path begins. With Dask, bytes per worker, for rows and distances.
-    block_rows : int or None
+    block_rows : int or None, default=None
         Rows at a time; None: 65536, or less where that would make fewer than 8 blocks. Sums are put together in one
         order, so results do not depend on who adds them up; they do, by rounding, on this number.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> clf = sf.RobustLogisticRegression(radius=0.5, label_prior=[0.5, 0.5], solver=sf.Newton(memory=1 << 20))
+    >>> clf.fit([[0.0], [1.0]], [0, 1], X_unlabeled=[[0.1], [0.9], [1.1]]).certificate_.status
+    'optimal'
     """
 
     device: str = "cpu"
@@ -55,10 +62,35 @@ class Newton:
             )
 
     def rows_at_a_time(self, source: RowSource) -> int:
+        """Rows of a block.
+
+        Parameters
+        ----------
+        source : RowSource
+            All rows.
+
+        Returns
+        -------
+        int
+            `block_rows`, or what serves so many rows.
+        """
         return self.block_rows or rows_per_block(source.n_rows)
 
     def sweep_maker(self, losses_at: Any, executor: Any) -> SweepMaker:
-        """Who adds up over a source of rows. losses_at : function(rows) -> (B, K), where losses are fixed."""
+        """Who adds up over a source of rows.
+
+        Parameters
+        ----------
+        losses_at : function(rows) -> array of shape (B, K), or None
+            Losses at rows, where they are fixed.
+        executor : Executor or None
+            Threads over blocks.
+
+        Returns
+        -------
+        SweepMaker
+            A function (source, weights, unit, anchors) -> BlockSweep.
+        """
         return partial(_sweep, losses_at=losses_at, executor=executor, how=self)
 
 

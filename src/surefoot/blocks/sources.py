@@ -56,8 +56,20 @@ class ParquetRows:
     Parameters
     ----------
     path : str, Path or sequence of them
+        The file, the folder, or the files.
     columns : sequence of str or None, default=None
         Features, in this order; by default all columns.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import pandas as pd
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pd.DataFrame({"age": [30.0, 40.0], "id": [1, 2]}).to_parquet(Path(folder) / "rows.parquet")
+    ...     rows = ParquetRows(folder, columns=["age"])
+    ...     print(rows.n_rows, rows.read(0, 2).ravel())
+    2 [30. 40.]
     """
 
     def __init__(self, path: str | Path | Sequence[str | Path], columns: Sequence[str] | None = None):
@@ -82,14 +94,29 @@ class ParquetRows:
 
     @property
     def n_rows(self) -> int:
+        """Rows of all files."""
         return int(self._edges[-1])
 
     @property
     def n_features(self) -> int:
+        """Columns that are read."""
         return len(self.columns)
 
     def read(self, start: int, stop: int) -> FloatArray:
-        """Rows start to stop; only their row groups are read."""
+        """Some rows; only their row groups are read.
+
+        Parameters
+        ----------
+        start : int
+            The first row.
+        stop : int
+            The row after the last one.
+
+        Returns
+        -------
+        array of shape (stop − start, d)
+            Rows as float64.
+        """
         first = int(np.searchsorted(self._edges, start, side="right")) - 1
         last = int(np.searchsorted(self._edges, stop, side="left"))
         parts = []

@@ -32,10 +32,15 @@ class Certificate(Printed):
         that one) at least this loss. With a penalty, l2 > 0, it holds for this classifier alone: the gap is then that
         of the penalised problem, and `lower` is `risk` less the gap. A classifier with larger coefficients may have a
         smaller worst loss.
-    radius, minimal_radius : float
-        Radius of the set, and the smallest radius at which it is not empty. With an estimated radius and label
-        intervals the set is a union: its radius at label probabilities p is larger by κ·TV(p, p̂), less what the minimal
-        radius holds of it.
+    gap : float
+        How far apart the bounds are, `risk` − `lower`.
+    likelihood : float
+        Certified likelihood, exp(−`risk`).
+    radius : float
+        Radius of the set. With an estimated radius and label intervals the set is a union: its radius at label
+        probabilities p is larger by κ·TV(p, p̂), less what the minimal radius holds of it.
+    minimal_radius : float
+        The smallest radius at which the set is not empty; 0 for the ball alone.
     label_intervals : array of shape (K, 2)
         Interval of each class's probability.
     loss : str
@@ -46,6 +51,8 @@ class Certificate(Printed):
         The distribution behind `lower`; None for the ball alone.
     estimate : RadiusEstimate or None
         How the radius was estimated from the labels, where it was: then nothing proves that the set holds the truth.
+    row_bound : RowBound or None
+        The dual point behind `risk`, from which `on_fresh_rows` works; None for the ball alone. For the package's use.
     stages : tuple of str
         Stages of the solver that ran, in order; the last of them gave the answer. Ordinarily one, "path", which at
         fixed losses ends at a "vertex" (see docs/solver.md).
@@ -70,7 +77,7 @@ class Certificate(Printed):
 
     @property
     def likelihood(self) -> float:
-        """exp(−risk): for the log loss, a lower bound on the (geometric mean) likelihood."""
+        """Certified likelihood exp(−risk): for the log loss, a lower bound on the (geometric mean) likelihood."""
         return float(np.exp(-self.risk))
 
     @property
@@ -91,7 +98,7 @@ class Certificate(Printed):
         """The same bound over the distribution that fresh rows come from, with its sampling error ε(N_u).
 
         The dual point of this certificate is kept, and its mean over X_fresh replaces the mean over the rows of the fit
-        (paper, the out-of-sample bound). See `surefoot.certificates.fresh.FreshCertificate` for what is then promised.
+        (paper, the out-of-sample bound).
 
         Parameters
         ----------
@@ -103,14 +110,19 @@ class Certificate(Printed):
             "normal": one-sided normal with the Berry–Esseen correction. "bernstein": empirical Bernstein, which holds
             at any number of rows but needs bounded losses. "auto": "bernstein" for bounded losses other than the log
             loss, else "normal".
-        losses : array of shape (M, K) or None
+        losses : array of shape (M, K) or None, default=None
             Losses at the fresh rows, where the certificate was made from a matrix of losses.
-        largest_loss : float or None
+        largest_loss : float or None, default=None
             A number that the losses never exceed, where the certificate does not know one (a matrix of losses, or the
             log loss of a linear classifier).
         assume_fresh : bool, default=False
             Rows equal to rows of the fit count as reused, which voids the level. Pass True where they are known to be
             new draws that happen to coincide, as with features of few values.
+
+        Returns
+        -------
+        FreshCertificate
+            The bound, its parts, and what it promises.
         """
         if self.row_bound is None:
             raise ValueError(
@@ -148,9 +160,9 @@ class WorstCase:
     Attributes
     ----------
     label_proba : array of shape (N, K)
-        q_jk = μ(y=k | x_j); the rows of X first, then those of X_unlabeled.
+        Label probabilities q_jk = μ(y=k | x_j); the rows of X first, then those of X_unlabeled.
     row_weights : array of shape (N,)
-        μ(x_j), the feature marginal.
+        The feature marginal μ(x_j).
     transport_cost : float
         Cost of an explicit transport plan to the labeled distribution: an upper bound of its distance.
     """
@@ -161,7 +173,7 @@ class WorstCase:
 
     @property
     def label_probabilities(self) -> FloatArray:
-        """(K,) μ(y=k)."""
+        """Label probabilities (K,), μ(y=k)."""
         return self.row_weights @ self.label_proba
 
     def __repr__(self) -> str:

@@ -43,14 +43,28 @@ class FreshCertificate(Printed):
 
     Attributes
     ----------
-    risk : float, mean + sampling_error, or the largest loss where that is smaller.
-    mean : float, the dual value with the fresh rows in place of those of the fit.
-    sampling_error : float, ε(N_u); infinite where the rows are too few for the method.
-    level : float; method : {"normal", "bernstein"}
-    n_rows : int, N_u.
+    risk : float
+        The bound: mean + sampling_error, or the largest loss where that is smaller.
+    likelihood : float
+        The same as a likelihood, exp(−risk).
+    mean : float
+        The dual value with the fresh rows in place of those of the fit.
+    sampling_error : float
+        The term ε(N_u); infinite where the rows are too few for the method.
+    level : float
+        Probability with which the bound holds.
+    method : {"normal", "bernstein"}
+        How the sampling error was bounded.
+    n_rows : int
+        Fresh rows, N_u.
     reused_rows : int
-        Fresh rows that coincide with rows of the fit. If there are any, the level is void: `guarantee` is False.
-    loss, radius : as in the certificate.
+        Fresh rows that coincide with rows of the fit. If there are any, the level is void.
+    guarantee : bool
+        Whether the level holds: no row is reused, or they were assumed to be fresh.
+    loss : str
+        Name of the loss that is bounded.
+    radius : float
+        Radius of the decision set.
     """
 
     risk: float
@@ -66,7 +80,7 @@ class FreshCertificate(Printed):
 
     @property
     def likelihood(self) -> float:
-        """exp(−risk)."""
+        """The bound as a likelihood, exp(−risk)."""
         return float(np.exp(-self.risk))
 
     @property

@@ -23,12 +23,36 @@ NAMES = tuple(DATASETS)
 
 
 def names() -> list[str]:
-    """Names of all datasets: the paper's 14, then "bank-leaky" and "breast-cancer"."""
+    """Names of all datasets: the paper's 14, then "bank-leaky" and "breast-cancer".
+
+    Returns
+    -------
+    list of str
+        Names that `load` takes.
+
+    Examples
+    --------
+    >>> from surefoot import datasets
+    >>> datasets.names()[-2:]
+    ['bank-leaky', 'breast-cancer']
+    """
     return list(NAMES)
 
 
 def paper_names() -> list[str]:
-    """Names of the paper's 14 datasets, in the order of its Table 2."""
+    """Names of the paper's 14 datasets, in the order of its Table 2.
+
+    Returns
+    -------
+    list of str
+        Names that `load` takes.
+
+    Examples
+    --------
+    >>> from surefoot import datasets
+    >>> len(datasets.paper_names())
+    14
+    """
     return list(PAPER)
 
 

@@ -43,7 +43,23 @@ class Draw:
 def standardize(X: ArrayLike) -> NDArray[np.float64]:
     """Subtract the mean and divide by the standard deviation, per feature; then divide by the largest absolute entry.
 
-    X has shape (N, d). Features without spread become 0. The result has entries in [-1, 1].
+    Features without spread become 0.
+
+    Parameters
+    ----------
+    X : array of shape (N, d)
+        Rows.
+
+    Returns
+    -------
+    array of shape (N, d)
+        Entries in [-1, 1].
+
+    Examples
+    --------
+    >>> standardize([[1.0, 5.0], [3.0, 5.0]])
+    array([[-1.,  0.],
+           [ 1.,  0.]])
     """
     data: NDArray[np.float64] = check_array(X, dtype=np.float64, input_name="X")
     spread = data.std(axis=0)

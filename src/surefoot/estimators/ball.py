@@ -38,18 +38,41 @@ class WassersteinLogisticRegression(LinearClassifier):
     radius : float, default=0.1
         Any radius ≥ 0; at 0 plain logistic regression.
     label_cost : float, default=1.0
-        κ > 0; infinity forbids label flips.
+        Cost κ > 0 of a change of label; infinity forbids it.
     metric : "euclidean", "manhattan", "chebyshev" or a Mahalanobis metric, default="euclidean"
+        Distance d between rows.
     tol : float, default=1e-8
         Certified gap to reach.
     fit_intercept : bool, default=True
+        Whether the scores have an intercept.
     max_iter : int, default=200
+        Bound on the Newton steps.
 
     Attributes
     ----------
-    coef_ : array (1, d); intercept_ : array (1,); classes_ : array (2,); radius_ : float; n_iter_ : int
+    coef_ : array of shape (1, d)
+        Coefficients of the features as they are given.
+    intercept_ : array of shape (1,)
+        The intercept, zero without `fit_intercept`.
     certificate_ : Certificate
-    solution_ : BallSolution, with the dual point behind the lower bound.
+        Both bounds on the worst expected loss.
+    radius_ : float
+        Radius of the ball.
+    classes_ : array of shape (2,)
+        Classes, in sorted order.
+    n_iter_ : int
+        Newton steps taken.
+    solution_ : BallSolution
+        The solver's result, with the dual point behind the lower bound.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> ball = sf.WassersteinLogisticRegression(radius=0.1).fit([[0.0], [1.0], [2.0], [3.0]], [0, 1, 0, 1])
+    >>> ball.certificate_.status
+    'optimal'
+    >>> bool(ball.worst_case_risk([0.2])[0] > ball.certificate_.risk)
+    True
     """
 
     def __init__(
@@ -71,7 +94,22 @@ class WassersteinLogisticRegression(LinearClassifier):
 
     @with_callbacks
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> WassersteinLogisticRegression:
-        """Fit to labeled rows X (n, d), y (n,) of two classes."""
+        """Learn from labeled rows of two classes.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Labeled rows.
+        y : array of shape (n,)
+            Their labels.
+        sample_weight : array of shape (n,) or None, default=None
+            How many times each labeled row counts; by default once.
+
+        Returns
+        -------
+        WassersteinLogisticRegression
+            The estimator itself, fitted.
+        """
         progress = FitProgress(self)
         radius = check_positive_scalar(self.radius, "radius", allow_zero=True)
         tol, max_iter = check_positive_scalar(self.tol, "tol"), check_positive_integer(self.max_iter, "max_iter")
@@ -111,9 +149,19 @@ class WassersteinLogisticRegression(LinearClassifier):
         warn_about(status, solution.gap, tol)
 
     def worst_case_risk(self, radii: ArrayLike) -> FloatArray:
-        """Exact worst expected loss of the fitted classifier over balls of other radii (m,) around its labeled rows.
+        """Exact worst expected loss of the fitted classifier over balls of other radii around its labeled rows.
 
         Label cost and metric are those of the fit.
+
+        Parameters
+        ----------
+        radii : array of shape (m,)
+            Radii ≥ 0.
+
+        Returns
+        -------
+        array of shape (m,)
+            The worst expected log loss at each radius.
         """
         check_is_fitted(self)
         asked = check_finite_array(radii, "radii")

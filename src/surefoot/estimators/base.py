@@ -22,24 +22,68 @@ class LinearClassifier(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
     """Prediction with coef_ and intercept_: one row of coefficients for two classes, K rows for K ≥ 3."""
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
-        """Scores: (N,) of the second class for two classes, (N, K) else."""
+        """Scores of the classes, before they become probabilities.
+
+        Parameters
+        ----------
+        X : array of shape (N, d)
+            Rows, with the features of the fit.
+
+        Returns
+        -------
+        array of shape (N,), or (N, K) for K ≥ 3 classes
+            Scores of the second of two classes, or of each class.
+        """
         check_is_fitted(self)
         rows: FloatArray = validate_data(self, X, reset=False, dtype=np.float64)
         scores = rows @ self.coef_.T + self.intercept_
         return scores.ravel() if len(self.classes_) == 2 else scores
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The most probable class of each row."""
+        """The most probable class of each row.
+
+        Parameters
+        ----------
+        X : array of shape (N, d)
+            Rows, with the features of the fit.
+
+        Returns
+        -------
+        array of shape (N,)
+            Classes.
+        """
         scores = self.decision_function(X)
         best = (scores > 0).astype(int) if scores.ndim == 1 else scores.argmax(axis=1)
         return self.classes_[best]
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
-        """Class probabilities (N, K), columns as in classes_."""
+        """Probability of each class at each row.
+
+        Parameters
+        ----------
+        X : array of shape (N, d)
+            Rows, with the features of the fit.
+
+        Returns
+        -------
+        array of shape (N, K)
+            Probabilities, with columns in the order of `classes_`.
+        """
         return probabilities(self.decision_function(X))
 
     def predict_log_proba(self, X: ArrayLike) -> FloatArray:
-        """Logarithms of the class probabilities (N, K)."""
+        """Logarithm of the probability of each class at each row, without underflow.
+
+        Parameters
+        ----------
+        X : array of shape (N, d)
+            Rows, with the features of the fit.
+
+        Returns
+        -------
+        array of shape (N, K)
+            Logarithms, with columns in the order of `classes_`.
+        """
         return -log_loss_matrix(self.decision_function(X))
 
 

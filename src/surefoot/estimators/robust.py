@@ -34,17 +34,18 @@ class RobustLogisticRegression(LinearClassifier):
         "calibrated": estimated from half-splits of the labeled rows, see `calibrate_radius`.
     label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
         Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
-    label_cost : float or array (K, K), default=1.0
-        κ, or the cost [k, c] of turning label c of a labeled row into k.
+    label_cost : float or array of shape (K, K), default=1.0
+        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
     metric : str, FeatureMetric or callable, default="euclidean"
-        d: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function of two rows.
+        Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     tol : float, default=1e-4
         Certified gap to reach; a ConvergenceWarning says so when it is not reached.
-    classes : array (K,) or None, default=None
-        All classes, where the labels seen so far may miss some.
+    classes : array of shape (K,) or None, default=None
+        All classes, where the labels may miss some.
     l2 : float, default=0.0
         Weight of ½‖θ‖², added to the worst expected loss; the intercept is free.
     fit_intercept : bool, default=True
+        Whether the scores have an intercept.
     confidence : float, default=0.7
         Threshold of radius="auto".
     max_iter : int, default=600
@@ -59,14 +60,20 @@ class RobustLogisticRegression(LinearClassifier):
 
     Attributes
     ----------
-    coef_ : array (1, d), or (K, d) for K ≥ 3 classes; intercept_ : array (1,) or (K,)
+    coef_ : array of shape (1, d), or (K, d) for K ≥ 3 classes
+        Coefficients of the features as they are given.
+    intercept_ : array of shape (1,), or (K,)
+        Intercepts, zero without `fit_intercept`.
     certificate_ : Certificate
         Both bounds on the worst expected loss.
     worst_case_ : WorstCase
         The distribution behind the lower bound.
     radius_ : float
-    classes_ : array (K,)
-    n_iter_ : int, Newton steps of the last solve, or stochastic steps.
+        Radius of the decision set.
+    classes_ : array of shape (K,)
+        Classes, in sorted order.
+    n_iter_ : int
+        Newton steps of the last solve, or stochastic steps.
 
     Examples
     --------
@@ -114,13 +121,26 @@ class RobustLogisticRegression(LinearClassifier):
         *,
         X_unlabeled: Any = None,
     ) -> RobustLogisticRegression:
-        """Fit to labeled rows X (n, d), y (n,) and unlabeled rows X_unlabeled (M, d), bare or in an `Unlabeled`.
+        """Learn from labeled and unlabeled rows.
 
-        X_unlabeled may also be a memory map, `ParquetRows`, a Dask array or dataframe. Wherever the rows lie, more than
-        2^24 distances are computed in blocks, and no more than a block of them need be held (see `Newton`).
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Labeled rows.
+        y : array of shape (n,)
+            Their labels, of two or more classes.
+        sample_weight : array of shape (n,) or None, default=None
+            How many times each labeled row counts, among the labeled rows and in the feature marginal, where each
+            unlabeled row counts once.
+        X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
+            Unlabeled rows, bare or in an `Unlabeled`; also a memory map, `ParquetRows`, a Dask array or dataframe.
+            Wherever the rows lie, more than 2^24 distances are computed in blocks, and no more than a block of them
+            need be held (see `Newton`).
 
-        A weight of sample_weight (n,) counts that labeled row so many times, among the labeled rows and in the feature
-        marginal, where each unlabeled row counts once.
+        Returns
+        -------
+        RobustLogisticRegression
+            The estimator itself, fitted.
         """
         progress = FitProgress(self)
         asked = resolve_radius(self.radius, auto=True)

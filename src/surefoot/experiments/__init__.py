@@ -24,12 +24,41 @@ _MODULES = ("figure1", "figure2", "figure3", "figure4", "figure5", "figure6", "t
 
 
 def names() -> list[str]:
-    """Names of all experiments."""
+    """Names of all experiments.
+
+    Returns
+    -------
+    list of str
+        Names that `reproduce` takes.
+
+    Examples
+    --------
+    >>> from surefoot import experiments
+    >>> experiments.names()[-2:]
+    ['table1', 'table2']
+    """
     return list(_MODULES)
 
 
 def experiment(name: str) -> Experiment:
-    """The experiment of this name."""
+    """The experiment of this name.
+
+    Parameters
+    ----------
+    name : str
+        One of `names()`.
+
+    Returns
+    -------
+    Experiment
+        Its tasks, and what is done with their results.
+
+    Examples
+    --------
+    >>> from surefoot import experiments
+    >>> experiments.experiment("table2").name
+    'table2'
+    """
     if name not in _MODULES:
         raise ValueError(f"name must be one of {', '.join(_MODULES)}; got {name!r}. Pass one of these.")
     found: Experiment = import_module(f"surefoot.experiments.{name}").EXPERIMENT

@@ -48,9 +48,17 @@ class Settings:
     datasets : tuple of str
         Names of `surefoot.datasets`, in the order of tables and panels.
     trials : int
-    quick : bool
+        Trials per dataset.
+    quick : bool, default=False
         A coarse grid and few steps: to see that everything works, not to learn anything.
-    seed : int
+    seed : int, default=0
+        Seed of everything random.
+
+    Examples
+    --------
+    >>> from surefoot.experiments import Settings
+    >>> Settings(("breast-cancer",), 3).as_dict()
+    {'datasets': ['breast-cancer'], 'trials': 3, 'quick': False, 'seed': 0}
     """
 
     datasets: tuple[str, ...]
@@ -59,22 +67,64 @@ class Settings:
     seed: int = 0
 
     def as_dict(self) -> dict[str, Any]:
+        """The settings as JSON can hold them.
+
+        Returns
+        -------
+        dict
+            One entry per setting.
+        """
         return {**asdict(self), "datasets": list(self.datasets)}
 
 
 @dataclass(frozen=True, order=True)
 class Task:
-    """The unit of work and of record: one trial on one dataset, of one variant where there are several."""
+    """The unit of work and of record: one trial on one dataset, of one variant where there are several.
+
+    Parameters
+    ----------
+    dataset : str
+        Name of the dataset.
+    trial : int
+        Number of the trial, from 0.
+    variant : str, default=""
+        Name of the variant.
+
+    Examples
+    --------
+    >>> from surefoot.experiments import Task
+    >>> a, b = Task("wine", 0, "random"), Task("wine", 0, "DR")
+    >>> a.rng(0).random() == b.rng(0).random()
+    True
+    """
 
     dataset: str
     trial: int
     variant: str = ""
 
     def rng(self, seed: int) -> np.random.Generator:
-        """Random numbers of the trial: the same in all its variants, which so see the same labeled rows."""
+        """Random numbers of the trial: the same in all its variants, which so see the same labeled rows.
+
+        Parameters
+        ----------
+        seed : int
+            Seed of the run.
+
+        Returns
+        -------
+        numpy.random.Generator
+            A generator at its start.
+        """
         return np.random.default_rng([seed, zlib.crc32(self.dataset.encode()), self.trial])
 
     def as_dict(self) -> dict[str, Any]:
+        """The task as JSON can hold it.
+
+        Returns
+        -------
+        dict
+            One entry per field.
+        """
         return asdict(self)
 
 
@@ -84,14 +134,20 @@ class Experiment(Protocol):
     Attributes
     ----------
     name : str
-        As in `surefoot reproduce NAME`.
+        What `surefoot reproduce` calls it.
     title : str
         One line for people.
     study : str
         The calculation behind it. Experiments of one study have equal tasks and rows, and may share an output folder:
         the second of them finds its work done. Most have a study of their own, called like themselves.
-    datasets, trials : the paper's, used where the user does not say otherwise.
-    quick_datasets, quick_trials : the same for quick runs.
+    datasets : tuple of str
+        The paper's datasets, used where the user does not say otherwise.
+    trials : int
+        The paper's number of trials.
+    quick_datasets : tuple of str
+        Datasets of quick runs.
+    quick_trials : int
+        Trials of quick runs.
     """
 
     name: str
@@ -103,22 +159,71 @@ class Experiment(Protocol):
     quick_trials: int
 
     def tasks(self, settings: Settings) -> list[Task]:
-        """All tasks, each once, in the order in which they are to be done."""
+        """All tasks, each once, in the order in which they are to be done.
+
+        Parameters
+        ----------
+        settings : Settings
+            What was asked for.
+
+        Returns
+        -------
+        list of Task
+            The tasks.
+        """
         ...
 
     def run(self, task: Task, settings: Settings) -> list[Row]:
-        """Do one task: flat rows that JSON can hold (a cell may be a list of numbers).
+        """Do one task.
 
         A pure function of its arguments: random numbers come from `task.rng(settings.seed)`. It may run in any process.
+
+        Parameters
+        ----------
+        task : Task
+            The task.
+        settings : Settings
+            What was asked for.
+
+        Returns
+        -------
+        list of dict
+            Flat rows that JSON can hold (a cell may be a list of numbers).
         """
         ...
 
     def summarize(self, rows: Any, settings: Settings) -> Tables:
-        """Tables of the results, from a data frame of all rows with the columns dataset, trial and variant added."""
+        """Tables of the results.
+
+        Parameters
+        ----------
+        rows : pandas.DataFrame
+            All rows, with the columns dataset, trial and variant added.
+        settings : Settings
+            What was asked for.
+
+        Returns
+        -------
+        dict of str to pandas.DataFrame
+            Tables by the name of their file, without its ending.
+        """
         ...
 
     def draw(self, summary: Tables, settings: Settings) -> Figures:
-        """Figures of a summary; empty where there is nothing to draw."""
+        """Figures of a summary.
+
+        Parameters
+        ----------
+        summary : dict of str to pandas.DataFrame
+            What `summarize` returned.
+        settings : Settings
+            What was asked for.
+
+        Returns
+        -------
+        dict of str to matplotlib Figure
+            Figures by the name of their file, without its ending; empty where there is nothing to draw.
+        """
         ...
 
 

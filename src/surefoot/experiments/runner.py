@@ -32,10 +32,15 @@ class Reproduction:
     Attributes
     ----------
     name : str
-    out : Path, the folder with `config.json`, `records.jsonl`, the tables and the figures.
+        Name of the experiment.
+    out : Path
+        The folder with `config.json`, `records.jsonl`, the tables and the figures.
     settings : Settings
-    tables : dict of pandas DataFrames by name; each is also `out/<name>.csv`.
+        What was asked for.
+    tables : dict of str to pandas.DataFrame
+        Tables by name; each is also a CSV file of that name in `out`.
     figures : list of Path
+        Files of the figures.
     """
 
     name: str

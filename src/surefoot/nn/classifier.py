@@ -53,31 +53,56 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
     some network; the certificate is then computed for that network by the exact solver, and holds however training
     went. It says nothing about other networks: `lower` bounds the worst loss of this one.
 
+    Interrupting the training (Ctrl-C) keeps the network as it is then, and certifies it.
+
     Parameters
     ----------
     module : torch module class or instance
         Maps rows (B, d) of float32 to logits (B, K); one column, or none, is the logit of the second of two classes.
     radius : float, "calibrated" or Calibrated, default="calibrated"
-        As in `RobustLogisticRegression`, where "auto" would need a training per radius tried.
-    label_prior, label_cost, metric, classes
-        As in `RobustLogisticRegression`.
+        Radius of the decision set; "calibrated" estimates it from the labels, see `calibrate_radius`. There is no
+        "auto", which would need a training per radius tried.
+    label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
+        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
+    label_cost : float or array of shape (K, K), default=1.0
+        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+    metric : str, FeatureMetric or callable, default="euclidean"
+        Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     embedding : torch module, function or None, default=None
         Distances are taken between embedding(x) and embedding(x'); it is copied and held fixed. See
         docs/neural-networks.md for what the certificate then means.
+    classes : array of shape (K,) or None, default=None
+        All classes, where the labels may miss some.
     tol : float, default=1e-6
         Certified gap of the certificate.
     random_state : int or None, default=0
         Seed of the weights and batches; the state of torch's own generator is left as it was. None does not seed.
-    **kwargs
-        skorch's: `lr=0.01`, `max_epochs=50`, `batch_size=100`, `optimizer=torch.optim.Adam`, `device="cpu"`,
-        `verbose=0`, `callbacks`, `compile`, `module__...`, `optimizer__...` and the rest.
+    **kwargs : Any
+        Parameters of skorch's NeuralNet: `lr=0.01`, `max_epochs=50`, `batch_size=100`, `optimizer=torch.optim.Adam`,
+        `device="cpu"`, `verbose=0`, `callbacks`, `compile`, `module__...`, `optimizer__...` and the rest.
 
     Attributes
     ----------
-    certificate_ : Certificate; worst_case_ : WorstCase; radius_ : float; classes_ : array (K,)
-    module_, history_ : as in skorch; `train_loss` is the dual objective, the bound as training sees it.
+    certificate_ : Certificate
+        Both bounds on the worst expected loss of the network.
+    worst_case_ : WorstCase
+        The distribution behind the lower bound.
+    radius_ : float
+        Radius of the decision set.
+    classes_ : array of shape (K,)
+        Classes, in sorted order.
+    module_ : torch.nn.Module
+        The trained network.
+    history_ : skorch.history.History
+        A record per epoch, by skorch; `train_loss` is the dual objective, the bound as training sees it.
 
-    Interrupting the training (Ctrl-C) keeps the network as it is then, and certifies it.
+    Examples
+    --------
+    >>> import torch
+    >>> from surefoot.nn import RobustNetClassifier
+    >>> net = RobustNetClassifier(torch.nn.Linear(1, 2), radius=0.5, label_prior=[0.5, 0.5], max_epochs=2)
+    >>> net.fit([[0.0], [1.0]], [0, 1], X_unlabeled=[[0.1], [0.9], [1.1]]).certificate_.status
+    'optimal'
     """
 
     module_: Any  # set by skorch
@@ -114,7 +139,24 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
         *,
         X_unlabeled: ArrayLike | Unlabeled | None = None,
     ) -> RobustNetClassifier:
-        """Fit to labeled rows X (n, d), y (n,) and unlabeled rows X_unlabeled (M, d), bare or in an `Unlabeled`."""
+        """Train on labeled and unlabeled rows, then certify.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Labeled rows.
+        y : array of shape (n,)
+            Their labels.
+        sample_weight : array of shape (n,) or None, default=None
+            How many times each labeled row counts, among the labeled rows and in the feature marginal.
+        X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
+            Unlabeled rows, bare or in an `Unlabeled`.
+
+        Returns
+        -------
+        RobustNetClassifier
+            The estimator itself, fitted.
+        """
         radius, tol = resolve_radius(self.radius), check_positive_scalar(self.tol, "tol")
         rows, codes, weights = check_labeled(self, X, y, sample_weight, self.classes)
         bare, wrapped = unwrap(X_unlabeled)
@@ -209,14 +251,36 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
         return step
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
-        """Class probabilities (N, K), columns as in classes_."""
+        """Probability of each class at each row.
+
+        Parameters
+        ----------
+        X : array of shape (N, d)
+            Rows, with the features of the fit.
+
+        Returns
+        -------
+        array of shape (N, K)
+            Probabilities, with columns in the order of `classes_`.
+        """
         check_is_fitted(self, "certificate_")
         rows: FloatArray = validate_data(self, X, reset=False, dtype=np.float64)
         logits = [out.double().numpy() for out in self.forward_iter(rows.astype(np.float32))]
         return probabilities(np.concatenate(logits))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The most probable class of each row."""
+        """The most probable class of each row.
+
+        Parameters
+        ----------
+        X : array of shape (N, d)
+            Rows, with the features of the fit.
+
+        Returns
+        -------
+        array of shape (N,)
+            Classes.
+        """
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 
     def _distance(self) -> FeatureMetric:

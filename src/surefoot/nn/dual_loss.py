@@ -51,8 +51,13 @@ class DualLoss(nn.Module):
 
     Attributes
     ----------
-    alpha : Parameter, scalar; beta : Parameter (n,); lam : Parameter (K,), the paper's λ̄ − λ.
-        Float32 even where the network is cast to half precision; all start at zero.
+    alpha : torch.nn.Parameter, a scalar
+        Multiplier α of the radius. All three are float32 even where the network is cast to half precision, and start at
+        zero.
+    beta : torch.nn.Parameter of shape (n,)
+        Multipliers β of the anchors' weights.
+    lam : torch.nn.Parameter of shape (K,)
+        Net multipliers of the label intervals, the paper's λ̄ − λ.
 
     Examples
     --------
@@ -118,20 +123,37 @@ class DualLoss(nn.Module):
         sample_weight: ArrayLike | None = None,
         start: bool = True,
     ) -> DualLoss:
-        """The objective around labeled rows X (n, e), y (n,), all in the space where distances are taken.
+        """The objective around labeled rows, all in the space where distances are taken.
 
         Parameters
         ----------
-        X, y, X_unlabeled, label_prior, label_cost, classes, sample_weight
-            As in `RobustLogisticRegression`.
+        X : array of shape (n, e)
+            Labeled rows.
+        y : array of shape (n,)
+            Their labels.
+        X_unlabeled : array of shape (M, e), Unlabeled or None, default=None
+            Unlabeled rows. Together with those of `X` they make up the feature marginal P_X.
         radius : float
             At least the minimal radius, or InfeasibleRadiusError.
-        metric : str or FeatureMetric
+        label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
+            Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
+        label_cost : float or array of shape (K, K), default=1.0
+            Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+        metric : str or FeatureMetric, default="euclidean"
             "euclidean", "manhattan" or "chebyshev"; for others build the decision set yourself.
+        classes : array of shape (K,) or None, default=None
+            All classes, where the labels may miss some.
+        sample_weight : array of shape (n,) or None, default=None
+            How many times each labeled row counts; by default once.
         start : bool, default=True
             Start α, β and λ where they are optimal for a robust linear classifier on the same rows: a good start for a
             network, which would take thousands of steps to find their size. False starts them at zero, as in the
             paper.
+
+        Returns
+        -------
+        DualLoss
+            The objective, ready to be minimised.
         """
         if not isinstance(_torch_metric(metric), float):
             raise ValueError(
@@ -172,11 +194,24 @@ class DualLoss(nn.Module):
         return loss
 
     def forward(self, features: Tensor, logits: Tensor, weights: Tensor | None = None) -> Tensor:
-        """The objective on a batch: features (B, e), or distances (B, n); logits (B, K), or (B,) of two classes.
+        """The objective on a batch.
 
-        weights (B,) of the rows, where they count differently; they are divided by their sum. Distances carry no
-        gradient: the decision set is fixed, see docs/neural-networks.md. Computed in the precision of the parameters,
-        float32, also under autocast.
+        Distances carry no gradient: the decision set is fixed, see docs/neural-networks.md. Computed in the precision
+        of the parameters, float32, also under autocast.
+
+        Parameters
+        ----------
+        features : Tensor of shape (B, e), or (B, n)
+            Rows in the space of the anchors; with metric="precomputed" their distances to the anchors.
+        logits : Tensor of shape (B, K), or (B,) for two classes
+            The network's outputs at these rows.
+        weights : Tensor of shape (B,) or None, default=None
+            Weights of the rows, where they count differently; they are divided by their sum.
+
+        Returns
+        -------
+        Tensor
+            A scalar, with gradients for the logits and for α, β and λ.
         """
         with torch.autocast(device_type=logits.device.type, enabled=False):
             losses = self.losses(logits)
@@ -188,12 +223,29 @@ class DualLoss(nn.Module):
             return self.constant() + mean
 
     def constant(self) -> Tensor:
-        """αε + Σ w β + Σ_k σ_k(λ_k): all of the objective but the rows."""
+        """All of the objective but the rows: αε + Σ w β + Σ_k σ_k(λ_k).
+
+        Returns
+        -------
+        Tensor
+            A scalar.
+        """
         support = torch.where(self.lam >= 0, self.lam * self.intervals[:, 1], self.lam * self.intervals[:, 0]).sum()
         return self.alpha * self.radius + self.anchor_weights @ self.beta + support
 
     def losses(self, logits: Tensor) -> Tensor:
-        """Log losses (B, K) in the precision of the parameters."""
+        """Log losses in the precision of the parameters.
+
+        Parameters
+        ----------
+        logits : Tensor of shape (B, K), or (B,) for two classes
+            The network's outputs.
+
+        Returns
+        -------
+        Tensor of shape (B, K)
+            The loss at each row if its label were k.
+        """
         scores = logits.to(self.beta.dtype)
         if scores.ndim == 1 or scores.shape[-1] == 1:
             scores = scores.reshape(-1, 1)
@@ -206,7 +258,18 @@ class DualLoss(nn.Module):
         return -torch.log_softmax(scores, dim=1)
 
     def distances(self, features: Tensor) -> Tensor:
-        """(B, n) distances to the anchors, without gradient."""
+        """Distances to the anchors, without gradient.
+
+        Parameters
+        ----------
+        features : Tensor of shape (B, e), or (B, n)
+            Rows in the space of the anchors; with metric="precomputed" the distances themselves.
+
+        Returns
+        -------
+        Tensor of shape (B, n)
+            Distances.
+        """
         with torch.no_grad():
             if isinstance(self.metric, str):
                 found = features
@@ -225,13 +288,19 @@ class DualLoss(nn.Module):
 
     @torch.no_grad()
     def project_(self) -> DualLoss:
-        """Put α back on [0, ∞), in place: after every step of the optimiser. β and λ may have any sign."""
+        """Put α back on [0, ∞), in place: after every step of the optimiser. β and λ may have any sign.
+
+        Returns
+        -------
+        DualLoss
+            The loss itself.
+        """
         self.alpha.clamp_(min=0.0)
         return self
 
     @property
     def point(self) -> DualPoint:
-        """α, β and λ as the exact solver knows them."""
+        """The dual variables α, β and λ as the exact solver knows them."""
         beta, lam = (p.detach().double().cpu().numpy() for p in (self.beta, self.lam))
         return DualPoint(np.zeros((0, 0)), self.alpha.item(), lam, beta)
 
@@ -240,6 +309,16 @@ class DualLoss(nn.Module):
         """Take α, β and λ from a certificate over the same set, or from a point of the exact solver, in place.
 
         With the certificate of `certify(network, ...)` they become optimal for the network as it is.
+
+        Parameters
+        ----------
+        certificate : Certificate or DualPoint
+            Over the same anchors and classes.
+
+        Returns
+        -------
+        DualLoss
+            The loss itself.
         """
         point = certificate if isinstance(certificate, DualPoint) else _only_point(certificate)
         if len(point.beta) != len(self.beta) or len(point.lam) != len(self.lam):
@@ -271,6 +350,21 @@ class WorstOf(nn.Module):
     """The largest of several dual objectives: a union of decision sets, as a calibrated radius with intervals makes.
 
     The network follows the largest one; the dual variables of every set follow their own.
+
+    Parameters
+    ----------
+    losses : sequence of DualLoss
+        One per decision set.
+
+    Examples
+    --------
+    >>> parts = [
+    ...     DualLoss.from_labeled([[0.0], [1.0]], [0, 1], radius=radius, label_prior=[0.5, 0.5])
+    ...     for radius in (0.1, 0.3)
+    ... ]
+    >>> rows, logits = torch.tensor([[0.0], [1.0]]), torch.zeros(2, 2)
+    >>> bool(WorstOf(parts)(rows, logits) == max(part(rows, logits) for part in parts))
+    True
     """
 
     def __init__(self, losses: Sequence[DualLoss]) -> None:
@@ -281,11 +375,26 @@ class WorstOf(nn.Module):
 
     @property
     def losses(self) -> list[DualLoss]:
-        """One per decision set."""
+        """The objectives, one per decision set."""
         return [part for part in self.parts if isinstance(part, DualLoss)]
 
     def forward(self, features: Tensor, logits: Tensor, weights: Tensor | None = None) -> Tensor:
-        """As in `DualLoss`."""
+        """The largest objective on a batch.
+
+        Parameters
+        ----------
+        features : Tensor of shape (B, e), or (B, n)
+            Rows in the space of the anchors; with metric="precomputed" their distances to the anchors.
+        logits : Tensor of shape (B, K), or (B,) for two classes
+            The network's outputs at these rows.
+        weights : Tensor of shape (B,) or None, default=None
+            Weights of the rows, where they count differently; they are divided by their sum.
+
+        Returns
+        -------
+        Tensor
+            A scalar: its value is that of the largest objective, and every set's dual variables get their own gradient.
+        """
         if len(self.parts) == 1:
             return self.parts[0](features, logits, weights)
         values = torch.stack([part(features, logits, weights) for part in self.parts])
@@ -295,7 +404,13 @@ class WorstOf(nn.Module):
         return (worst * values).sum() + others - others.detach()
 
     def project_(self) -> WorstOf:
-        """As in `DualLoss`."""
+        """Put every α back on [0, ∞), in place: after every step of the optimiser.
+
+        Returns
+        -------
+        WorstOf
+            The loss itself.
+        """
         for part in self.losses:
             part.project_()
         return self

@@ -21,7 +21,7 @@ _BATCH = 4096
 
 @dataclass(frozen=True, eq=False)
 class Embedded(FeatureMetric):
-    """d(x, x') = distance of the embeddings of x and x'.
+    """Distance between the embeddings of x and x'.
 
     A network is copied, so that training it further does not change the metric; a function must not change either.
 
@@ -31,6 +31,11 @@ class Embedded(FeatureMetric):
         Maps rows (N, d) to (N, e): tensors of float32 to tensors, or arrays to arrays.
     metric : FeatureMetric, default=Euclidean()
         Between embedded rows.
+
+    Examples
+    --------
+    >>> Embedded(lambda rows: 2.0 * rows).distances([[1.0]], [[0.0]])
+    array([[2.]])
     """
 
     embedding: Any
@@ -45,7 +50,18 @@ class Embedded(FeatureMetric):
             object.__setattr__(self, "embedding", frozen_copy(self.embedding))
 
     def transform(self, rows: ArrayLike) -> FloatArray:
-        """Embedded rows (N, e)."""
+        """Embed rows.
+
+        Parameters
+        ----------
+        rows : array of shape (N, d)
+            Rows.
+
+        Returns
+        -------
+        array of shape (N, e)
+            Embedded rows.
+        """
         X = check_finite_array(rows, "rows", ndim=2)
         found = run_module(self.embedding, X) if isinstance(self.embedding, nn.Module) else self.embedding(X)
         embedded = check_finite_array(found, "the result of embedding", ndim=2)

@@ -101,6 +101,33 @@ def certified_error(
 
     As `certify(..., loss="zero_one")` at the radius of the fit; where rows are many it is solved over a random sample,
     proved over all rows, and slightly larger.
+
+    Parameters
+    ----------
+    clf : RobustLogisticRegression
+        A fitted model.
+    X : array of shape (n, d)
+        Labeled rows of its fit.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d) or Unlabeled
+        Unlabeled rows of its fit, M ≥ 1.
+    seed : int, default=0
+        Of the sample.
+
+    Returns
+    -------
+    float
+        The bound, at most 1.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> from surefoot import report
+    >>> X, y, U = [[0.0], [0.4], [0.6], [1.0]], [0, 0, 1, 1], [[0.1], [0.5], [0.9]]
+    >>> clf = sf.RobustLogisticRegression(radius=0.3, label_prior=[0.5, 0.5]).fit(X, y, X_unlabeled=U)
+    >>> 0 < report.certified_error(clf, X, y, U) < 1
+    True
     """
     fitted = Fitted.check(clf, X, y, X_unlabeled)
     return error_bound(fitted, Sampled.of(fitted, seed))

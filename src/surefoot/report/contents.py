@@ -290,7 +290,31 @@ class Finding:
 
 @dataclass(frozen=True)
 class Report:
-    """All that the page shows. `classes` are the names of the K classes, in the order of `classes_`."""
+    """All that the page shows.
+
+    Attributes
+    ----------
+    head : Head
+        Title and origin.
+    classes : tuple of str
+        Names of the K classes, in the order of `classes_`.
+    promise : Promise
+        What is certified, in words and numbers.
+    bounds : Bounds
+        The certificate as a bar.
+    radius : RadiusCurve
+        What a larger radius would promise.
+    confidence : Confidence
+        How sure the model is of its answers.
+    adversary : Adversary
+        What the worst distribution looks like.
+    next_rows : tuple of NextRow
+        Rows to label next.
+    data : Data
+        The rows of the fit, column by column.
+    findings : tuple of Finding
+        What was checked, cautions first.
+    """
 
     head: Head
     classes: tuple[str, ...]
@@ -305,4 +329,5 @@ class Report:
 
     @property
     def cautions(self) -> tuple[Finding, ...]:
+        """Findings that call for caution."""
         return tuple(finding for finding in self.findings if finding.caution)

@@ -75,18 +75,47 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
 
     Parameters
     ----------
-    clf : RobustLogisticRegression, fitted.
-    X, y, X_unlabeled : the rows of the fit: (n, d), (n,) and (M, d), M ≥ 1.
-    feature_names : (d,) names of the columns of X; class_names : (K,), in the order of clf.classes_.
-    row_labels : (N,) what each row is called, the rows of X first, then those of X_unlabeled.
-    raw_rows : pandas DataFrame of N rows in the same order, as they stand in the file; shown instead of X.
-    title, label_name, source, created : texts of the page's head and foot.
-    notes : what was done to the data before the fit, a sentence each.
-    fresh : the certificate over rows that were kept apart, if there are such rows.
-    error : the bound on the share of wrong answers, where `certified_error` has computed it already.
-    seed : of the rows drawn where N is large, and of ties among the rows to label next.
-    n_query : how many rows to label next.
-    progress : called with a step's name and the share done, from 0 to 1.
+    clf : RobustLogisticRegression
+        A fitted model.
+    X : array of shape (n, d)
+        Labeled rows of its fit.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d) or Unlabeled
+        Unlabeled rows of its fit, M ≥ 1.
+    feature_names : sequence of d str or None, default=None
+        Names of the columns of X.
+    class_names : sequence of K str or None, default=None
+        Names of the classes, in the order of clf.classes_.
+    row_labels : sequence of N str or None, default=None
+        What each row is called, the rows of X first, then those of X_unlabeled.
+    raw_rows : pandas.DataFrame or None, default=None
+        All N rows in the same order, as they stand in the file; shown instead of X.
+    title : str, default="surefoot report"
+        Title of the page.
+    label_name : str, default="label"
+        Name of the label column.
+    source : str or None, default=None
+        Name of the file that the rows come from.
+    created : str or None, default=None
+        When, as text at the foot of the page.
+    notes : sequence of str, default=()
+        What was done to the data before the fit, a sentence each.
+    fresh : FreshCertificate or None, default=None
+        The certificate over rows that were kept apart, if there are such rows.
+    error : float or None, default=None
+        The bound on the share of wrong answers, where `certified_error` has computed it already.
+    seed : int, default=0
+        Of the rows drawn where N is large, and of ties among the rows to label next.
+    n_query : int, default=10
+        How many rows to label next.
+    progress : function(str, float) or None, default=None
+        Called with a step's name and the share done, from 0 to 1.
+
+    Returns
+    -------
+    Report
+        The contents, for `render_report` and `write_report`.
     """
     fitted = Fitted.check(clf, X, y, X_unlabeled)
     names = Names.check(fitted, feature_names, class_names, row_labels, raw_rows, label_name)

@@ -41,9 +41,34 @@ def rows_to_label(
 
     Parameters
     ----------
-    clf : fitted RobustLogisticRegression
-    X, y, X_unlabeled : the rows of the fit.
-    class_names : (K,) or None, used in the reasons.
+    clf : RobustLogisticRegression
+        A fitted model.
+    X : array of shape (n, d)
+        Labeled rows of its fit.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d) or Unlabeled
+        Unlabeled rows of its fit, M ≥ 1.
+    n : int, default=10
+        How many rows; all where there are fewer.
+    seed : int, default=0
+        Of ties.
+    class_names : sequence of K str or None, default=None
+        Names used in the reasons.
+
+    Returns
+    -------
+    tuple of Candidate
+        Positions into X_unlabeled, scores, and reasons in words.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> from surefoot import report
+    >>> X, y, U = [[0.0], [0.4], [0.6], [1.0]], [0, 0, 1, 1], [[0.1], [0.5], [0.9]]
+    >>> clf = sf.RobustLogisticRegression(radius=0.3, label_prior=[0.5, 0.5]).fit(X, y, X_unlabeled=U)
+    >>> report.rows_to_label(clf, X, y, U, n=1)[0].position
+    2
     """
     fitted = Fitted.check(clf, X, y, X_unlabeled)
     names = tuple(str(name) for name in (clf.classes_.tolist() if class_names is None else class_names))

@@ -25,7 +25,18 @@ _SECTIONS = {
 
 
 def render_report(report: Report) -> str:
-    """The whole page as HTML that loads nothing from anywhere and runs no script."""
+    """The whole page as HTML that loads nothing from anywhere and runs no script.
+
+    Parameters
+    ----------
+    report : Report
+        Its contents, from `build_report`.
+
+    Returns
+    -------
+    str
+        The page.
+    """
     folder = files("surefoot.report")
     head = report.head
     links = [el("li", el("a", _link_text(report, key, name), href=f"#{key}")) for key, (name, _) in _SECTIONS.items()]
@@ -55,7 +66,20 @@ def _foot(report: Report) -> list[Html | str]:
 
 
 def write_report(path: str | os.PathLike[str], report: Report) -> Path:
-    """Write the page to a file, whole or not at all: an error leaves neither half a file nor a changed one."""
+    """Write the page to a file, whole or not at all: an error leaves neither half a file nor a changed one.
+
+    Parameters
+    ----------
+    path : str or path-like
+        The file.
+    report : Report
+        Its contents, from `build_report`.
+
+    Returns
+    -------
+    Path
+        The file.
+    """
     target = Path(path)
     text = render_report(report)
     handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")

@@ -40,11 +40,23 @@ class StochasticGradient:
         The first step size, γ in the paper, which does not name it; None is 0.1 for Adam and 1 for SGD. With features
         of largest absolute value 1, as in the paper, 0.05 to 0.2 served well.
     batch_size : int, default=100
+        Rows of a step.
     n_steps : int, default=40_000
-    decay : float, default=8.0; decay_every : int, default=10_000
-        The step size is divided by `decay` after every `decay_every` steps.
+        How many steps.
+    decay : float, default=8.0
+        The step size is divided by this after every `decay_every` steps.
+    decay_every : int, default=10_000
+        Steps of one size.
     random_state : int or None, default=0
         Seed of the batches. A fixed one, so that the same data give the same result; None draws anew.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> how = sf.StochasticGradient(n_steps=1000, learning_rate=0.1)
+    >>> clf = sf.RobustLogisticRegression(radius=0.5, label_prior=[0.5, 0.5], tol=0.01, solver=how)
+    >>> clf.fit([[0.0], [1.0]], [0, 1], X_unlabeled=[[0.1], [0.9], [1.1]]).n_iter_
+    1000
     """
 
     optimizer: str = "adam"
@@ -69,7 +81,20 @@ class StochasticGradient:
             raise ValueError(f"random_state must be None or an integer >= 0; got {seed!r}. Pass a seed.")
 
     def rates(self, start: int, stop: int) -> FloatArray:
-        """(stop − start,) sizes of the steps from `start` on."""
+        """Step sizes.
+
+        Parameters
+        ----------
+        start : int
+            The first step.
+        stop : int
+            The step after the last one.
+
+        Returns
+        -------
+        array of shape (stop − start,)
+            The size of each step.
+        """
         first = _OPTIMIZERS[self.optimizer] if self.learning_rate is None else float(self.learning_rate)
         cuts = np.arange(start, stop) // self.decay_every
         return np.asarray(first / float(self.decay) ** cuts, dtype=np.float64)
@@ -101,6 +126,17 @@ class UnboundedDualError(ValueError):
     Over a distribution of a set that is not empty, the expected loss is at least the least loss, and no dual value lies
     below it (weak duality). So one such value proves the set empty, and with it every set of a radius below
     `least_radius`, a bound from below on the minimal radius.
+
+    Parameters
+    ----------
+    radius : float
+        The radius given.
+    least_radius : float
+        A bound from below on the minimal radius.
+    value : float
+        The dual value that proves it.
+    step : int
+        Steps taken until then.
     """
 
     def __init__(self, radius: float, least_radius: float, value: float, step: int) -> None:
