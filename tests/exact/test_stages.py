@@ -1,0 +1,139 @@
+"""The ladder of a search says which of its stages ran, and each of them can be the one that answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+import surefoot as sf
+from surefoot.dual.models import FixedLosses, LinearModel, Model
+from surefoot.dual.sweep import HeldRows
+from surefoot.exact.judge import JointState, Member
+from surefoot.exact.search import AT_MINIMUM, COLD, PROGRAM, QUICK, RETREAT, VERTEX, WARM, Search
+from surefoot.exact.solution import Solution, solve, typical_distance
+from surefoot.exact.starts import quick_start_in_memory
+from surefoot.problem.sets import DecisionSet, build_decision_set
+from surefoot.solvers.joint_objective import JointPoint
+from surefoot.solvers.minimal import MinimalRadius, solve_minimal_radius
+from surefoot.solvers.newton import NewtonOptions
+
+Array = NDArray[np.float64]
+
+
+class Problem:
+    """A small problem at a radius beyond the minimal one by `excess`."""
+
+    def __init__(self, excess: float, *, N: int = 60, n: int = 8, seed: int = 0) -> None:
+        rng = np.random.default_rng(seed)
+        y = np.concatenate([np.arange(n) % 2, rng.integers(2, size=N - n)])
+        X = rng.normal(size=(N, 2)) + 1.5 * y[:, None]
+        ds = build_decision_set(X[:n], y[:n], 2, X_unlabeled=X[n:], label_prior=[0.5, 0.5])
+        self.minimal: MinimalRadius = solve_minimal_radius(ds)
+        self.ds: DecisionSet = ds.with_radius(self.minimal.value + excess)
+        self.linear = LinearModel(np.column_stack([X, np.ones(N)]), np.zeros(3), 2)
+        self.fixed = FixedLosses(rng.random((N, 2)))
+
+    def solve(self, model: Model, quick: Any = quick_start_in_memory, **keywords: Any) -> Solution:
+        rows = HeldRows.of(self.ds, model)
+        keywords = {"tol": 1e-5, "typical": typical_distance(rows, self.ds), "quick": quick, **keywords}
+        return solve(rows, model, [Member(self.ds, self.minimal)], **keywords)
+
+
+def names(solution: Solution) -> list[str]:
+    return [stage.name for stage in solution.stages]
+
+
+def test_ordinarily_there_is_one_path_and_fixed_losses_end_it_at_a_vertex() -> None:
+    problem = Problem(0.05)
+    learned, judged = problem.solve(problem.linear), problem.solve(problem.fixed)
+    assert names(learned) == [QUICK]
+    assert names(judged) == [QUICK, VERTEX]
+    assert judged.stages[-1].improved
+    assert judged.gap <= 1e-10
+
+
+def test_a_warm_start_is_a_stage_of_its_own() -> None:
+    problem = Problem(0.05)
+    first = problem.solve(problem.linear)
+    assert first.checkpoint is not None
+    again = problem.solve(problem.linear, warm_start=first.checkpoint)
+    assert names(again) == [WARM]
+    assert again.risk == pytest.approx(first.risk, abs=1e-5)
+
+
+def test_at_the_minimal_radius_alpha_is_fixed_first_and_leaves_no_checkpoint() -> None:
+    problem = Problem(0.0)
+    found = problem.solve(problem.linear, tol=1e-4)
+    assert names(found)[0] == AT_MINIMUM
+    assert found.gap <= 1e-4
+    if names(found) == [AT_MINIMUM]:
+        assert found.checkpoint is None  # at an α so high no other problem should start
+
+
+def test_a_start_that_leads_nowhere_is_followed_by_one_from_zero() -> None:
+    problem = Problem(0.05)
+
+    def nowhere(search: Search) -> JointState:
+        cold = search.cold()
+        steep = replace(cold.point.parts[0], alpha=1e14, beta=1e14 * np.arange(8.0))
+        return replace(cold, point=JointPoint((steep,)), tau=1e-11)
+
+    found = problem.solve(problem.linear, nowhere)
+    assert names(found)[:2] == [QUICK, COLD]
+    assert found.status == "optimal"
+    assert found.risk == pytest.approx(problem.solve(problem.linear).risk, abs=2e-5)
+
+
+def test_without_a_quick_start_the_path_from_zero_is_the_ordinary_one() -> None:
+    problem = Problem(0.05)
+    assert names(problem.solve(problem.linear, lambda _search: None)) == [QUICK]
+
+
+def test_what_the_paths_leave_open_the_adversary_of_the_minimal_radius_may_close() -> None:
+    problem = Problem(1e-4, N=120)
+    short = NewtonOptions(max_steps=12)
+    found = problem.solve(problem.linear, options=short)
+    assert names(found)[:3] == [QUICK, COLD, RETREAT]
+    exact = problem.solve(problem.linear)
+    assert found.lower <= exact.risk
+    assert found.risk >= exact.lower
+    retreat = found.stages[2]
+    assert retreat.improved
+    assert retreat.gap < found.stages[1].gap
+
+
+def test_a_linear_program_ends_what_newton_cannot() -> None:
+    problem = Problem(0.05)
+    short = NewtonOptions(max_steps=1, round_steps=1)
+    found = problem.solve(problem.fixed, options=short)
+    assert names(found)[-1] == PROGRAM
+    assert found.stages[-1].improved
+    assert found.gap <= 1e-9
+    assert found.risk == pytest.approx(problem.solve(problem.fixed).risk, abs=1e-9)
+
+
+def test_in_learning_a_linear_program_repairs_the_adversary() -> None:
+    problem = Problem(1e-3, N=120, seed=3)
+    short = NewtonOptions(max_steps=40)
+    found = problem.solve(problem.linear, options=short, tol=1e-9)
+    assert PROGRAM in names(found)
+    exact = problem.solve(problem.linear, tol=1e-7)
+    assert found.lower <= exact.risk + 1e-12
+    assert found.risk >= exact.lower - 1e-12
+
+
+def test_a_certificate_knows_its_stages_and_prints_them_where_they_are_not_the_ordinary_ones() -> None:
+    rng = np.random.default_rng(0)
+    X, y, U = rng.normal(size=(12, 2)), np.arange(12) % 2, rng.normal(size=(60, 2))
+    clf = sf.RobustLogisticRegression(radius=0.8, label_prior=[0.5, 0.5]).fit(X, y, X_unlabeled=U)
+    assert clf.certificate_.stages == (QUICK,)
+    assert "stages" not in repr(clf.certificate_)
+    judged = sf.certify(clf, X, y, X_unlabeled=U, radius=0.8, label_prior=[0.5, 0.5])
+    assert judged.stages == (QUICK, VERTEX)
+    assert "stages" not in repr(judged)
+    stopped = replace(clf.certificate_, stages=(QUICK, COLD, RETREAT))
+    assert "path, then path from zero, then retreat to the minimal radius" in repr(stopped)
