@@ -258,7 +258,7 @@ class _TorchLabels:
 
     def start(self, theta: Tensor) -> Tally:
         scores = _scores(self.X, theta)
-        entropy = self.m @ torch.special.entr(self.q).sum(dim=1)
+        entropy = self.m @ torch.special.entr(self.q.clamp(min=0.0)).sum(dim=1)
         values = _numbers(entropy, *self._losses(scores))
         return Tally((values, *self.local(theta).sums), (float(scores.abs().max()),))
 
