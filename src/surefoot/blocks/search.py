@@ -12,7 +12,7 @@ from surefoot.blocks.block import BlockAdversary, Header
 from surefoot.blocks.minimal import Nearest
 from surefoot.blocks.objective import BlockDual
 from surefoot.blocks.sweep import Sweep
-from surefoot.dual.bounds import AnchorRepair, dual_constant, label_repair, retreat
+from surefoot.dual.bounds import AnchorRepair, dual_constant, label_repair, meet, retreat
 from surefoot.dual.models import LinearModel
 from surefoot.dual.objective import DualPoint
 from surefoot.dual.smallest_loss import LowerBound, SmallestLoss
@@ -134,5 +134,5 @@ class BlockSearch:
             raise RuntimeError("no point was certified: follow a path first")
         (risk, floor, path), (lower, adversary) = self.upper, self.lower
         status = "stopped" if self.gap > self.tol else "separable" if lower.unbounded else "optimal"
-        value = min(lower.value, risk)  # they may cross by rounding only
+        value = meet(risk, lower.value)
         return BlockSolution(self.header, path, self.nearest, adversary, risk, value, floor, status)

@@ -10,10 +10,11 @@ import numpy as np
 
 from surefoot._types import FloatArray
 from surefoot.dual.bounds import (
-    FEASIBILITY,
     Adversary,
+    allowance,
     dual_value,
     feasible_adversary,
+    opened_radius,
     soft_adversary,
 )
 from surefoot.dual.models import FixedLosses, Model
@@ -77,7 +78,7 @@ class Search:
     @property
     def open_radius(self) -> float:
         """The radius, or where that is the minimal one, one larger by rounding error: the set then has an interior."""
-        return max(self.decision_set.radius, self.minimal.value * (1.0 + 0.4 * FEASIBILITY))
+        return opened_radius(self.decision_set, self.minimal.value, share=0.4)
 
     def dual(self) -> SmoothedDual:
         """The smoothed problem, given room to move while τ is large."""
@@ -253,7 +254,8 @@ class Search:
     def _consider_lower(self, wanted: Adversary, theta: FloatArray) -> None:
         # the best adversary so far is a better place to retreat to than the cheapest one, when it is as cheap
         retreat = self.minimal.adversary
-        if self.lower is not None and self.lower[1].transport_cost <= self.minimal.value * (1.0 + FEASIBILITY):
+        least, allowed = self.minimal.value, allowance(self.decision_set, self.minimal.value)
+        if self.lower is not None and self.lower[1].transport_cost <= least + allowed:
             retreat = self.lower[1]
         adversary = feasible_adversary(self.decision_set, wanted, retreat)
         lower = lower_bound(self.decision_set, self.model, adversary, theta)

@@ -14,7 +14,7 @@ from surefoot._types import FloatArray
 from surefoot.calibration import RadiusEstimate
 from surefoot.certificates.certificate import Certificate, WorstCase
 from surefoot.certificates.fresh import LossFunction, Piece, RowBound, fingerprints
-from surefoot.dual.bounds import Adversary
+from surefoot.dual.bounds import Adversary, meet
 from surefoot.dual.models import FixedLosses, Model
 from surefoot.exact.search import Search, loss_scale, mean_distance
 from surefoot.problem.rows import LabeledData
@@ -51,7 +51,7 @@ class CertifiedSolution:
         (risk, path), (lower, adversary) = search.upper, search.lower
         status = "stopped" if search.gap > search.tol else "separable" if lower.unbounded else "optimal"
         checkpoint = search.checkpoint(checkpoint_tau)
-        value = min(lower.value, risk)  # they may cross by rounding only
+        value = meet(risk, lower.value)
         return cls(search.decision_set, search.model, path, checkpoint, search.minimal, adversary, risk, value, status)
 
     @property

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from surefoot._types import FloatArray
-from surefoot.dual.bounds import Adversary, dual_value
+from surefoot.dual.bounds import Adversary, dual_value, meet
 from surefoot.dual.models import LinearModel
 from surefoot.dual.objective import DualPoint
 from surefoot.exact.solution import solve_certified, solver_threads
@@ -103,7 +103,7 @@ def solve_union(
         for (ds, _), point, adversary in zip(sets, upper.points, lower.adversaries, strict=True)
     )
     status = "stopped" if search.gap > tol else "separable" if lower.bound.unbounded else "optimal"
-    least = min(lower.bound.value, upper.risk)  # they may cross by rounding only
+    least = meet(upper.risk, lower.bound.value)
     return UnionSolution(parts, lower.weights, lower.mixture, upper.risk, least, status, search.n_steps)
 
 

@@ -15,10 +15,11 @@ import numpy as np
 
 from surefoot._types import FloatArray
 from surefoot.dual.bounds import (
-    FEASIBILITY,
     Adversary,
+    allowance,
     dual_value,
     feasible_adversary,
+    opened_radius,
     soft_adversary,
 )
 from surefoot.dual.models import FixedLosses, LinearModel
@@ -70,9 +71,7 @@ class Member:
     @property
     def opened(self) -> DecisionSet:
         """The set, or where its radius is the minimal one, one larger by rounding error: it then has an interior."""
-        return self.decision_set.with_radius(
-            max(self.decision_set.radius, self.minimal.value * (1.0 + 0.4 * FEASIBILITY))
-        )
+        return self.decision_set.with_radius(opened_radius(self.decision_set, self.minimal.value, share=0.4))
 
     @property
     def closed(self) -> bool:
@@ -304,7 +303,8 @@ class UnionSearch:
         ds, minimal = self.members[s].decision_set, self.members[s].minimal
         # the best adversary so far is a better place to retreat to than the cheapest one, when it is as cheap
         retreat = minimal.adversary
-        if self.lower is not None and self.lower.adversaries[s].transport_cost <= minimal.value * (1.0 + FEASIBILITY):
+        most = minimal.value + allowance(ds, minimal.value)
+        if self.lower is not None and self.lower.adversaries[s].transport_cost <= most:
             retreat = self.lower.adversaries[s]
         return feasible_adversary(ds, wanted, retreat)
 

@@ -14,6 +14,8 @@ from surefoot._types import FloatArray
 from surefoot.costs import FeatureMetric, Precomputed, label_cost_matrix, resolve_metric
 from surefoot.priors import LabelPrior, resolve_prior, tighten
 
+_MOST_TYPICAL_ROWS = 1000
+
 
 @dataclass(frozen=True, eq=False)
 class DecisionSet:
@@ -70,6 +72,16 @@ class DecisionSet:
         counts = np.bincount(self.anchor_labels, weights=self.anchor_weights, minlength=self.n_classes)
         return cast("FloatArray", counts)  # numpy's types know integer counts only
 
+    @cached_property
+    def median_distance(self) -> float:
+        """The median over rows of the median distance to anchors, which a few of them far away do not move.
+
+        Of many rows some are looked at.
+        """
+        kept = np.flatnonzero(self.row_weights > 0)
+        some = kept[np.linspace(0, len(kept) - 1, min(len(kept), _MOST_TYPICAL_ROWS)).astype(np.intp)]
+        return float(np.median(np.median(self.distances[some], axis=1)))
+
     def with_radius(self, radius: float) -> DecisionSet:
         return replace(self, radius=float(radius))
 
@@ -124,12 +136,19 @@ def _anchors(
     X: FloatArray, codes: NDArray[np.intp], weights: FloatArray, *, merge: bool
 ) -> tuple[NDArray[np.intp], FloatArray]:
     """Labeled rows of positive weight, ordered by label; with merge one per (label, features), weights summed."""
-    kept = np.flatnonzero(weights > 0)
     if not merge:
+        kept = np.flatnonzero(weights > 0)
         kept = kept[np.argsort(codes[kept], kind="stable")]
         return kept, weights[kept]
+    first, merged = distinct_rows(X, codes, weights)
+    order = np.lexsort((first, codes[first]))
+    return first[order], merged[order]
+
+
+def distinct_rows(X: FloatArray, codes: NDArray[np.intp], weights: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
+    """The first of each group of rows of positive weight that coincide in features and label, and their weights."""
+    kept = np.flatnonzero(weights > 0)
     keys = np.column_stack([codes[kept].astype(np.float64), X[kept]])
     _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     merged = cast("FloatArray", np.bincount(inverse.ravel(), weights=weights[kept]))
-    order = np.lexsort((first, codes[kept][first]))
-    return kept[first[order]], merged[order]
+    return kept[first], merged

@@ -12,6 +12,8 @@ import numpy as np
 
 from surefoot._types import FloatArray
 
+_ROUNDING = 1e-15
+
 
 @dataclass(frozen=True)
 class Relabeling:
@@ -28,12 +30,16 @@ def cheapest_label_flow(p: FloatArray, intervals: FloatArray, label_cost: FloatA
 
     p : (K,) label frequencies; intervals : (K, 2); label_cost : (K, K), κ_kc ≥ 0 the cost of turning c into k.
 
-    What rounding leaves between the sums of p and of the intervals is added to the largest bound.
+    Frequencies are sums of weights: a bound that one misses by rounding is moved there, and what rounding leaves
+    between the sums of p and of the intervals is added to the largest bound.
     """
     K = len(p)
-    if np.all(p >= intervals[:, 0]) and np.all(p <= intervals[:, 1]):
+    least, most = intervals.T
+    least = np.where(least - p <= _ROUNDING, np.minimum(least, p), least)
+    most = np.where(p - most <= _ROUNDING, np.maximum(most, p), most)
+    if np.all(p >= least) and np.all(p <= most):
         return Relabeling(np.eye(K), 0.0, np.zeros(K), np.zeros(K))
-    (supply, lo, hi), mass_unit = _integers(p, *intervals.T)
+    (supply, lo, hi), mass_unit = _integers(p, least, most)
     (costs,), cost_unit = _integers(label_cost.ravel())
     _admit(sum(supply), lo, hi)
     network = _LabelNetwork(K, supply, lo, hi, [costs[k * K : (k + 1) * K] for k in range(K)])

@@ -84,6 +84,20 @@ class Triples:
         on_anchors = self.mass_of_single(count[self.rows] == 1)[0]
         return bool(count.min() > 0 and np.all(on_anchors <= ds.anchor_weights + 1e-12))
 
+    def transport_cost(self, plan: FloatArray) -> float:
+        """Cost of a plan (T,) whose marginals a solver left off by its tolerance, once they are made exact.
+
+        Rows are scaled to their weight, as in `label_proba`; mass beyond that of an anchor goes elsewhere, at the
+        largest cost there is.
+        """
+        ds = self.decision_set
+        total = np.bincount(self.rows, weights=plan, minlength=len(ds.row_weights))
+        exact = plan * np.divide(ds.row_weights, total, out=np.zeros_like(total), where=total > 0)[self.rows]
+        on_anchors = np.bincount(self.anchors, weights=exact, minlength=len(ds.anchor_weights))
+        missing = max(float(ds.row_weights[total <= 0].sum()), 0.0)
+        moved = float(np.maximum(on_anchors - ds.anchor_weights, 0.0).sum()) + missing
+        return float(exact @ self.cost) + moved * float(ds.distances.max(initial=0.0) + ds.label_cost.max())
+
     def label_proba(self, plan: FloatArray) -> FloatArray:
         ds = self.decision_set
         q = np.zeros((len(ds.row_weights), ds.n_classes))
@@ -197,7 +211,7 @@ def solve_restricted(losses: FloatArray, triples: Triples) -> LinearProgramSolut
     lam[binding[~exact]], lam[binding[exact]] = above - below, equal[: exact.sum()]
     beta = np.append(equal[exact.sum() : exact.sum() + n - 1], 0.0)
     point = DualPoint(np.zeros((0, 0)), max(float(price[0]), 0.0), lam, beta)
-    return LinearProgramSolution(triples.label_proba(plan), float(plan @ triples.cost), point)
+    return LinearProgramSolution(triples.label_proba(plan), triples.transport_cost(plan), point)
 
 
 def nearest_feasible(
@@ -220,16 +234,16 @@ def nearest_feasible(
     solved = linprog(
         np.concatenate([np.zeros(n_triples), np.ones(2 * N * K)]),
         A_ub=hstack([parts["A_ub"], empty_ub]),
-        b_ub=parts["b_ub"],
+        b_ub=N * parts["b_ub"],
         A_eq=vstack([hstack([parts["A_eq"], empty]), hstack([by_pair, unit, -unit])]),
-        b_eq=np.concatenate([parts["b_eq"], (ds.row_weights[:, None] * wanted).ravel()]),
+        b_eq=N * np.concatenate([parts["b_eq"], (ds.row_weights[:, None] * wanted).ravel()]),
         method="highs-ds",
         options=_EXACT,
     )
     if solved.status != 0:
         return None
-    plan = np.maximum(solved.x[:n_triples], 0.0)
-    return triples.label_proba(plan), float(plan @ triples.cost)
+    plan = np.maximum(solved.x[:n_triples], 0.0) / N
+    return triples.label_proba(plan), triples.transport_cost(plan)
 
 
 def triples_within(ds: DecisionSet, losses: FloatArray, near: DualPoint, slack: float) -> Triples | None:
