@@ -43,7 +43,7 @@ class NearestCertifier:
     loss, label_cost, metric
         As in `surefoot.certify`.
     tol : float, default=1e-4
-        Certified gap to reach.
+        Certified gap to reach, in units of the loss (absolute).
     """
 
     excess: float

@@ -41,7 +41,7 @@ class WassersteinLogisticRegression(LinearClassifier):
         κ > 0; infinity forbids label flips.
     metric : "euclidean", "manhattan", "chebyshev" or a Mahalanobis metric, default="euclidean"
     tol : float, default=1e-8
-        Certified gap to reach.
+        Certified gap to reach, in units of the loss (absolute).
     fit_intercept : bool, default=True
     max_iter : int, default=200
 

@@ -65,7 +65,7 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
         Distances are taken between embedding(x) and embedding(x'); it is copied and held fixed. See
         docs/neural-networks.md for what the certificate then means.
     tol : float, default=1e-6
-        Certified gap of the certificate.
+        Certified gap of the certificate, in units of the loss (absolute).
     random_state : int or None, default=0
         Seed of the weights and batches; the state of torch's own generator is left as it was. None does not seed.
     **kwargs
