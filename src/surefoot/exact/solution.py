@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from joblib import effective_n_jobs
-from threadpoolctl import threadpool_limits
 
+from surefoot._threads import one_blas_thread
 from surefoot._types import FloatArray
 from surefoot.calibration import RadiusEstimate
 from surefoot.certificates.certificate import Certificate, WorstCase
@@ -116,7 +116,7 @@ class Found:
 def solver_threads(n_jobs: int | None) -> Iterator[ThreadPoolExecutor | None]:
     """One BLAS thread, and an executor for groups of rows when n_jobs asks for more than one thread."""
     workers = effective_n_jobs(n_jobs)
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         if workers <= 1:
             yield None
         else:
