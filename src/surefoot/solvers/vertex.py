@@ -184,6 +184,8 @@ def solve_restricted(losses: FloatArray, triples: Triples) -> LinearProgramSolut
         return None
     single = np.bincount(triples.rows, minlength=N)[triples.rows] == 1
     on_anchors, on_labels, spent = triples.mass_of_single(single)
+    if single.all():
+        return _only_plan(triples, on_labels)
     room = ds.anchor_weights - on_anchors
     free = triples[~single]
     open_rows, position = np.unique(free.rows, return_inverse=True)
@@ -212,6 +214,21 @@ def solve_restricted(losses: FloatArray, triples: Triples) -> LinearProgramSolut
     beta = np.append(equal[exact.sum() : exact.sum() + n - 1], 0.0)
     point = DualPoint(np.zeros((0, 0)), max(float(price[0]), 0.0), lam, beta)
     return LinearProgramSolution(triples.label_proba(plan), triples.transport_cost(plan), point)
+
+
+def _only_plan(triples: Triples, on_labels: FloatArray) -> LinearProgramSolution | None:
+    """Where each row has one triple nothing is left to choose: the plan, if it is feasible, and multipliers of zero.
+
+    Those price nothing, so that the triples which are missing show.
+    """
+    ds = triples.decision_set
+    plan = ds.row_weights[triples.rows]
+    cost = triples.transport_cost(plan)
+    lo, hi = ds.intervals.T
+    if cost > ds.radius or np.any(on_labels < lo - 1e-12) or np.any(on_labels > hi + 1e-12):
+        return None
+    point = DualPoint(np.zeros((0, 0)), 0.0, np.zeros(ds.n_classes), np.zeros(len(ds.anchor_weights)))
+    return LinearProgramSolution(triples.label_proba(plan), cost, point)
 
 
 def nearest_feasible(
