@@ -10,11 +10,16 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from surefoot._memory import check_fits
 from surefoot._types import FloatArray
 from surefoot.costs import FeatureMetric, Precomputed, label_cost_matrix, resolve_metric
 from surefoot.priors import LabelPrior, resolve_prior, tighten
 
 _MOST_TYPICAL_ROWS = 1000
+_WHERE_DISTANCES_DO_NOT_FIT = (
+    "Pass a random sample of the unlabeled rows or fewer labeled ones; or what is solved over blocks of rows: a number "
+    'or "auto" as radius, a tol of at least 1e-5, a classifier in place of losses.'
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,6 +124,7 @@ def build_decision_set(
     # the columns of precomputed distances stand for labeled rows one by one: equal features need not mean equal columns
     merge = not isinstance(feature_metric, Precomputed)
     anchors, anchor_weights = _anchors(X, codes, weights, merge=merge)
+    check_fits(len(rows), len(anchors), "the distances of all rows to labeled rows", _WHERE_DISTANCES_DO_NOT_FIT)
     distances = feature_metric.labeled_distances(rows, X, anchors)
     return DecisionSet(
         distances=np.ascontiguousarray(distances, dtype=np.float64),
