@@ -138,6 +138,27 @@ class TestEstimate:
         uneven = sf.calibrate_radius(X, y, sample_weight=kept * np.linspace(0.2, 3.0, 20), **keywords)
         assert abs(uneven.splits - weighted.splits).max() > 1e-3
 
+    @pytest.mark.parametrize("copies", [2, 5, 10])
+    def test_copied_rows_say_nothing_new(self, copies: int) -> None:
+        X, y, U = sample()
+        base = sf.calibrate_radius(X, y, X_unlabeled=U)
+        with pytest.warns(UserWarning, match=rf"{(copies - 1) * len(X)} of {copies * len(X)} labeled rows repeat"):
+            copied = sf.calibrate_radius(np.repeat(X, copies, axis=0), np.repeat(y, copies), X_unlabeled=U)
+        np.testing.assert_allclose(copied.splits, base.splits, atol=1e-12)
+        assert copied.n_labeled == len(X)
+        weights = np.full(len(X), float(copies))
+        weighted = sf.calibrate_radius(X, y, X_unlabeled=U, sample_weight=weights)
+        assert copied.excess == pytest.approx(weighted.excess, abs=1e-12)
+
+    def test_copies_of_one_row_weigh_as_much_as_its_weight(self) -> None:
+        X, y, U = sample()
+        weights = np.ones(len(X))
+        weights[3] = 4.0
+        with pytest.warns(UserWarning, match="3 of"):
+            copied = sf.calibrate_radius(np.vstack([X, X[[3, 3, 3]]]), np.append(y, y[[3, 3, 3]]), X_unlabeled=U)
+        expected = sf.calibrate_radius(X, y, X_unlabeled=U, sample_weight=weights)
+        np.testing.assert_allclose(copied.splits, expected.splits, atol=1e-12)
+
     def test_metric_and_label_cost_are_those_of_the_set(self) -> None:
         X, y, U = sample(seed=2)
         base = sf.calibrate_radius(X, y, X_unlabeled=U)

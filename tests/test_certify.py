@@ -476,3 +476,14 @@ def test_a_radius_below_the_minimal_one() -> None:
     assert caught.value.radius == 0.9 * minimal_radius
     assert caught.value.minimal_radius == pytest.approx(minimal_radius, rel=1e-12)
     assert bad(radius=minimal_radius).minimal_radius == pytest.approx(minimal_radius, rel=1e-12)
+
+
+def test_a_program_in_which_nothing_is_left_to_choose() -> None:
+    # each row has one triple near enough: the linear program over them has no variables
+    losses = [[3.0, 0.5], [1.0, 2.0], [0.0, 4.0]]
+    found = sf.certify(
+        None, [[0.0]], [1], X_unlabeled=[[0.0], [1e-6]], classes=[0, 1], label_prior=[1.0, 0.0], losses=losses,
+        radius=1 + 1e-6 / 3 + 1e-8,
+    )  # fmt: skip
+    assert found.risk == pytest.approx(4 / 3, abs=1e-6)
+    assert found.lower == pytest.approx(4 / 3, abs=1e-6)

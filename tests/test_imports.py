@@ -16,7 +16,7 @@ SRC = Path(__file__).resolve().parents[1] / "src"
 
 # Each line may import the lines above it, and itself.
 ORDER = [
-    {"_callbacks", "_errors", "_printing", "_types", "_validation", "_version"},
+    {"_callbacks", "_errors", "_memory", "_printing", "_threads", "_types", "_validation", "_version"},
     {"costs", "losses", "priors", "unlabeled"},
     {"problem"},
     {"dual", "kernels"},
@@ -202,3 +202,38 @@ def test_import_surefoot_is_light() -> None:
 
 def test_a_heavy_package_in_memory_is_noticed() -> None:
     assert "ot" in imported_by("import surefoot, ot")
+
+
+_LIGHT_FIT = """
+import sys
+import surefoot as sf
+
+fit = lambda: sf.RobustLogisticRegression().fit([[0.0], [0.2], [1.0]], [0, 0, 1], X_unlabeled=[[0.1], [0.9], [1.1]])
+before = fit().certificate_.risk
+loaded = [name for name in ("torch", "jax", "tensorflow", "cupy", "ot") if name in sys.modules]
+assert not loaded, loaded
+import os
+assert not [name for name in os.environ if name.startswith("POT_BACKEND")]
+
+import numpy as np
+import ot
+from ot.lp.emd_wrap import emd_c
+
+assert callable(emd_c)
+a, cost = np.full(3, 1 / 3), np.ones((3, 3)) - np.eye(3)
+assert ot.emd2(a, a, cost) == 0
+assert ot.emd2_1d(np.arange(3.0), np.arange(3.0) + 1, metric="euclidean") == 1
+assert fit().certificate_.risk == before
+try:
+    import torch
+except ImportError:
+    raise SystemExit
+# POT as its user knows it: torch tensors go in and come out
+plan = ot.emd(*(torch.as_tensor(value) for value in (a, a, cost)))
+assert isinstance(plan, torch.Tensor)
+"""
+
+
+def test_a_fit_imports_no_array_library_and_leaves_pot_as_it_is() -> None:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("POT_BACKEND")}
+    subprocess.run([sys.executable, "-W", "ignore", "-c", _LIGHT_FIT], check=True, env=environment)

@@ -218,3 +218,10 @@ class TestResolvePrior:
     def test_refuses_a_class(self) -> None:
         with pytest.raises(ValueError, match="label_prior must be an instance; got the class NoPrior"):
             resolve_prior(NoPrior)
+
+
+def test_intervals_that_rounding_left_outside_are_clipped() -> None:
+    prior = IntervalPrior(np.array([[-1e-16, 1.0 + 2e-16], [0.0, 1.0]]))
+    np.testing.assert_array_equal(prior.bounds, [[0.0, 1.0], [0.0, 1.0]])
+    with pytest.raises(ValueError, match=r"must lie in \[0, 1\]"):
+        IntervalPrior(np.array([[0.0, 1.0 + 1e-9], [0.0, 1.0]]))

@@ -20,11 +20,13 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot._errors import warn_caller
 from surefoot._printing import Printed
 from surefoot._types import FloatArray
 from surefoot._validation import check_positive_integer, check_positive_scalar, check_unit_scalar
+from surefoot.costs import Precomputed
 from surefoot.problem.rows import LabeledData
-from surefoot.problem.sets import DecisionSet
+from surefoot.problem.sets import DecisionSet, distinct_rows
 from surefoot.solvers.minimal import MinimalRadius, solve_minimal_radius
 from surefoot.solvers.transport import solve_transport
 
@@ -150,6 +152,16 @@ def excess_between(
     return max(solve_transport(both, a, b).cost - solve_transport(features, a, b).cost - relabeling, 0.0)
 
 
+def merged_weights(data: LabeledData) -> FloatArray:
+    """(n,) weights of labeled rows, those of copies (the same features and label) added to the first of them."""
+    if isinstance(data.metric, Precomputed):
+        return data.weights  # columns of precomputed distances stand for rows one by one, whatever their features
+    first, total = distinct_rows(data.rows, data.codes, data.weights)
+    weights = np.zeros_like(data.weights)
+    weights[first] = total
+    return weights
+
+
 class HasValue(Protocol):
     """A minimal radius."""
 
@@ -158,9 +170,22 @@ class HasValue(Protocol):
 
 
 def calibrate(data: LabeledData, ds: DecisionSet, minimal: HasValue, how: Calibrated) -> RadiusEstimate:
-    """The radius of a decision set, estimated from its labeled rows."""
-    splits = estimate_excess(data.distances_between_labeled(), data.codes, data.weights, ds.label_cost, how)
-    n_labeled = int(np.count_nonzero(data.weights))
+    """The radius of a decision set, estimated from its labeled rows.
+
+    Rows that repeat another in features and label are one row with their weights added: copies in both halves of a
+    split would make them alike, and the excess small, without any new label.
+    """
+    weights = merged_weights(data)
+    splits = estimate_excess(data.distances_between_labeled(), data.codes, weights, ds.label_cost, how)
+    n_labeled = int(np.count_nonzero(weights))
+    copies = int(np.count_nonzero(data.weights)) - n_labeled
+    if copies:
+        warn_caller(
+            f"{copies} of {n_labeled + copies} labeled rows repeat another in features and label: the radius is "
+            f"estimated from the {n_labeled} that differ, with the weights of their copies. Where rows were copied to "
+            "weigh more, pass sample_weight instead.",
+            UserWarning,
+        )
     excess = float(np.quantile(splits, 0.5 * (1.0 + how.level)))
     return RadiusEstimate(minimal.value + excess, excess, minimal.value, how.level, splits, n_labeled)
 

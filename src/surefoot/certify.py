@@ -87,8 +87,9 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     clip : float, default=1e-12
         Smallest probability in the log loss, so that no loss exceeds −log(clip).
     tol : float or None, default=None
-        Certified gap to reach; a ConvergenceWarning says so when it is not reached. None: 1e-6, and 1e-5 over blocks of
-        rows. Rows that lie in memory stay there for a smaller one.
+        Certified gap to reach, in units of the loss: absolute, so scale it where your losses are far from 1. A
+        ConvergenceWarning says so when it is not reached. None: 1e-6, and 1e-5 over blocks of rows. Rows that lie in
+        memory stay there for a smaller one.
     n_jobs : int or None, default=None
         Threads over groups of rows.
     solver : Newton or None

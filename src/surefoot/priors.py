@@ -232,11 +232,12 @@ def _check_intervals(value: ArrayLike) -> FloatArray:
             f"label_prior intervals must have shape (K, 2), lower and upper bound of each class; got {bounds.shape}. "
             "Pass one row per class."
         )
-    if bounds.min() < 0 or bounds.max() > 1:
+    if bounds.min() < -_TOLERANCE or bounds.max() > 1 + _TOLERANCE:
         raise ValueError(
             f"label_prior intervals must lie in [0, 1]; got bounds from {float(bounds.min())!r} to "
             f"{float(bounds.max())!r}. Pass probabilities."
         )
+    bounds = np.clip(bounds, 0.0, 1.0)  # rounding may have left the interval
     crossed = np.flatnonzero(bounds[:, 0] > bounds[:, 1])
     if crossed.size:
         k = int(crossed[0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -24,6 +24,9 @@ from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.minimal import MinimalRadius
 from surefoot.solvers.transport import solve_transport
 from surefoot.unlabeled import Unlabeled
+
+# The search of the as-robust-as-possible rule needs the median confidence only: its trials are solved to this gap.
+_TRIAL_TOL = 1e-3
 
 
 def minimal_radius(
@@ -268,42 +271,79 @@ def as_robust_as_possible(
 ) -> RadiusSearch:
     """Largest radius at which the median confidence over all rows is at least `confidence` (paper, section 5.1).
 
-    The excess over the minimal radius is bracketed by factors of 4 and then halved, on a log scale, to a relative
-    `accuracy`. Every solve starts from the one before. No radius beyond the diameter of the data is tried: there the
-    ball does not bind any more.
+    The excess over the minimal radius is bracketed by factors of 4, and the bracket is narrowed on a log scale to a
+    relative `accuracy`. Every solve starts from the one before. No radius beyond the diameter of the data is tried:
+    there the ball does not bind any more. The minimal radius itself is tried only where no excess of a thousandth of
+    the first one will do.
     """
     largest = float(ds.distances[ds.row_weights > 0].max() + ds.label_cost.max())
     tried: list[tuple[float, float]] = []
     last: JointState | None = None
 
-    def confident(excess: float, tolerance: float) -> tuple[bool, Solution]:
+    def surplus(excess: float, tolerance: float) -> tuple[float, Solution]:
+        """Median confidence beyond the one asked for."""
         nonlocal last
         radius = min(minimal.value + excess, largest)
         solution = solve(ds.with_radius(radius), model, tol=tolerance, minimal=minimal, warm_start=last)
-        last = solution.checkpoint or last
+        if excess > 0:  # at the minimal radius α has no bound: no place to start from
+            last = solution.checkpoint or last
         value = median_confidence(model, solution.theta, ds.row_weights)
         tried.append((radius, value))
-        return value >= confidence, solution
+        return value - confidence, solution
 
-    coarse = max(tol, 1e-3)
-    low, high = 0.0, max(0.01 * minimal.value, 1e-4 * largest)
-    while minimal.value + high < largest:
-        enough, _ = confident(high, coarse)
-        if not enough:
-            break
-        low, high = high, 4.0 * high
-    else:
-        enough, solution = confident(largest, tol)
-        if enough:
-            return RadiusSearch(largest, solution, True, tried)
-    if low == 0.0:
-        enough, solution = confident(0.0, tol)
-        if not enough:
-            return RadiusSearch(minimal.value, solution, False, tried)
-        low = 1e-3 * high
-    while high > (1.0 + accuracy) * low:
-        middle = float(np.sqrt(low * high))
-        enough, _ = confident(middle, coarse)
-        low, high = (middle, high) if enough else (low, middle)
-    _, solution = confident(low, tol)
-    return RadiusSearch(minimal.value + low, solution, True, tried)
+    coarse = max(tol, _TRIAL_TOL)
+    most = max(largest - minimal.value, 0.0)
+    first = min(max(0.01 * minimal.value, 1e-4 * largest), most)
+    excess, bracket = first, Bracket()
+    bracket.add(first, surplus(first, coarse)[0])
+    while bracket.low is None and excess > 1e-3 * first:
+        excess /= 4.0
+        bracket.add(excess, surplus(excess, coarse)[0])
+    while bracket.high is None and excess < most:
+        excess = min(4.0 * excess, most)
+        bracket.add(excess, surplus(excess, coarse)[0])
+    if bracket.low is None:
+        more, solution = surplus(0.0, tol)
+        return RadiusSearch(minimal.value, solution, more >= 0, tried)
+    while not bracket.narrow(accuracy):
+        excess = bracket.next(accuracy)
+        bracket.add(excess, surplus(excess, coarse)[0])
+    _, solution = surplus(bracket.low, tol)
+    return RadiusSearch(tried[-1][0], solution, True, tried)
+
+
+@dataclass
+class Bracket:
+    """The largest excess known to be confident, the smallest above it known not to be, and the surplus of each."""
+
+    low: float | None = None
+    high: float | None = None
+    low_surplus: float = 0.0
+    high_surplus: float = 0.0
+    last_was_low: bool = False
+    widths: list[float] = field(default_factory=list)
+
+    def add(self, excess: float, surplus: float) -> None:
+        """Replace an end; the surplus of one that stays twice counts half, so that it moves next (Illinois rule)."""
+        if surplus >= 0:
+            self.high_surplus *= 0.5 if self.last_was_low else 1.0
+            self.low, self.low_surplus, self.last_was_low = excess, surplus, True
+        else:
+            self.low_surplus *= 1.0 if self.last_was_low else 0.5
+            self.high, self.high_surplus, self.last_was_low = excess, surplus, False
+
+    def narrow(self, accuracy: float) -> bool:
+        """Whether both ends agree to a relative accuracy; also where nothing is left to try above."""
+        return self.low is None or self.high is None or self.high <= (1.0 + accuracy) * self.low * (1.0 + 1e-12)
+
+    def next(self, accuracy: float) -> float:
+        """Where to look: just below where a line through both ends crosses zero, or the middle where lines fail."""
+        if self.low is None or self.high is None:
+            raise ValueError("a bracket needs both ends: add an excess that is confident, and one that is not")
+        width, step = float(np.log(self.high / self.low)), float(np.log1p(accuracy))
+        self.widths.append(width)
+        slow = len(self.widths) > 3 and width > 0.5 * self.widths[-4]
+        if slow or width <= 2.0 * step:
+            return self.low * float(np.exp(0.5 * width))
+        crossing = width * self.low_surplus / (self.low_surplus - self.high_surplus)
+        return self.low * float(np.exp(np.clip(crossing - 0.5 * step, step, width - step)))

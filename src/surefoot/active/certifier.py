@@ -49,7 +49,7 @@ class NearestCertifier:
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     tol : float, default=1e-4
-        Certified gap to reach.
+        Certified gap to reach, in units of the loss (absolute).
 
     Examples
     --------

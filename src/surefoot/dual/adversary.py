@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
+from sklearn.exceptions import ConvergenceWarning
 
+from surefoot._errors import warn_caller
 from surefoot._types import FloatArray
 from surefoot.dual.arrays import arrays_of
 from surefoot.dual.bounds import AnchorRepair, soft_plan
@@ -18,8 +20,12 @@ from surefoot.dual.point import DualPoint
 from surefoot.problem.distances import Distances
 from surefoot.problem.sets import DecisionSet, row_chunks
 
-# At the minimal radius the set has no interior; there the adversary may exceed it by this share, and nowhere else.
+# At the minimal radius the set has no interior; there, and nowhere else, the adversary may exceed it by this share of
+# it, less where a few rows far away make it large, or by what float64 loses of it: see `allowance`.
 FEASIBILITY = 2.5e-7
+# Share of the upper bound, at least of 1, by which the lower one may lie above it: that of rounding and the allowance.
+_CROSSING = 1e-6
+_ROUNDING = 8.0 * float(np.finfo(float).eps)
 
 
 class LabeledBlock(Protocol):
@@ -162,10 +168,42 @@ def feasible_adversary(ds: DecisionSet, wanted: Adversary, shares: FloatArray, n
 
 def retreat(ds: DecisionSet, cost: float, nearest: float) -> float:
     """How far to go from a distribution of this cost towards one of cost `nearest`, to be within the radius."""
-    limit = max(ds.radius, nearest * (1.0 + FEASIBILITY))
+    limit = opened_radius(ds, nearest)
     if cost <= limit:
         return 0.0
     return min(1.0, (cost - limit) / (cost - nearest)) if cost > nearest else 1.0
+
+
+def opened_radius(ds: DecisionSet, nearest: float, share: float = 1.0) -> float:
+    """The radius, or where that is the minimal one, `nearest`, one larger by a share of the allowance."""
+    if ds.radius >= nearest * (1.0 + FEASIBILITY):
+        return ds.radius
+    return max(ds.radius, nearest + share * allowance(ds, nearest))
+
+
+def allowance(ds: DecisionSet, nearest: float) -> float:
+    """What an adversary may cost beyond the minimal radius `nearest`.
+
+    It buys changes of labels, at no less than the least label cost. A row r times as far away as others can make the
+    radius as large as one likes, and a label changed there can cost a classifier r times as much: so the share is
+    taken of the least of these costs, and divided by what the radius exceeds the typical distance by.
+    """
+    label_cost = float(ds.label_cost[ds.label_cost > 0].min(initial=np.inf))
+    distance = ds.median_distance or label_cost
+    share = FEASIBILITY * min(nearest, distance, label_cost) * min(1.0, distance / max(nearest, 1e-300))
+    return max(share, _ROUNDING * nearest)
+
+
+def meet(risk: float, lower: float) -> float:
+    """The lower bound, at most the upper one: they may cross by rounding, and what crosses further is reported."""
+    if lower - risk > _CROSSING * max(1.0, abs(risk)):
+        warn_caller(
+            f"the bounds cross by {lower - risk:.2e}: risk = {risk:.6g} holds, but the lower bound {lower:.6g} does "
+            "not, since float64 cannot tell this radius from the minimal one. Raise the radius, or bring features and "
+            "label costs to similar scales.",
+            ConvergenceWarning,
+        )
+    return min(lower, risk)
 
 
 def label_repair(ds: DecisionSet, p: FloatArray) -> tuple[FloatArray | None, float]:

@@ -174,6 +174,12 @@ class Block:
         values = self.triple_values(point, mine)[0]
         return np.asarray((values.max(axis=(1, 2), keepdims=True) - values).reshape(len(mine), -1))
 
+    def largest_distance(self) -> RowTotals:
+        """The largest distance of a row to an anchor."""
+        xp = arrays_of(self.weights)
+        largest = max((float(xp.fetch(self.distances[part]).max(initial=0.0)) for part in self.chunks()), default=0.0)
+        return RowTotals((), (largest,))
+
     def near_triples(self, point: DualPoint, slack: float) -> FloatArray:
         """(T, 6) triples within slack of their row's best: row, label, anchor, how far they fall short, cost, loss."""
         return self._triples(point, lambda values, _part: values >= values.max(axis=(1, 2), keepdims=True) - slack)

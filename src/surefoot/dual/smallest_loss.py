@@ -16,6 +16,9 @@ from surefoot._types import FloatArray
 from surefoot.dual.arrays import arrays_of
 from surefoot.dual.models import LinearModel, Model
 
+# Curvature below this, at scores beyond 230, is taken as this much: a Newton step stays finite however far θ has gone.
+_LEAST_CURVATURE = 1e-100
+
 
 @dataclass(frozen=True)
 class LowerBound:
@@ -130,13 +133,18 @@ class SmallestLoss:
         (entropy, loss, slope), *local = first.sums
         best = 0.0 if self._penalised else float(entropy)
         value = float(loss) + self.model.penalty_value(theta)
-        recedes = self._recedes(slope, first.largest[0])
+        reach = first.largest[0]
+        recedes = self._recedes(slope, reach)
         unbounded = recedes
         for steps in range(max_steps):
             step = self._newton_step(theta, *(local if steps == 0 else self.rows.local(theta).sums))
             after = self.rows.moved(theta, step)
             drift, least, size = after.largest
-            if least <= 1.0:
+            if drift > 2.0 * (1.0 + reach):  # where scores saturate the quadratic model knows nothing of the loss
+                step = step * (2.0 * (1.0 + reach) / drift)
+                after = self.rows.moved(theta, step)
+                size = after.largest[2]
+            elif least <= 1.0:
                 best = max(best, self._dual_value(after, theta + step))
             unbounded = unbounded or drift > 0.05
             if value - best <= 1e-12 * max(1.0, abs(value)) or drift < 1e-9:
@@ -144,16 +152,16 @@ class SmallestLoss:
                 break
             trial = float(after.sums[1][1]) + self.model.penalty_value(theta + step)
             shrink = 1.0
-            while trial > value and shrink > 1e-6:
+            while not trial <= value and shrink > 1e-6:
                 shrink *= 0.5
                 after = self.rows.moved(theta, shrink * step)
                 trial, size = (
                     float(after.sums[1][1]) + self.model.penalty_value(theta + shrink * step),
                     after.largest[2],
                 )
-            if trial > value:
+            if not trial <= value:
                 break
-            theta, value = theta + shrink * step, trial
+            theta, value, reach = theta + shrink * step, trial, size
             recedes = self._recedes(after.sums[1][2], size)
         return LowerBound(best, unbounded)
 
@@ -174,8 +182,9 @@ class SmallestLoss:
 
 
 def _solve_symmetric(H: FloatArray, g: FloatArray) -> FloatArray:
-    scale = 1.0 / np.sqrt(np.maximum(H.diagonal(), 1e-300))
+    scale = 1.0 / np.sqrt(np.maximum(H.diagonal(), _LEAST_CURVATURE))
     scaled = H * scale[:, None] * scale
+    np.fill_diagonal(scaled, 1.0)
     try:
         factor = cho_factor(scaled + 1e-13 * np.eye(len(g)), check_finite=False)
         x = cho_solve(factor, g * scale, check_finite=False)

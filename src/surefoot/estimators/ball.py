@@ -42,7 +42,7 @@ class WassersteinLogisticRegression(LinearClassifier):
     metric : "euclidean", "manhattan", "chebyshev" or a Mahalanobis metric, default="euclidean"
         Distance d between rows.
     tol : float, default=1e-8
-        Certified gap to reach.
+        Certified gap to reach, in units of the loss (absolute).
     fit_intercept : bool, default=True
         Whether the scores have an intercept.
     max_iter : int, default=200

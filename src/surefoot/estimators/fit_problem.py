@@ -18,6 +18,7 @@ from surefoot.calibration import AUTO, Calibrated, RadiusEstimate
 from surefoot.certificates.certificate import Certificate
 from surefoot.certificates.fresh import LinearLosses
 from surefoot.costs import resolve_metric
+from surefoot.dual.adversary import meet
 from surefoot.dual.models import LinearModel
 from surefoot.estimators.base import check_labeled, warn_about
 from surefoot.exact.judge import JointState, Member
@@ -248,7 +249,7 @@ class FitProblem:
             model=model,
             parts=(part,),
             risk=risk,
-            lower=min(exact.lower, risk),
+            lower=meet(risk, exact.lower),
             status=status,
             checkpoint=None,
             n_steps=int(found.steps[-1]),

@@ -39,7 +39,7 @@ class RobustLogisticRegression(LinearClassifier):
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     tol : float, default=1e-4
-        Certified gap to reach; a ConvergenceWarning says so when it is not reached.
+        Certified gap to reach, in units of the loss (absolute); a ConvergenceWarning says so when it is not reached.
     classes : array of shape (K,) or None, default=None
         All classes, where the labels may miss some.
     l2 : float, default=0.0

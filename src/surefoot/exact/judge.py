@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from surefoot._types import FloatArray
-from surefoot.dual.adversary import FEASIBILITY, Adversary, feasible_adversary, mixture
+from surefoot.dual.adversary import Adversary, allowance, feasible_adversary, mixture, opened_radius
 from surefoot.dual.block import RowlessProblem
 from surefoot.dual.models import Model
 from surefoot.dual.point import DualPoint
@@ -40,16 +40,11 @@ class Member:
     @cached_property
     def opened(self) -> DecisionSet:
         """The set, or where its radius is the minimal one, one larger by rounding error: it then has an interior."""
-        return self.decision_set.with_radius(
-            max(self.decision_set.radius, self.minimal.value * (1.0 + 0.4 * FEASIBILITY))
-        )
+        return self.decision_set.with_radius(opened_radius(self.decision_set, self.minimal.value, share=0.4))
 
     @property
     def closed(self) -> bool:
         return self.decision_set.radius < self.opened.radius
-
-    def at_minimum(self) -> Member:
-        return Member(self.decision_set.with_radius(self.minimal.value), self.minimal)
 
     def problem(self, model: Model) -> RowlessProblem:
         return RowlessProblem.of(self.decision_set, model)
@@ -135,19 +130,11 @@ class Judge:
 
     def _retreat(self, s: int) -> Adversary:
         """The best adversary so far is a better place to retreat to than the cheapest one, when it is as cheap."""
-        minimal = self.members[s].minimal
-        if self.lower is not None and self.lower.adversaries[s].transport_cost <= minimal.value * (1.0 + FEASIBILITY):
+        ds, minimal = self.members[s].decision_set, self.members[s].minimal
+        most = minimal.value + allowance(ds, minimal.value)
+        if self.lower is not None and self.lower.adversaries[s].transport_cost <= most:
             return self.lower.adversaries[s]
         return minimal.adversary
-
-    def take_adversaries_of(self, other: Judge) -> None:
-        """Start from the lower bound of another judge of the same sets, or smaller ones."""
-        if other.lower is not None:
-            self.lower = other.lower if self.lower is None else max(self.lower, other.lower, key=_value)
-
-
-def _value(found: MixtureBound) -> float:
-    return found.bound.value
 
 
 def with_theta(theta: FloatArray, points: list[DualPoint]) -> list[DualPoint]:

@@ -37,7 +37,7 @@ SMALL = 100_000
 
 # The stages of a search, in order; a vertex may end any of the paths. Ordinarily there is one path.
 AT_MINIMUM, WARM, QUICK, COLD = "minimal radius", "warm start", "path", "path from zero"
-RETREAT, PROGRAM, VERTEX = "retreat to the minimal radius", "linear program", "vertex"
+PROGRAM, VERTEX = "linear program", "vertex"
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,7 @@ class Search:
 
     def run(self, start: JointState | None, quick: Callable[[Search], JointState | None]) -> None:
         """Climb down the ladder of stages until the gap is within tol: from `start`, else from where `quick` says."""
-        at_minimum = any(member.closed for member in self.members)
-        if at_minimum:
+        if any(member.closed for member in self.members):
             self._stage(AT_MINIMUM, self._at_minimal_radius)
         if self.gap <= self.tol:
             return
@@ -96,8 +95,6 @@ class Search:
             self._stage(QUICK if start is None else WARM, lambda: self.follow(begun, leave_behind=True))
         if self.gap > self.tol:
             self._stage(QUICK if begun is None else COLD, lambda: self.follow(self.cold(), leave_behind=begun is None))
-        if self.gap > self.tol and not at_minimum:
-            self._stage(RETREAT, self._retreat_to_minimal_radius)
         if self.gap > self.tol:
             self._stage(PROGRAM, self._by_linear_program)
 
@@ -159,28 +156,6 @@ class Search:
         alpha = steepness * self.scale / self.ground(member)
         lam, beta = self.dual(member).layout.reference_potentials(minimal.anchor_potentials, minimal.label_potentials)
         return DualPoint(np.zeros(model.shape), alpha, alpha * lam, alpha * beta)
-
-    def _retreat_to_minimal_radius(self) -> None:
-        """Solve at the minimal radii: the adversaries there are better ones to retreat to than the cheapest."""
-        inner = replace(
-            self,
-            judge=Judge(self.judge.sweep, self.judge.model, [one.at_minimum() for one in self.members]),
-            points=[],
-            visited=[],
-            stages=[],
-            n_steps=0,
-        )
-        inner._at_minimal_radius()
-        self.n_steps += inner.n_steps
-        found, upper = inner.judge.upper, self.judge.upper
-        if found is None:
-            return
-        here = [self.judge.risk(s, point) for s, point in enumerate(found.points)]
-        self.judge.consider_points(list(found.points), here, found.weights, found.path)
-        self.judge.take_adversaries_of(inner.judge)
-        if upper is not None:  # again, now with better adversaries to retreat to
-            soft = self.judge.soft_adversaries(upper.weights, list(upper.points), upper.path.tau)
-            self.judge.consider_mixture(soft, upper.weights, upper.points[0].theta)
 
     def _by_linear_program(self) -> None:
         """Where Newton stalls: at fixed losses the problem is a linear program; so is the repair of an adversary."""

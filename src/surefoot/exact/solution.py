@@ -10,9 +10,10 @@ from typing import Any
 
 import numpy as np
 from joblib import effective_n_jobs
-from threadpoolctl import threadpool_limits
 
+from surefoot._threads import one_blas_thread
 from surefoot._types import FloatArray
+from surefoot.dual.adversary import meet
 from surefoot.dual.models import LinearModel, Model
 from surefoot.dual.point import DualPoint
 from surefoot.dual.sweep import HeldRows, Sweep
@@ -86,7 +87,7 @@ class Solution:
             lower.weights,
             lower.mixture,
             upper.risk,
-            min(lower.bound.value, upper.risk),  # they may cross by rounding only
+            meet(upper.risk, lower.bound.value),
             status,
             upper.path,
             search.checkpoint(),
@@ -125,7 +126,7 @@ class Solution:
 def solver_threads(n_jobs: int | None) -> Iterator[ThreadPoolExecutor | None]:
     """One BLAS thread, and an executor for groups of rows when n_jobs asks for more than one thread."""
     workers = effective_n_jobs(n_jobs)
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         if workers <= 1:
             yield None
         else:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from surefoot.kernels.compiled import compiled
 from surefoot.kernels.reroute import reroute
 from surefoot.kernels.simplex import append_row, eliminate, minimise, restore
 
@@ -15,7 +15,7 @@ _CUTS = 16
 _BOUNDS = 256
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _tableau(table, basis0, f, C, room):  # pragma: no cover (compiled)
     """The program of the labels with room for cuts, and its reduced costs for the objective Σ_k f_k Σ_c G_kc."""
     m, q = table.shape[0], table.shape[1] - 1
@@ -33,7 +33,7 @@ def _tableau(table, basis0, f, C, room):  # pragma: no cover (compiled)
     return T, z, basis
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _is_new(known, cuts, slope):  # pragma: no cover (compiled)
     """Whether a bound differs from all cuts made so far."""
     for g in range(cuts):
@@ -45,7 +45,7 @@ def _is_new(known, cuts, slope):  # pragma: no cover (compiled)
     return True
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _add_cuts(T, basis, m, q, known, cuts, slopes, found, shape, kappa, dust):  # pragma: no cover (compiled)
     """Add the cuts θ ≥ slope·a, a_c = Σ_k G_kc, for bounds that are new; their number after that."""
     K, C, theta = shape
@@ -68,7 +68,7 @@ def _add_cuts(T, basis, m, q, known, cuts, slopes, found, shape, kappa, dust):  
     return cuts
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _composition(T, basis, m, shape, a):  # pragma: no cover (compiled)
     """Write the shares a (C,) of the classes at the current basis; its cost θ."""
     K, C, theta = shape
@@ -88,7 +88,7 @@ def _composition(T, basis, m, shape, a):  # pragma: no cover (compiled)
     return cost
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _one_row(D, j, plan, graph, entries, head, f, first, program, shape, kappa, dust, room):  # pragma: no cover
     """The least f·q over the label probabilities q that the adversary can force at row j; NaN for too little room."""
     slots, beta, raw, via = graph
@@ -122,7 +122,7 @@ def _one_row(D, j, plan, graph, entries, head, f, first, program, shape, kappa, 
     return np.nan
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def worst_labels(D, rows, plan, graph, entries, head, f, first, program, shape, kappa, dust, values):
     """values[s] = min f[s]·q over the label probabilities q (K,) that the adversary can force at row rows[s].
 

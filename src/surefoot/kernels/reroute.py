@@ -10,14 +10,15 @@ they hold.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from surefoot.kernels.compiled import compiled
 
 # Masses are in units of one row: less than this is rounding.
 DUST = 1e-11
 _MOST_PATHS = 10_000
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def residual_costs(D, first, rows, anchors, beta, dust, cost, via):  # pragma: no cover (compiled)
     """Lower cost (n, n) to min over entries (r, u) of the cost of moving r from u to v; via (n, n) is that row + first.
 
@@ -35,7 +36,7 @@ def residual_costs(D, first, rows, anchors, beta, dust, cost, via):  # pragma: n
                 via[u, v] = first + r
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def all_pairs(cost):  # pragma: no cover (compiled)
     """Shortest distances (n, n) between all nodes, over arcs of non-negative cost (n, n)."""
     n = cost.shape[0]
@@ -53,7 +54,7 @@ def all_pairs(cost):  # pragma: no cover (compiled)
     return dist
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _receive(entries, head, r, v, amount):  # pragma: no cover (compiled)
     """Row r gets an amount at anchor v. Entries are (row, amount, next, count), one list per anchor, from head."""
     rows, caps, following, count = entries
@@ -76,7 +77,7 @@ def _receive(entries, head, r, v, amount):  # pragma: no cover (compiled)
     return rows, caps, following, count
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _shortest_path(D, j, slots, source, hold, surplus, beta, raw, via, entries, head, label, best, parent, arc, mover):
     """Dijkstra from class `source` of row j to an anchor of a class that j is to give up; −1 if there is none.
 
@@ -124,7 +125,7 @@ def _shortest_path(D, j, slots, source, hold, surplus, beta, raw, via, entries, 
                     best[v], parent[v], arc[v], mover[v] = t, u, -2, j
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _bottleneck(hold, entries, end, amount, parent, arc, mover):  # pragma: no cover (compiled)
     """At most how much of an amount the path to `end` carries; steps that move the same row twice become one."""
     v = end
@@ -141,7 +142,7 @@ def _bottleneck(hold, entries, end, amount, parent, arc, mover):  # pragma: no c
     return amount
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _augment(hold, entries, head, end, amount, parent, arc, mover):  # pragma: no cover (compiled)
     """Send an amount along the path: row j gives it up at `end` and takes it where the path begins."""
     hold[end] = _taken(hold[end], amount)
@@ -160,14 +161,14 @@ def _augment(hold, entries, head, end, amount, parent, arc, mover):  # pragma: n
     return entries
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def _taken(held, amount):  # pragma: no cover (compiled)
     """What is left, rounding cleared away."""
     left = held - amount
     return left if left > DUST else 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def reroute(D, j, slots, hold, target, beta, raw, via, entries, head, slopes):  # pragma: no cover (compiled)
     """Least cost w(a) of a plan in which row j draws target (C,) = a from the classes, beyond the optimal plan's.
 

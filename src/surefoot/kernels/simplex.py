@@ -7,7 +7,8 @@ and reduced costs z (q+1,), less the value in the last place. Rows beyond m are 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
+
+from surefoot.kernels.compiled import compiled
 
 _PIVOT = 1e-9
 _TIE = 1e-12
@@ -18,7 +19,7 @@ _STEPS = 5000
 _GREEDY_STEPS = 100
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def eliminate(target, row, s):  # pragma: no cover (compiled)
     """Subtract the multiple of a row, whose entry s is 1, that clears entry s of the target."""
     f = target[s]
@@ -28,7 +29,7 @@ def eliminate(target, row, s):  # pragma: no cover (compiled)
         target[s] = 0.0
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def pivot(T, z, basis, m, r, s):  # pragma: no cover (compiled)
     """Let variable s enter the basis in row r."""
     row, scale = T[r], 1.0 / T[r, s]
@@ -42,7 +43,7 @@ def pivot(T, z, basis, m, r, s):  # pragma: no cover (compiled)
     basis[r] = s
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def minimise(T, z, basis, m, q):  # pragma: no cover (compiled)
     """Primal simplex over the first q variables, from a feasible basis. False if it does not end."""
     for step in range(_STEPS):
@@ -68,7 +69,7 @@ def minimise(T, z, basis, m, q):  # pragma: no cover (compiled)
     return False
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def restore(T, z, basis, m, q):  # pragma: no cover (compiled)
     """Dual simplex over the first q variables: right-hand sides become non-negative, reduced costs stay so.
 
@@ -100,7 +101,7 @@ def restore(T, z, basis, m, q):  # pragma: no cover (compiled)
     return False
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def append_row(T, basis, m, slack):  # pragma: no cover (compiled)
     """Make row m, as written in terms of all variables, a row of the tableau, its slack variable basic."""
     for i in range(m):

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from surefoot.kernels.compiled import compiled
 
 # Weights below exp(-36) of the largest are rounding noise in float64.
 NEGLIGIBLE = math.exp(-36.0)
@@ -21,7 +22,7 @@ _FAST = {"nnan", "ninf", "nsz", "contract", "arcp", "reassoc"}
 _ORDERED = {"nnan", "ninf", "nsz", "contract"}  # reassociation would undo the rounding trick
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_ORDERED)
+@compiled(fastmath=_ORDERED)
 def exp_negative(v, low, inv_tau, out, scratch, bits):  # pragma: no cover (compiled)
     """out[i] = exp((low − v[i]) / τ), to 1e-15 relative; scratch and bits share their memory."""
     n = v.shape[0]
@@ -42,7 +43,7 @@ def exp_negative(v, low, inv_tau, out, scratch, bits):  # pragma: no cover (comp
         out[i] *= scratch[i]
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+@compiled(fastmath=_FAST)
 def soft_rows(
     D, m, alpha, beta, offsets, kappa, U, tau, A, phi, q, cck, s, g_beta, h_ab, h_lb, small
 ):  # pragma: no cover (compiled)
@@ -171,7 +172,7 @@ def soft_rows(
     return stored
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+@compiled(fastmath=_FAST)
 def add_sparse_products(A, m, slots, s, X, h_bb, h_tb):  # pragma: no cover (compiled)
     """Add Σ m a aᵀ to the lower triangle of h_bb (n, n) and Σ m s_kc a_i x to h_tb (K−1, n, d), skipping zeros."""
     B, n = A.shape

@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numba import njit
+
+from surefoot.kernels.compiled import compiled
 
 # Adam's constants, as in the paper's appendix.
 BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 _FAST = {"nnan", "ninf", "nsz", "contract", "arcp", "reassoc"}
 
 
-@njit(cache=True, nogil=True, error_model="numpy", fastmath=_FAST)
+@compiled(fastmath=_FAST)
 def batch_subgradient(problem, rows, m, x, g, v):  # pragma: no cover (compiled)
     """Write a subgradient of the dual at x, on rows (B,) of weights m (B,), into g; return the dual's value on them.
 
@@ -116,7 +117,7 @@ def batch_subgradient(problem, rows, m, x, g, v):  # pragma: no cover (compiled)
     return value + total
 
 
-@njit(cache=True, nogil=True, error_model="numpy")
+@compiled()
 def stochastic_steps(problem, drawn, rates, first_step, adam, x, first, second):  # pragma: no cover (compiled)
     """One step per line of drawn (S, B), of sizes rates (S,); x, and Adam's moments first and second, change in place.
 

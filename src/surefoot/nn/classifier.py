@@ -74,7 +74,7 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
     classes : array of shape (K,) or None, default=None
         All classes, where the labels may miss some.
     tol : float, default=1e-6
-        Certified gap of the certificate.
+        Certified gap of the certificate, in units of the loss (absolute).
     random_state : int or None, default=0
         Seed of the weights and batches; the state of torch's own generator is left as it was. None does not seed.
     **kwargs : Any

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from surefoot._memory import check_fits
 from surefoot._types import FloatArray
 from surefoot._validation import check_labeled_rows, check_weights, encode_labels
 from surefoot.costs import FeatureMetric, Precomputed, resolve_metric
@@ -72,6 +73,9 @@ class LabeledData:
         """(n, n)."""
         if isinstance(self.metric, Precomputed):
             return self.metric.matrix[: len(self.rows)]
+        n = len(self.rows)
+        fix = "Pass a number as radius, or estimate one by calibrate_radius on a random sample of the labeled rows."
+        check_fits(n, n, "the distances between labeled rows, from which a radius is estimated,", fix)
         return self.metric.distances(self.rows, self.rows)
 
 

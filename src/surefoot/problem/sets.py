@@ -10,10 +10,17 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from surefoot._memory import check_fits
 from surefoot._types import FloatArray
 from surefoot.costs import FeatureMetric, Precomputed, label_cost_matrix, resolve_metric
 from surefoot.priors import LabelPrior, resolve_prior, tighten
 from surefoot.problem.geometry import distances_to_anchors
+
+_MOST_TYPICAL_ROWS = 1000
+_WHERE_DISTANCES_DO_NOT_FIT = (
+    "Pass a random sample of the unlabeled rows or fewer labeled ones; or what is solved over blocks of rows: a number "
+    'or "auto" as radius, a tol of at least 1e-5, a classifier in place of losses.'
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -71,6 +78,18 @@ class DecisionSet:
         counts = np.bincount(self.anchor_labels, weights=self.anchor_weights, minlength=self.n_classes)
         return cast("FloatArray", counts)  # numpy's types know integer counts only
 
+    @cached_property
+    def median_distance(self) -> float:
+        """The median over rows of the median distance to anchors, which a few of them far away do not move.
+
+        Of many rows some are looked at; without rows it is 0.
+        """
+        kept = np.flatnonzero(self.row_weights > 0)
+        if len(kept) == 0:
+            return 0.0  # a set without rows
+        some = kept[np.linspace(0, len(kept) - 1, min(len(kept), _MOST_TYPICAL_ROWS)).astype(np.intp)]
+        return float(np.median(np.median(self.distances[some], axis=1)))
+
     def with_radius(self, radius: float) -> DecisionSet:
         return replace(self, radius=float(radius))
 
@@ -108,6 +127,7 @@ def build_decision_set(
     # the columns of precomputed distances stand for labeled rows one by one: equal features need not mean equal columns
     merge = not isinstance(feature_metric, Precomputed)
     anchors, anchor_weights = _anchors(X, codes, weights, merge=merge)
+    check_fits(len(rows), len(anchors), "the distances of all rows to labeled rows", _WHERE_DISTANCES_DO_NOT_FIT)
     return DecisionSet(
         distances=distances_to_anchors(feature_metric, rows, X, anchors),
         row_weights=row_weights / row_weights.sum(),
@@ -124,12 +144,19 @@ def _anchors(
     X: FloatArray, codes: NDArray[np.intp], weights: FloatArray, *, merge: bool
 ) -> tuple[NDArray[np.intp], FloatArray]:
     """Labeled rows of positive weight, ordered by label; with merge one per (label, features), weights summed."""
-    kept = np.flatnonzero(weights > 0)
     if not merge:
+        kept = np.flatnonzero(weights > 0)
         kept = kept[np.argsort(codes[kept], kind="stable")]
         return kept, weights[kept]
+    first, merged = distinct_rows(X, codes, weights)
+    order = np.lexsort((first, codes[first]))
+    return first[order], merged[order]
+
+
+def distinct_rows(X: FloatArray, codes: NDArray[np.intp], weights: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
+    """The first of each group of rows of positive weight that coincide in features and label, and their weights."""
+    kept = np.flatnonzero(weights > 0)
     keys = np.column_stack([codes[kept].astype(np.float64), X[kept]])
     _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)
     merged = cast("FloatArray", np.bincount(inverse.ravel(), weights=weights[kept]))
-    order = np.lexsort((first, codes[kept][first]))
-    return kept[first[order]], merged[order]
+    return kept[first], merged

@@ -15,6 +15,7 @@ from surefoot.dual.objective import SmoothedDual
 from surefoot.dual.point import DualPoint
 from surefoot.problem.distances import DistanceRows, HeldDistances
 from surefoot.problem.sets import DecisionSet
+from surefoot.solvers.network_simplex import network_simplex
 from surefoot.solvers.newton import NewtonOptions, PathPoint, follow_path
 
 # Up to this many entries, or rows per anchor, the network simplex alone is faster than Newton and a small simplex.
@@ -72,8 +73,7 @@ def _simplex(distances: FloatArray, rows: FloatArray, anchors: FloatArray) -> tu
 
     On degenerate problems it may go round in circles; in another order of the rows it takes other pivots.
     """
-    import ot
-
+    emd = network_simplex()
     anchors = anchors * (rows.sum() / anchors.sum())
     # its tolerances are absolute, so the largest distance must be near 1; powers of two lose no digits
     exponent = int(np.frexp(distances.max())[1])
@@ -87,7 +87,7 @@ def _simplex(distances: FloatArray, rows: FloatArray, anchors: FloatArray) -> tu
         if attempt > 0:
             shuffle = rng.permutation(len(rows))
             rows, distances, back = rows[shuffle], distances[shuffle], shuffle if back is None else back[shuffle]
-        plan, log = ot.emd(rows, anchors, distances, numItermax=steps, log=True)
+        plan, log = emd(rows, anchors, distances, numItermax=steps, log=True)
         if log["warning"] is None:
             return plan if back is None else plan[np.argsort(back)], -np.ldexp(log["v"], exponent)
         steps *= 3

@@ -6,6 +6,7 @@ left has a few hundred rows: a vertex, exact to rounding, long before smoothing 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -32,12 +33,14 @@ _SAMPLE = 400
 class Triples:
     """Triples (row j, label k, anchor i) that a plan may use, and the decision set's constraints on it.
 
-    row_weights : (N,) of all rows; rows, labels, anchors, short, cost, loss : (T,) of each triple, `short` how far its
-    value at some dual point falls short of the best of its row, cost the ground cost, loss that of its row and label.
+    row_weights : (N,) of all rows; largest_cost : of any row and anchor.
+    rows, labels, anchors, short, cost, loss : (T,) of each triple, `short` how far its value at some dual point falls
+    short of the best of its row, cost the ground cost, loss that of its row and label.
     """
 
     decision_set: DecisionSet
     row_weights: FloatArray
+    largest_cost: float
     rows: NDArray[np.intp]
     labels: NDArray[np.intp]
     anchors: NDArray[np.intp]
@@ -46,16 +49,20 @@ class Triples:
     loss: FloatArray
 
     @classmethod
-    def of(cls, ds: DecisionSet, row_weights: FloatArray, table: FloatArray) -> Triples:
+    def of(cls, ds: DecisionSet, row_weights: FloatArray, largest_cost: float, table: FloatArray) -> Triples:
         """From the rows that `Block.near_triples` gives."""
         rows, labels, anchors = (table[:, column].astype(np.intp) for column in range(3))
-        return cls(ds, row_weights, rows, labels, anchors, *(np.ascontiguousarray(table[:, c]) for c in (3, 4, 5)))
+        rest = (np.ascontiguousarray(table[:, column]) for column in (3, 4, 5))
+        return cls(ds, row_weights, largest_cost, rows, labels, anchors, *rest)
+
+    def with_columns(self, columns: Iterable[NDArray[Any]]) -> Triples:
+        return Triples(self.decision_set, self.row_weights, self.largest_cost, *columns)
 
     def __len__(self) -> int:
         return len(self.rows)
 
     def __getitem__(self, kept: Any) -> Triples:
-        return Triples(self.decision_set, self.row_weights, *(column[kept] for column in self.columns))
+        return self.with_columns(column[kept] for column in self.columns)
 
     @property
     def columns(self) -> tuple[NDArray[Any], ...]:
@@ -97,6 +104,19 @@ class Triples:
         on_anchors = self.mass_of_single(count[self.rows] == 1)[0]
         return bool(count.min() > 0 and np.all(on_anchors <= self.decision_set.anchor_weights + 1e-12))
 
+    def transport_cost(self, plan: FloatArray) -> float:
+        """Cost of a plan (T,) whose marginals a solver left off by its tolerance, once they are made exact.
+
+        Rows are scaled to their weight; mass beyond that of an anchor goes elsewhere, at the largest cost there is.
+        """
+        ds, weights = self.decision_set, self.row_weights
+        total = np.bincount(self.rows, weights=plan, minlength=len(weights))
+        exact = plan * np.divide(weights, total, out=np.zeros_like(weights), where=total > 0)[self.rows]
+        on_anchors = np.bincount(self.anchors, weights=exact, minlength=len(ds.anchor_weights))
+        missing = max(float(weights[total <= 0].sum()), 0.0)
+        moved = float(np.maximum(on_anchors - ds.anchor_weights, 0.0).sum()) + missing
+        return float(exact @ self.cost) + moved * self.largest_cost
+
     def adversary(self, plan: FloatArray) -> LabelTable:
         """Labels of a plan (T,) on the triples, and its cost."""
         K = self.decision_set.n_classes
@@ -104,7 +124,7 @@ class Triples:
         np.add.at(q, (self.rows, self.labels), plan)
         total = q.sum(axis=1, keepdims=True)
         q = np.divide(q, total, out=np.full_like(q, 1.0 / K), where=total > 0)
-        return LabelTable(q, float(plan @ self.cost))
+        return LabelTable(q, self.transport_cost(plan))
 
 
 def slack_of_nearest(sweep: Sweep, problem: RowlessProblem, point: DualPoint, counts: list[int]) -> list[float]:
@@ -143,16 +163,14 @@ def with_violated(
     table = sweep.gather(problem, Block.better_triples, point, slack, kept)
     if len(table) == 0:
         return None
-    more = Triples.of(triples.decision_set, triples.row_weights, table)
-    return Triples(
-        triples.decision_set,
-        triples.row_weights,
-        *(np.concatenate(both) for both in zip(triples.columns, more.columns, strict=True)),
-    )
+    more = Triples.of(triples.decision_set, triples.row_weights, triples.largest_cost, table)
+    return triples.with_columns(np.concatenate(both) for both in zip(triples.columns, more.columns, strict=True))
 
 
 def _triples(sweep: Sweep, problem: RowlessProblem, table: FloatArray) -> Triples:
-    return Triples.of(problem.decision_set, sweep.gather(problem, Block.row_weights), table)
+    ds, weights = problem.decision_set, sweep.gather(problem, Block.row_weights)
+    largest = sweep.total(problem, Block.largest_distance).largest[0] + float(ds.label_cost.max())
+    return Triples.of(ds, weights, largest, table)
 
 
 def solve_restricted(triples: Triples) -> tuple[LabelTable, DualPoint] | None:
@@ -167,6 +185,10 @@ def solve_restricted(triples: Triples) -> tuple[LabelTable, DualPoint] | None:
         return None
     single = np.bincount(triples.rows, minlength=N)[triples.rows] == 1
     on_anchors, on_labels, spent = triples.mass_of_single(single)
+    if single.all():
+        return _only_plan(triples, on_labels)
+    if single.all():
+        return _only_plan(triples, on_labels)
     room = ds.anchor_weights - on_anchors
     free = triples[~single]
     open_rows, position = np.unique(free.rows, return_inverse=True)
@@ -196,6 +218,19 @@ def solve_restricted(triples: Triples) -> tuple[LabelTable, DualPoint] | None:
     return triples.adversary(plan), DualPoint(np.zeros((0, 0)), max(float(price[0]), 0.0), lam, beta)
 
 
+def _only_plan(triples: Triples, on_labels: FloatArray) -> tuple[LabelTable, DualPoint] | None:
+    """Where each row has one triple nothing is left to choose: the plan, if it is feasible, and multipliers of zero.
+
+    Those price nothing, so that the triples which are missing show.
+    """
+    ds = triples.decision_set
+    found = triples.adversary(triples.row_weights[triples.rows])
+    lo, hi = ds.intervals.T
+    if found.transport_cost > ds.radius or np.any(on_labels < lo - 1e-12) or np.any(on_labels > hi + 1e-12):
+        return None
+    return found, DualPoint(np.zeros((0, 0)), 0.0, np.zeros(ds.n_classes), np.zeros(len(ds.anchor_weights)))
+
+
 def nearest_feasible(triples: Triples, wanted: FloatArray, radius: float) -> LabelTable | None:
     """A plan within radius, on these triples, whose labels differ least, in mass, from those wanted (N, K).
 
@@ -211,10 +246,10 @@ def nearest_feasible(triples: Triples, wanted: FloatArray, radius: float) -> Lab
     solved = linprog(
         np.concatenate([np.zeros(T), np.ones(2 * N * K)]),
         A_ub=hstack([parts["A_ub"], empty_ub]),
-        b_ub=parts["b_ub"],
+        b_ub=N * parts["b_ub"],
         A_eq=vstack([hstack([parts["A_eq"], empty]), hstack([by_pair, unit, -unit])]),
-        b_eq=np.concatenate([parts["b_eq"], (triples.row_weights[:, None] * wanted).ravel()]),
+        b_eq=N * np.concatenate([parts["b_eq"], (triples.row_weights[:, None] * wanted).ravel()]),
         method="highs-ds",
         options=_EXACT,
     )
-    return triples.adversary(np.maximum(solved.x[:T], 0.0)) if solved.status == 0 else None
+    return triples.adversary(np.maximum(solved.x[:T], 0.0) / N) if solved.status == 0 else None

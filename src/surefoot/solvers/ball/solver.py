@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from threadpoolctl import ThreadpoolController
 
+from surefoot._threads import one_blas_thread
 from surefoot.solvers.ball.bounds import DUAL_NORMS, ball_lower_bound, ball_upper_bound, ball_worst_case
 from surefoot.solvers.ball.newton import BallProblem, Incumbent, interior_point
 from surefoot.solvers.ball.plain import plain_logistic
@@ -97,7 +96,7 @@ def solve_ball(
         raise ValueError(f"tol must be positive; got {tol}")
     keep = w > 0
     problem = BallProblem(X[keep], y[keep], w[keep] / w[keep].sum(), radius, label_cost, norm, fit_intercept)
-    with _blas().limit(limits=1, user_api="blas"):
+    with one_blas_thread():
         point = _solve(problem, tol, max_iter, warm_start)
         return _certify(problem, point, tol, keep)
 
@@ -122,11 +121,6 @@ def _check(
     if norm not in DUAL_NORMS:
         raise ValueError(f"norm must be one of {sorted(DUAL_NORMS)}; got {norm!r}")
     return X, y, w / w.sum()
-
-
-@lru_cache(maxsize=1)
-def _blas() -> ThreadpoolController:
-    return ThreadpoolController()
 
 
 def _certify(problem: BallProblem, point: _Point, tol: float, keep: NDArray[np.bool_]) -> BallSolution:
