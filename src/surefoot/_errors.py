@@ -35,6 +35,25 @@ class InfeasibleRadiusError(ValueError):
         return type(self), (self.radius, self.minimal_radius)
 
 
+class FileError(ValueError):
+    """A file that cannot be read or written."""
+
+
+class LockedError(FileError):
+    """A file that another process writes to.
+
+    Parameters
+    ----------
+    message : str
+    holder : str
+        Which process, of whom, where and since when.
+    """
+
+    def __init__(self, message: str, holder: str) -> None:
+        self.holder = holder
+        super().__init__(message)
+
+
 class UnlabeledRowsWarning(UserWarning):
     """X_unlabeled looks as if a pipeline or a cross-validation had changed it, or left it unchanged, by accident."""
 

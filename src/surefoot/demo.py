@@ -16,6 +16,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
+from surefoot._files import whole_file
 from surefoot._types import FloatArray
 from surefoot.certificates.certificate import Certificate
 from surefoot.estimators.ball import WassersteinLogisticRegression
@@ -30,6 +31,8 @@ STYLES = {"strong": ("#0072B2", "o"), "weak": ("#E69F00", "s"), "ball": ("#55555
 TRUTH = "#D55E00"
 NAMES = {"strong": "robust, strong prior", "weak": "robust, weak prior", "ball": "ball alone"}
 FORMATS = (".pdf", ".png", ".svg")
+# In the metadata of the figure: by it the command line knows what it may overwrite.
+MADE_BY = "surefoot demo"
 
 Classifier = RobustLogisticRegression | WassersteinLogisticRegression
 
@@ -195,7 +198,9 @@ def draw(found: dict[str, Curve], true_radius: float, path: Path) -> None:
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles[::-1], labels[::-1], frameon=False, ncols=3, loc="outside lower center")
     figure.suptitle(f"Wisconsin breast cancer data, {N_LABELS} labels", fontsize=12)
-    figure.savefig(path, dpi=150)
+    ending = path.suffix.lower()[1:]
+    with whole_file(path) as part:
+        figure.savefig(part, dpi=150, format=ending, metadata={"Software" if ending == "png" else "Creator": MADE_BY})
 
 
 @dataclass(frozen=True)

@@ -11,13 +11,13 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
+from surefoot._files import write_bytes
 from surefoot._version import __version__
 from surefoot.calibration import Calibrated
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.tabular.cleaning import columns_of
 from surefoot.tabular.columns import Columns
 from surefoot.tabular.errors import FileError
-from surefoot.tabular.files import write_bytes
 
 _KIND = "surefoot model"
 _VERSION = 1

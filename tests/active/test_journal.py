@@ -170,7 +170,7 @@ def test_an_answer_that_cannot_be_written_does_not_count(tmp_path: Path, monkeyp
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("surefoot.active.journal.os.write", full)
+        patch.setattr("os.write", full)
         with pytest.raises(OSError, match="No space left"):
             first.label(3, 1)
     assert first.labels == {}
@@ -182,7 +182,7 @@ def test_a_write_cut_short_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
     journal = Journal(tmp_path / "answers.jsonl", X)
     write = os.write
     with monkeypatch.context() as patch:
-        patch.setattr("surefoot.active.journal.os.write", lambda file, line: write(file, line[:5]))
+        patch.setattr("os.write", lambda file, line: write(file, line[:5]))
         with pytest.raises(OSError, match="only 5 of"):
             journal.append({"label": [[1, 1]]})
     assert list(Journal(journal.path, X).events()) == []

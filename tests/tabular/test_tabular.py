@@ -15,6 +15,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
+from surefoot._files import whole_file, write_bytes
 from surefoot.datasets._preprocessing import standardize
 from surefoot.tabular import (
     FileError,
@@ -29,7 +30,6 @@ from surefoot.tabular import (
 from surefoot.tabular.asked import AskedRows, picked_rows
 from surefoot.tabular.cleaning import columns_of
 from surefoot.tabular.editing import label_writer
-from surefoot.tabular.files import whole_file, write_bytes
 from surefoot.tabular.pool import read_labels
 
 

@@ -71,9 +71,9 @@ def fit(
     json: o.Json = False,
 ) -> int:
     """Clean a pool, fit a certified classifier, write the model and a report."""
+    from surefoot._files import check_writable
     from surefoot.cli.fit import fit_pool
     from surefoot.tabular import check_learnable
-    from surefoot.tabular.files import check_writable
 
     output = Output("fit", json)
     choices = o.read_choices(radius, prior, seed, jobs)
@@ -252,11 +252,11 @@ def label(
     json: o.Json = False,
 ) -> int:
     """Ask for labels, one row at a time, and write each into the table at once."""
+    from surefoot._files import check_writable
     from surefoot.cli.label import Goal, Session, check_labelable
     from surefoot.tabular import clean
     from surefoot.tabular.asked import AskedRows
     from surefoot.tabular.editing import label_writer
-    from surefoot.tabular.files import check_writable
 
     output = Output("label", json)
     how = o.table_format(delimiter, encoding, missing)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+from surefoot._files import check_writable
 from surefoot.cli.learn_pool import Choices, Fit, Start, learn
 from surefoot.cli.output import NOT_REACHED, OK, Output, count
 from surefoot.cli.words import certificate_data, say_fit
@@ -17,7 +18,6 @@ from surefoot.report import build_report, write_report
 from surefoot.tabular import Pool
 from surefoot.tabular.asked import picked_rows
 from surefoot.tabular.cleaning import MISSING
-from surefoot.tabular.files import check_writable
 
 
 def fit_pool(

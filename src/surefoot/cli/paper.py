@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from surefoot import demo
+from surefoot._files import check_writable
 from surefoot.cli.output import Output
 from surefoot.tabular import FileError
-from surefoot.tabular.files import check_writable
 
 
 def reproduce_experiment(

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot._files import check_writable, whole_file
 from surefoot._types import FloatArray
 from surefoot.cli.learn_pool import Choices, Start, certify_losses
 from surefoot.cli.output import NOT_REACHED, OK, Output, count
@@ -19,7 +20,6 @@ from surefoot.model_file import ModelFile
 from surefoot.tabular import FileError, Format, Pool, Table, TableError, clean, clean_with, read_table
 from surefoot.tabular.asked import picked_rows
 from surefoot.tabular.columns import as_numbers, as_text, as_texts
-from surefoot.tabular.files import check_writable, whole_file
 
 _CLIP = 1e-12
 

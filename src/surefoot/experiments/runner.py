@@ -16,6 +16,7 @@ from typing import Any
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
+from surefoot._files import whole_file, write_bytes
 from surefoot._validation import check_n_jobs
 from surefoot._version import __version__
 from surefoot.experiments.progress import shown
@@ -75,13 +76,13 @@ def summarize_folder(experiment: Experiment, settings: Settings, out: Path) -> R
     done = Records(out / "records.jsonl").read()
     tables = experiment.summarize(rows_of(done, experiment.tasks(settings)), settings)
     for name, table in tables.items():
-        with _replacing(out / f"{name}.csv") as path:
+        with whole_file(out / f"{name}.csv") as path:
             table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
     figures = []
     for name, figure in experiment.draw(tables, settings).items():
         for ending in ("png", "pdf"):
             figures.append(out / f"{name}.{ending}")
-            with _replacing(figures[-1]) as path:
+            with whole_file(figures[-1]) as path:
                 figure.savefig(path, format=ending, dpi=150, metadata={} if ending == "png" else {"CreationDate": None})
         _close(figure)
     return Reproduction(experiment.name, out, settings, tables, figures)
@@ -168,16 +169,7 @@ def _versions() -> dict[str, str]:
 
 
 def _write_json(path: Path, value: Any) -> None:
-    with _replacing(path) as new:
-        new.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A path to write to, moved to its place when it is whole."""
-    new = path.with_name(f".{path.name}.new")
-    yield new
-    new.replace(path)
+    write_bytes(path, json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n")
 
 
 def _close(figure: Any) -> None:

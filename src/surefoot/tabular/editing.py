@@ -8,8 +8,8 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
+from surefoot._files import whole_file, write_bytes
 from surefoot.tabular.errors import TableError
-from surefoot.tabular.files import whole_file, write_bytes
 from surefoot.tabular.reading import Format
 
 
