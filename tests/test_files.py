@@ -28,6 +28,46 @@ def in_killed_child(work: Callable[[], None]) -> None:
     assert os.waitpid(child, 0)[1] == signal.SIGKILL
 
 
+class TestWholeFile:
+    def test_an_error_leaves_the_old_file(self, tmp_path: Path) -> None:
+        path = tmp_path / "f"
+        path.write_bytes(b"old")
+
+        def stop(error: BaseException) -> None:
+            with whole_file(path) as part:
+                part.write_bytes(b"half")
+                raise error
+
+        with pytest.raises(FileError, match="No space left"):
+            stop(OSError(errno.ENOSPC, "No space left on device"))
+        with pytest.raises(KeyboardInterrupt):
+            stop(KeyboardInterrupt())
+        assert path.read_bytes() == b"old"
+        assert [file.name for file in tmp_path.iterdir()] == ["f"]
+
+    def test_permissions_and_links_are_kept(self, tmp_path: Path) -> None:
+        path, link = tmp_path / "f", tmp_path / "link"
+        path.write_bytes(b"old")
+        path.chmod(0o640)
+        link.symlink_to(path)
+        write_bytes(link, b"new")
+        assert link.is_symlink()
+        assert path.read_bytes() == b"new"
+        assert path.stat().st_mode & 0o777 == 0o640
+        mask = os.umask(0o027)
+        try:
+            write_bytes(tmp_path / "g", b"new")
+        finally:
+            os.umask(mask)
+        assert (tmp_path / "g").stat().st_mode & 0o777 == 0o640
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+    def test_a_folder_without_rights_is_refused(self, tmp_path: Path) -> None:
+        tmp_path.chmod(0o500)
+        with pytest.raises(FileError, match="may write to"):
+            write_bytes(tmp_path / "f", b"")
+
+
 @needs_fork
 def test_what_a_killed_process_left_is_removed(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"

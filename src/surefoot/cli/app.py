@@ -252,23 +252,26 @@ def label(
     json: o.Json = False,
 ) -> int:
     """Ask for labels, one row at a time, and write each into the table at once."""
-    from surefoot._files import check_writable
+    from surefoot._files import check_writable, sole_writer
     from surefoot.cli.label import Goal, Session, check_labelable
-    from surefoot.tabular import clean
+    from surefoot.tabular import clean, read_content
     from surefoot.tabular.asked import AskedRows
     from surefoot.tabular.editing import label_writer
 
     output = Output("label", json)
     how = o.table_format(delimiter, encoding, missing)
     choices = o.read_choices(radius, prior, seed, jobs, tol=1e-3)
-    table = o.read_table_of(pool, label, how, classes)
-    check_labelable(table.classes, label)
     check_writable(pool)
-    found = clean(table, drop=o.names(drop), categories=o.names(categories), drop_useless=drop_useless)
-    for note in found.notes:
-        output.note(note)
-    writer, asked = label_writer(pool, label, how), AskedRows(table)
-    return Session(output, found, choices, Goal(loss.value, target_risk), writer, asked, random_first, pool_size).run()
+    with sole_writer(pool):
+        content = read_content(pool)
+        table = o.read_table_of(pool, label, how, classes, content)
+        check_labelable(table)
+        found = clean(table, drop=o.names(drop), categories=o.names(categories), drop_useless=drop_useless)
+        for note in found.notes:
+            output.note(note)
+        writer, asked = label_writer(table, content), AskedRows(table)
+        goal = Goal(loss.value, target_risk)
+        return Session(output, found, choices, goal, writer, asked, random_first, pool_size).run()
 
 
 def _experiments() -> list[str]:

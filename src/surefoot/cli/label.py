@@ -14,9 +14,10 @@ from surefoot._errors import InfeasibleRadiusError
 from surefoot.cli.learn_pool import Choices, Fit, Start, learn, says_little
 from surefoot.cli.output import NOT_REACHED, OK, Output, count, percent
 from surefoot.cli.query import candidates, cell_text, working_rows
-from surefoot.tabular import Pool, TableError
+from surefoot.tabular import Pool, Table, TableError
 from surefoot.tabular.asked import AskedRows
 from surefoot.tabular.editing import LabelWriter
+from surefoot.tabular.reading import is_parquet
 
 _MOST_COLUMNS = 40
 SKIP, UNDO, QUIT = "skip", "undo", "quit"
@@ -269,8 +270,15 @@ def _choice(name: str, keys: list[str]) -> str:
     return name if short == name or short == name.casefold() else f"[{short}] {name}"
 
 
-def check_labelable(classes: list[str], label: str) -> None:
-    """Two classes must be known, to be asked for."""
-    if len(classes) < 2:
-        seen = f"the labels in {label!r} show {', '.join(classes)} only" if classes else f"{label!r} is empty"
+def check_labelable(table: Table) -> None:
+    """Two classes must be known, to be asked for, and none may read as an empty cell."""
+    if len(table.classes) < 2:
+        shown = ", ".join(table.classes)
+        seen = f"the labels in {table.label!r} show {shown} only" if shown else f"{table.label!r} is empty"
         raise TableError(f"the classes to choose from must be known; {seen}. Pass --classes yes,no, say.")
+    empty = [name for name in table.classes if name in table.how.empty and not is_parquet(table.path)]
+    if empty:
+        raise TableError(
+            f"no class may be called {empty[0]!r}: a cell that holds it is empty, and the answers would be lost. Pass "
+            "another name in --classes."
+        )

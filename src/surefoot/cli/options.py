@@ -100,6 +100,6 @@ def read_pool(
     return clean(table, **columns)
 
 
-def read_table_of(path: Path, label: str, how: Format, classes: str) -> Table:
-    """Read a table with labels."""
-    return read_labeled_table(path, label, how=how, classes=names(classes) or None)
+def read_table_of(path: Path, label: str, how: Format, classes: str, content: bytes | None = None) -> Table:
+    """Read a table with labels; `content` is that of its file, where it was read before."""
+    return read_labeled_table(path, label, how=how, classes=names(classes) or None, content=content)

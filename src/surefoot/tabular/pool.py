@@ -83,10 +83,11 @@ def read_labeled_table(
     *,
     how: Format = PLAIN,
     classes: Sequence[str] | None = None,
+    content: bytes | None = None,
 ) -> Table:
-    """Read a table and its labels; `classes` names those that no label may show yet."""
+    """Read a table and its labels; `classes` names those that no label may show yet; `content` as in `read_table`."""
     file = Path(path)
-    cells = read_table(file, how)
+    cells = read_table(file, how, content=content)
     if label not in cells.columns:
         raise TableError(
             f"{path} has no column {label!r} for the labels. Its columns are {_listed(list(cells.columns))}. Pass one "
