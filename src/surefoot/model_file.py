@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import zipfile
 from collections.abc import Iterable
@@ -21,6 +22,7 @@ from surefoot.tabular.errors import FileError
 
 _KIND = "surefoot model"
 _VERSION = 1
+_SCHEMA = "schema.json"
 # Types beyond those that skops trusts by itself (scikit-learn's estimators, numpy's functions), each reviewed: our own
 # estimators, and parts of scikit-learn's classifiers that hold data. Building them runs no code of the file; a forged
 # tree may still give wrong answers or crash.
@@ -92,6 +94,16 @@ def save_model(path: str | os.PathLike[str], model: ModelFile) -> None:
 
     content = {"kind": _KIND, "format": _VERSION, **{name: getattr(model, name) for name in _fields()}}
     write_bytes(path, skops.io.dumps(content))
+
+
+def is_model_file(path: Path) -> bool:
+    """Whether a file is a model that surefoot wrote, by what it says of itself; nothing of it is built."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            content = json.loads(archive.read(_SCHEMA))["content"]
+            return bool(json.loads(content["kind"]["content"]) == _KIND)
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, RecursionError):
+        return False
 
 
 def load_model(path: str | os.PathLike[str], *, trust: Iterable[str] = ()) -> ModelFile | Any:

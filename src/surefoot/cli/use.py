@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._files import check_writable, whole_file
+from surefoot._files import whole_file
+from surefoot._outputs import OutputFile
 from surefoot._types import FloatArray
 from surefoot.cli.learn_pool import Choices, Start, certify_losses
 from surefoot.cli.output import NOT_REACHED, OK, Output, count
@@ -20,8 +21,10 @@ from surefoot.model_file import ModelFile
 from surefoot.tabular import FileError, Format, Pool, Table, TableError, clean, clean_with, read_table
 from surefoot.tabular.asked import picked_rows
 from surefoot.tabular.columns import as_numbers, as_text, as_texts
+from surefoot.tabular.reading import SUFFIXES, read_names
 
 _CLIP = 1e-12
+PREDICTED = "predicted_"
 
 
 class Classifier:
@@ -116,8 +119,6 @@ def predict_table(output: Output, classifier: Classifier, path: Path, how: Forma
     """Predict every row of a table: to a file with all columns, or to standard output."""
     import pandas as pd
 
-    if out is not None:
-        check_writable(out)
     cells = read_table(path, how)
     label = None if classifier.stored is None else classifier.stored.label
     with output.working("predicting"):
@@ -126,7 +127,7 @@ def predict_table(output: Output, classifier: Classifier, path: Path, how: Forma
         has_proba = hasattr(classifier.model, "predict_proba")
         proba = classifier.proba(inputs) if has_proba else np.empty((len(cells), 0))
     name = label or "class"
-    added: dict[str, Any] = {f"predicted_{name}": predicted}
+    added: dict[str, Any] = {f"{PREDICTED}{name}": predicted}
     if has_proba:
         added |= {f"p({known})": proba[:, k].round(6) for k, known in enumerate(classifier.classes)}
     counts = {known: int((predicted == known).sum()) for known in classifier.classes}
@@ -150,11 +151,24 @@ def predict_table(output: Output, classifier: Classifier, path: Path, how: Forma
     return output.finish(data)
 
 
+def predictions_file(path: Path) -> OutputFile:
+    """The table that `predict` writes; an older one is known by its last columns."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise FileError(f"{path} must end in one of {', '.join(SUFFIXES)}. Pass such a name as --out.")
+    return OutputFile(path, "table of predictions", "--out", is_predictions)
+
+
+def is_predictions(path: Path) -> bool:
+    """Whether a table ends in the columns that `predict` adds: predicted_NAME, then p(CLASS) for each class."""
+    names = list(read_names(path))
+    while names and names[-1].startswith("p(") and names[-1].endswith(")"):
+        names.pop()
+    return bool(names) and names[-1].startswith(PREDICTED)
+
+
 def write_table(path: Path, frame: Any) -> None:
     """Write a table, whole or not at all, in the form that the name says."""
     suffix = path.suffix.lower()
-    if suffix not in (".csv", ".tsv", ".parquet"):
-        raise FileError(f"{path} must end in .csv, .tsv or .parquet. Pass such a name as --out.")
     with whole_file(path) as part:
         if suffix == ".parquet":
             frame.to_parquet(part, index=False)

@@ -46,6 +46,7 @@ def reproduce(
     out: str | os.PathLike[str] | None = None,
     seed: int = 0,
     progress: bool = True,
+    force: bool = False,
 ) -> Reproduction:
     """Run an experiment of the paper, or go on with one that was stopped, and write its tables and figures.
 
@@ -73,6 +74,8 @@ def reproduce(
         Of everything random.
     progress : bool, default=True
         Show progress and the time left, on the standard error; needs the package rich.
+    force : bool, default=False
+        Write also into a folder that holds other files and no run.
 
     Returns
     -------
@@ -90,7 +93,7 @@ def reproduce(
         trials = chosen.quick_trials if quick else chosen.trials
     settings = Settings(wanted, check_positive_integer(trials, "trials"), bool(quick), _check_seed(seed))
     folder = Path("reproduction") / (f"{chosen.study}-quick" if quick else chosen.study) if out is None else Path(out)
-    return run_experiment(chosen, settings, out=folder, jobs=jobs, progress=progress)
+    return run_experiment(chosen, settings, out=folder, jobs=jobs, progress=progress, force=force)
 
 
 def _check_seed(seed: Any) -> int:

@@ -54,6 +54,12 @@ def _foot(report: Report) -> list[Html | str]:
     return [f"Made by surefoot {report.head.version}{when}. This file loads nothing from the network."]
 
 
+def is_report(path: Path) -> bool:
+    """Whether a file is a report of surefoot, by what its head says."""
+    with path.open("rb") as file:
+        return b'<meta name="generator" content="surefoot">' in file.read(4096)
+
+
 def write_report(path: str | os.PathLike[str], report: Report) -> Path:
     """Write the page to a file, whole or not at all: an error leaves neither half a file nor a changed one."""
     write_bytes(path, render_report(report).encode())

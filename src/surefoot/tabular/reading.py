@@ -93,6 +93,13 @@ def read_content(path: str | os.PathLike[str]) -> bytes:
     return content
 
 
+def read_names(path: Path) -> list[str]:
+    """The names of a table's columns, in the form that the end of its name says."""
+    if is_parquet(path):
+        return [str(name) for name in import_extra("pyarrow.parquet", "cli", "reading tables").read_schema(path).names]
+    return read_header(path, read_content(path), PLAIN.for_file(path))[0]
+
+
 def _read_parquet(file: Path, content: bytes) -> Any:
     pa = import_extra("pyarrow", "cli", "reading tables")
     pq = import_extra("pyarrow.parquet", "cli", "reading tables")
