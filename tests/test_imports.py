@@ -30,7 +30,7 @@ ORDER = [
     {"path"},
     {"active"},
     {"nn"},
-    {"datasets", "plots", "tabular"},
+    {"_model_check", "datasets", "plots", "tabular"},
     {"experiments", "model_file", "report"},
     {"cli", "demo"},
     {"__init__"},

@@ -42,7 +42,7 @@ Prior = Annotated[
 ]
 Target = Annotated[float | None, typer.Option("--target-risk", min=0.0, help="Exit code 3 if the risk is above this.")]
 Force = Annotated[bool, typer.Option("--force", help="Overwrite also files that surefoot did not write.")]
-Trust = Annotated[str, typer.Option("--trust", help="Types in a model file to trust, with commas between.")]
+Trust = Annotated[str, typer.Option("--trust", help="Types in a model file to trust, or 'size'; commas between.")]
 
 
 def names(text: str) -> list[str]:

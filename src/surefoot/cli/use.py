@@ -33,7 +33,13 @@ class Classifier:
     def __init__(self, model: ModelFile | Any, path: Path) -> None:
         self.stored = model if isinstance(model, ModelFile) else None
         self.model = model.pipeline if isinstance(model, ModelFile) else model
-        if not hasattr(self.model, "predict") or not hasattr(self.model, "classes_"):
+        self.path = path
+        try:
+            can_predict, self.classes = hasattr(self.model, "predict"), _class_names(self.model)
+            self._columns = None if self.stored is None else self.stored.columns
+        except Exception as error:
+            raise self._unusable(error) from error
+        if not can_predict or not self.classes:
             raise FileError(
                 f"{path} must hold a fitted classifier, with predict and classes_; it holds a "
                 f"{type(self.model).__name__}. Store the fitted classifier, or a pipeline that ends in one."
@@ -45,15 +51,10 @@ class Classifier:
         steps = getattr(self.model, "steps", None)
         return type(steps[-1][1] if steps else self.model).__name__
 
-    @property
-    def classes(self) -> list[str]:
-        """Classes as texts, in the order of the model's."""
-        return [as_text(value) for value in np.asarray(self.model.classes_).tolist()]
-
     def inputs(self, cells: Any, label: str | None) -> Any:
         """The columns that the model takes, in its order: numbers where a column holds numbers, else texts."""
-        if self.stored is not None:
-            return self.stored.columns.read(cells)
+        if self._columns is not None:
+            return self._columns.read(cells)
         features = cells if label is None else cells.drop(columns=[label], errors="ignore")
         known = getattr(self.model, "feature_names_in_", None)
         names = list(features.columns) if known is None else [str(name) for name in known]
@@ -78,11 +79,12 @@ class Classifier:
             raise FileError(
                 f"the log loss needs probabilities, which {type(self.model).__name__} has not. Pass --loss error."
             )
-        return np.asarray(self._called(self.model.predict_proba, inputs), dtype=np.float64)
+        found = np.asarray(self._called(self.model.predict_proba, inputs), dtype=np.float64)
+        return self._checked(found, (len(inputs), len(self.classes)))
 
     def predict(self, inputs: Any) -> NDArray[Any]:
         """(N,) texts."""
-        answers = np.asarray(self._called(self.model.predict, inputs)).ravel()
+        answers = self._checked(np.asarray(self._called(self.model.predict, inputs)), (len(inputs),))
         return np.array([as_text(value) for value in answers.tolist()], dtype=object)
 
     def losses(self, inputs: Any, classes: list[str], loss: str) -> FloatArray:
@@ -100,9 +102,33 @@ class Classifier:
             return method(inputs)
         except (ValueError, TypeError) as error:
             raise TableError(
-                f"the model does not take this table: {str(error).splitlines()[0]}. Pass a table with the columns, and "
-                "the kinds of cells, that it was fitted to."
+                f"the model does not take this table: {(str(error).splitlines() or [''])[0]}. Pass a table with the "
+                "columns, and the kinds of cells, that it was fitted to."
             ) from error
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise self._unusable(error) from error
+
+    def _checked(self, answers: Any, shape: tuple[int, ...]) -> Any:
+        """Answers of one form per row, as a classifier gives them."""
+        if answers.shape != shape:
+            raise FileError(
+                f"{self.path} must hold a classifier whose answers are of shape {shape}; they are of shape "
+                f"{answers.shape}. Store a classifier of one label."
+            )
+        return answers
+
+    def _unusable(self, error: Exception) -> FileError:
+        return FileError(
+            f"{self.path} must hold a classifier as a fit leaves it; it fails with {type(error).__name__}: "
+            f"{(str(error).splitlines() or [''])[0]}. Store it again."
+        )
+
+
+def _class_names(model: Any) -> list[str]:
+    """Classes as texts, in the order of the model's; none where it has none."""
+    return [as_text(value) for value in np.asarray(getattr(model, "classes_", [])).ravel().tolist()]
 
 
 def _typed(frame: Any) -> Any:
