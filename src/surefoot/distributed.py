@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot._errors import import_extra
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array
 from surefoot.blocks.block import Block, Header, RawBlock
@@ -241,12 +242,11 @@ _ALLOCATION = {"MALLOC_TRIM_THRESHOLD_": 256 << 20, "MALLOC_MMAP_THRESHOLD_": 32
 
 def local_client(n_workers: int | None = None) -> Any:
     """A client of a new cluster on this machine, one thread per worker; by default a worker per core."""
-    import dask
-    from distributed import Client
-
+    dask = import_extra("dask", "dask", "local_client")
+    client = import_extra("distributed", "dask", "local_client").Client
     own = {f"distributed.nanny.pre-spawn-environ.{name}": str(size) for name, size in _ALLOCATION.items()}
     with dask.config.set(own):
-        return Client(n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0")
+        return client(n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0")
 
 
 def connect(client: Any) -> Any:

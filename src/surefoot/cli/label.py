@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from surefoot._errors import InfeasibleRadiusError
+from surefoot._printing import cell_text, visible
 from surefoot.cli.learn_pool import Choices, Fit, Start, learn, says_little
 from surefoot.cli.output import NOT_REACHED, OK, Output, count, percent
-from surefoot.cli.query import candidates, cell_text, working_rows
+from surefoot.cli.query import candidates, working_rows
 from surefoot.tabular import Pool, Table, TableError
 from surefoot.tabular.asked import AskedRows
 from surefoot.tabular.editing import LabelWriter
@@ -187,9 +188,10 @@ class Session:
         names = [name for name in cells.columns if name != self.pool.table.label]
         self._say("")
         self._say(f"Row {row + 1}", "bold")
-        width = max(len(name) for name in names[:_MOST_COLUMNS])
-        for name in names[:_MOST_COLUMNS]:
-            self._say(f"  {name:<{width}}  {cell_text(cells[name].iloc[row])}")
+        heads = [visible(name) for name in names[:_MOST_COLUMNS]]
+        width = max(map(len, heads))
+        for name, head in zip(names, heads, strict=False):
+            self._say(f"  {head:<{width}}  {cell_text(cells[name].iloc[row])}")
         if len(names) > _MOST_COLUMNS:
             self._say(f"  and {len(names) - _MOST_COLUMNS} more columns")
         if why:
@@ -205,7 +207,8 @@ class Session:
         classes = "  ".join(_choice(name, by_name[f"={name}"]) for name in self.pool.classes)
         commands = "  ".join(_choice(name, by_name.get(name, [name])) for name in (SKIP, UNDO, QUIT))
         while True:
-            self._console.print(Text(f"{self.pool.table.label}?  {classes}  |  {commands} > "), end="", soft_wrap=True)
+            question = visible(f"{self.pool.table.label}?  {classes}  |  {commands} > ")
+            self._console.print(Text(question), end="", soft_wrap=True)
             line = sys.stdin.readline()
             if not line:
                 self._say("")
@@ -246,7 +249,7 @@ class Session:
         return self.output.err if self.output.json else self.output.out
 
     def _say(self, text: str, style: str = "") -> None:
-        self._console.print(Text(text, style=style))
+        self._console.print(Text(visible(text, lines=True), style=style))
 
     def _working(self, what: str) -> Any:
         return self.output.working(what)

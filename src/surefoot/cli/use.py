@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from surefoot._files import whole_file
 from surefoot._outputs import OutputFile
+from surefoot._printing import visible
 from surefoot._types import FloatArray
 from surefoot.cli.learn_pool import Choices, Start, certify_losses
 from surefoot.cli.output import NOT_REACHED, OK, Output, count
@@ -20,7 +21,7 @@ from surefoot.losses import LOG_LOSS, ZERO_ONE
 from surefoot.model_file import ModelFile
 from surefoot.tabular import FileError, Format, Pool, Table, TableError, clean, clean_with, read_table
 from surefoot.tabular.asked import picked_rows
-from surefoot.tabular.columns import as_numbers, as_text, as_texts
+from surefoot.tabular.columns import as_numbers, as_text, as_texts, check_plain
 from surefoot.tabular.reading import SUFFIXES, read_names
 
 _CLIP = 1e-12
@@ -136,6 +137,7 @@ def _typed(frame: Any) -> Any:
 
     columns = {}
     for name in frame.columns:
+        check_plain(name, frame[name])
         values, wrong = as_numbers(frame[name])
         columns[name] = as_texts(frame[name]) if wrong.any() else values
     return pd.DataFrame(columns, index=frame.index)
@@ -173,7 +175,8 @@ def predict_table(output: Output, classifier: Classifier, path: Path, how: Forma
     listed = pd.DataFrame({"row": np.arange(1, len(cells) + 1), **added})
     text = io.StringIO()
     listed.to_csv(text, index=False, lineterminator="\n")
-    sys.stdout.write(text.getvalue())
+    # for another program every byte as it is; a terminal would act on some
+    sys.stdout.write(visible(text.getvalue(), lines=True) if sys.stdout.isatty() else text.getvalue())
     return output.finish(data)
 
 

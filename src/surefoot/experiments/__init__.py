@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from surefoot._errors import import_extra
 from surefoot._validation import check_positive_integer
 from surefoot.datasets._load import resolve
 from surefoot.experiments.protocol import Experiment, Settings, Task
@@ -83,6 +84,8 @@ def reproduce(
         The tables, and where everything is.
     """
     chosen = experiment(name)
+    for package in ("pandas", "matplotlib"):
+        import_extra(package, "cli", "surefoot.experiments")
     if isinstance(datasets, str):
         raise ValueError(f"datasets must be a list of names; got the string {datasets!r}. Pass [{datasets!r}].")
     wanted = (chosen.quick_datasets if quick else chosen.datasets) if datasets is None else tuple(datasets)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot._files import LineLog, append_event, cannot_write, read_events
+from surefoot.tabular.columns import is_nested
 from surefoot.tabular.errors import FileError, TableError
 from surefoot.tabular.pool import Table
 
@@ -152,7 +153,10 @@ def row_hashes(features: Any) -> NDArray[np.uint64]:
     def plain(column: Any) -> Any:
         if column.dtype.kind in "iuf":
             return column.to_numpy(dtype=np.float64, na_value=np.nan)
-        return pd.Series(column.to_numpy(dtype=object), dtype=object)
+        cells = column.to_numpy(dtype=object)
+        if is_nested(column):
+            cells = [repr(cell.tolist() if isinstance(cell, np.ndarray) else cell) for cell in cells]
+        return pd.Series(cells, dtype=object)
 
     frame = pd.DataFrame({name: plain(features[name]) for name in features.columns})
     return pd.util.hash_pandas_object(frame, index=False).to_numpy()

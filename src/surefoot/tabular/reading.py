@@ -59,6 +59,7 @@ def read_table(path: str | os.PathLike[str], how: Format = PLAIN, *, content: by
     Every record must have as many cells as the header has names. Nothing is guessed: which columns hold numbers is
     decided by `surefoot.tabular.columns`, on whole columns. `content` is that of the file, where it was read before.
     """
+    import_extra("pandas", "cli", "reading tables")
     file = Path(path)
     raw = read_content(file) if content is None else content
     frame = _read_parquet(file, raw) if is_parquet(file) else _read_text(file, raw, how.for_file(file))
