@@ -190,8 +190,16 @@ def test_a_write_cut_short_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(
     "line",
-    ['{"label": 3}', '{"label": [[1]]}', '{"label": [[400, 1]]}', '{"label": [["a", 1]]}', '{"label": [[1, [2]]]}']
-    + ['{"skip": [1.5]}', '{"skip": 7.5}', '{"round": 1}', '{"round": {"x": 1}}', "[]", "5"],
+    [
+        *(
+            '{"label": 3}',
+            '{"label": [[1]]}',
+            '{"label": [[400, 1]]}',
+            '{"label": [["a", 1]]}',
+            '{"label": [[1, [2]]]}',
+        ),
+        *('{"skip": [1.5]}', '{"skip": 7.5}', '{"round": 1}', '{"round": {"x": 1}}', "[]", "5"),
+    ],
 )
 def test_odd_lines_are_named(tmp_path: Path, line: str) -> None:
     path = tmp_path / "answers.jsonl"
