@@ -78,11 +78,10 @@ class TestRefused:
     @pytest.mark.parametrize("option", ["--out", "--report"])
     def test_no_plain_file(self, run_cli: Run, pool: Path, option: str) -> None:
         os.mkfifo("pipe")
-        for name in (os.devnull, "pipe"):
-            result = run_cli(*FIT, option, name, "--force")
-            assert result.code == 2
-            assert "must be a plain file" in result.message
-        assert not Path(os.devnull).is_file()
+        result = run_cli(*FIT, option, "pipe", "--force")
+        assert result.code == 2
+        assert "must be a plain file" in result.message
+        assert Path("pipe").is_fifo()
 
     @pytest.mark.parametrize(
         ("name", "message"),
