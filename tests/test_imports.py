@@ -16,7 +16,8 @@ SRC = Path(__file__).resolve().parents[1] / "src"
 
 # Each line may import the lines above it, and itself.
 ORDER = [
-    {"_callbacks", "_errors", "_memory", "_printing", "_threads", "_types", "_validation", "_version"},
+    {"_callbacks", "_errors", "_printing", "_types", "_validation", "_version"},
+    {"_files", "_memory", "_outputs", "_threads"},
     {"costs", "losses", "priors", "unlabeled"},
     {"problem"},
     {"dual", "kernels"},
@@ -30,7 +31,7 @@ ORDER = [
     {"path"},
     {"active"},
     {"nn"},
-    {"datasets", "plots", "tabular"},
+    {"_model_check", "datasets", "plots", "tabular"},
     {"experiments", "model_file", "report"},
     {"cli", "demo"},
     {"__init__"},

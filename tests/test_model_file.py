@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import io
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+import scipy.sparse
 import skops.io
 from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardScaler
+from sklearn.svm import SVC
+from sklearn.tree._tree import Tree
 
 import surefoot as sf
 from surefoot.model_file import ALLOWED, ModelFile, load_model, save_model, without_pool
@@ -123,3 +128,216 @@ def test_a_failed_write_keeps_the_old_model(tmp_path: Path, monkeypatch: pytest.
         save_model(path, stored()[0])
     assert path.read_bytes() == b"old"
     assert [file.name for file in tmp_path.iterdir()] == ["model.skops"]
+
+
+def stored_at(path: Path, model: Any) -> Path:
+    skops.io.dump(model, path)
+    return path
+
+
+def forest() -> RandomForestClassifier:
+    return RandomForestClassifier(2, random_state=0).fit(X, Y)
+
+
+def with_nodes(tree: Any, n_features: int | None = None, **state: Any) -> Tree:
+    """A copy of a tree with another state."""
+    cls, (columns, classes, outputs), old = tree.__reduce__()
+    new = cls(columns if n_features is None else n_features, classes, outputs)
+    new.__setstate__({**old, **state})
+    return new
+
+
+def changed(nodes: Any, at: int, **values: Any) -> Any:
+    new = nodes.copy()
+    for name, value in values.items():
+        new[name][at] = value
+    return new
+
+
+class TestForged:
+    """What compiled code follows without looking is refused before it is followed."""
+
+    @pytest.mark.parametrize(
+        "state",
+        [
+            lambda nodes: {"nodes": changed(nodes, 0, left_child=2**40)},
+            lambda nodes: {"nodes": changed(nodes, 0, right_child=len(nodes))},
+            lambda nodes: {"nodes": changed(nodes, 0, left_child=0)},
+            lambda nodes: {"nodes": changed(nodes, 0, right_child=-1)},
+            lambda nodes: {"nodes": changed(nodes, 0, feature=2)},
+            lambda nodes: {"nodes": changed(nodes, 0, feature=-2)},
+            lambda _: {"node_count": 0},
+            lambda _: {"n_features": 3},
+        ],
+    )
+    @pytest.mark.parametrize("boosted", [False, True])
+    def test_trees(self, state: Any, boosted: bool, tmp_path: Path) -> None:
+        model: Any = GradientBoostingClassifier(n_estimators=2).fit(X, Y) if boosted else forest()
+        holder = model.estimators_.ravel()[1] if boosted else model.estimators_[1]
+        nodes = holder.tree_.__getstate__()["nodes"]
+        holder.tree_ = with_nodes(holder.tree_, **state(nodes))
+        path = stored_at(tmp_path / "m", model)
+        with pytest.raises(FileError, match="could not be loaded"):
+            load_model(path)
+
+    def test_trees_in_odd_places(self, tmp_path: Path) -> None:
+        tree = forest().estimators_[0].tree_
+        for model in ({"a": [tree]}, make_pipeline(LogisticRegression().fit(X, Y), forest())):
+            if isinstance(model, Pipeline):
+                model.steps[0][1].extra = np.array([tree, None], dtype=object)
+            with pytest.raises(FileError, match="a Tree is not where a fit would leave it"):
+                load_model(stored_at(tmp_path / "m", model))
+
+    def test_boosting_of_other_classes(self, tmp_path: Path) -> None:
+        model = GradientBoostingClassifier(n_estimators=2).fit(X, Y)
+        model.estimators_ = np.repeat(model.estimators_, 40, axis=1)
+        with pytest.raises(FileError, match="a tree per class"):
+            load_model(stored_at(tmp_path / "m", model))
+        model.estimators_, model.init_.class_prior_ = model.estimators_[:, :1], np.ones(7) / 7
+        with pytest.raises(FileError, match="shares of the classes"):
+            load_model(stored_at(tmp_path / "m", model))
+        model.init_.class_prior_ = np.ones(2) / 2
+        model.estimators_[0, 0].tree_ = None
+        with pytest.raises(FileError, match="a tree has no nodes"):
+            load_model(stored_at(tmp_path / "m", model))
+
+    @pytest.mark.parametrize(
+        ("values", "message"),
+        [
+            ({"left": 2**31}, "a child outside"),
+            ({"right": 0}, "a child outside"),
+            ({"feature_idx": 2}, "a column that is not there"),
+            ({"feature_idx": -1}, "a column that is not there"),
+            ({"is_categorical": 1}, "a set of categories is missing"),
+        ],
+    )
+    def test_binned_trees(self, values: dict[str, int], message: str, tmp_path: Path) -> None:
+        model = HistGradientBoostingClassifier(max_iter=2, min_samples_leaf=2).fit(X, Y)
+        predictor = model._predictors[1][0]
+        predictor.nodes = changed(predictor.nodes, 0, **values)
+        with pytest.raises(FileError, match=message):
+            load_model(stored_at(tmp_path / "m", model))
+
+    @pytest.mark.parametrize("method", ["kd_tree", "ball_tree"])
+    def test_an_index_is_built_anew(self, method: str, tmp_path: Path) -> None:
+        model = KNeighborsClassifier(3, algorithm=method).fit(X, Y)
+        expected = model.predict(X)
+        state = list(model._tree.__getstate__())
+        state[1] = np.full_like(state[1], 2**40)  # which rows a leaf holds
+        model._tree.__setstate__(tuple(state))
+        path = stored_at(tmp_path / "m", model)
+        trust = sorted(set(skops.io.get_untrusted_types(file=path)))
+        assert (load_model(path, trust=trust).predict(X) == expected).all()
+        if method == "kd_tree":
+            assert (load_model(path).predict(X) == expected).all()
+            skops.io.dump({"tree": model._tree}, path)
+            with pytest.raises(FileError, match="a KDTree is not where"):
+                load_model(path)
+
+    def test_neighbours(self, tmp_path: Path) -> None:
+        for values, message in (
+            ({"_y": np.full(40, 2**40)}, "a label is no class"),
+            ({"_y": np.zeros(3, dtype=int)}, "labels are missing"),
+            ({"n_samples_fit_": 10**9, "n_neighbors": 10**8}, "the number of rows"),
+            ({"n_neighbors": 10**8}, "too few rows"),
+            ({"_fit_X": X[:, :1]}, "the number of columns"),
+        ):
+            model = KNeighborsClassifier(3, algorithm="brute").fit(X, Y)
+            vars(model).update(values)
+            with pytest.raises(FileError, match=message):
+                load_model(stored_at(tmp_path / "m", model))
+
+    def test_support_vectors(self, tmp_path: Path) -> None:
+        for values in (
+            {"_dual_coef_": np.zeros((1, 2))},
+            {"_n_support": np.array([10**6, 10**6], dtype=np.int32)},
+            {"support_": np.arange(10**5, dtype=np.int32)},
+            {"_intercept_": np.zeros(0)},
+            {"support_vectors_": np.zeros((40, 1))},
+        ):
+            model = SVC().fit(X, Y)
+            assert (load_model(stored_at(tmp_path / "m", model)).predict(X) == model.predict(X)).all()
+            vars(model).update(values)
+            with pytest.raises(FileError, match=r"are missing|is no row"):
+                load_model(stored_at(tmp_path / "m", model))
+
+    def test_categories(self, tmp_path: Path) -> None:
+        names = np.array(list("abcdefgh") * 5)[:, None]
+        model = make_pipeline(OneHotEncoder(max_categories=3, sparse_output=False), LogisticRegression()).fit(names, Y)
+        path = stored_at(tmp_path / "m", model)
+        assert (load_model(path).predict(names) == model.predict(names)).all()
+        encoder = model[0]
+        encoder._default_to_infrequent_mappings[0][:] = 2**40
+        with pytest.raises(FileError, match="a category has no column"):
+            load_model(stored_at(path, model))
+        encoder._default_to_infrequent_mappings[0][:] = 0
+        encoder._n_features_outs = [1]
+        with pytest.raises(FileError, match="the number of categories is another"):
+            load_model(stored_at(path, model))
+
+    def test_sparse_weights(self, tmp_path: Path) -> None:
+        model = LogisticRegression().fit(X, Y).sparsify()
+        path, trust = stored_at(tmp_path / "m", model), ["scipy.sparse._csr.csr_matrix"]
+        assert (load_model(path, trust=trust).predict(X) == model.predict(X)).all()
+        model.coef_.indices = np.full_like(model.coef_.indices, 10**6)
+        with pytest.raises(FileError, match="could not be loaded"):
+            load_model(stored_at(path, model), trust=trust)
+
+
+class TestSizes:
+    def test_a_file_that_unpacks_to_too_much_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        model = LogisticRegression().fit(X, Y)
+        model.extra = np.zeros(1_000_000)
+        path = tmp_path / "m"
+        skops.io.dump(model, path, compression=zipfile.ZIP_DEFLATED)
+        assert path.stat().st_size < 100_000
+        assert load_model(path).extra.shape == (1_000_000,)
+        monkeypatch.setattr("surefoot._model_check.MOST_BYTES", 1 << 20)
+        with pytest.raises(FileError, match=r"unpacks to 0\.0 GiB\. It was not loaded.*--trust size"):
+            load_model(path)
+        assert load_model(path, trust=["size"]).extra.shape == (1_000_000,)
+        model.extra = scipy.sparse.csr_array(np.eye(1000))
+        monkeypatch.setattr("surefoot._model_check.MOST_BYTES", 20_000)
+        nested = io.BytesIO()
+        scipy.sparse.save_npz(nested, scipy.sparse.csr_array(np.zeros((30_000, 3))))
+        assert len(nested.getvalue()) < 2000  # an archive in the archive is counted, too
+        model.extra = scipy.sparse.csr_array(np.zeros((30_000, 3)))
+        skops.io.dump(model, path)
+        with pytest.raises(FileError, match="--trust size"):
+            load_model(path)
+
+    def test_a_long_description_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("surefoot._model_check.MOST_SCHEMA_BYTES", 1000)
+        with pytest.raises(FileError, match="MiB of text"):
+            load_model(stored_at(tmp_path / "m", forest()))
+
+    @pytest.mark.parametrize("shape", [(2**50,), (2**40, 2**40), (-5,)])
+    def test_an_array_that_declares_more_than_it_holds_is_refused(self, tmp_path: Path, shape: tuple[int, ...]) -> None:
+        model = LogisticRegression().fit(X, Y)
+        path = stored_at(tmp_path / "m", model)
+        with zipfile.ZipFile(path) as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+        array = next(name for name, content in members.items() if content.startswith(b"\x93NUMPY"))
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(header, {"descr": "<f8", "fortran_order": False, "shape": shape})
+        members[array] = header.getvalue() + bytes(16)
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in members.items():
+                archive.writestr(name, content)
+        for trust in ([], ["size"]):
+            with pytest.raises(FileError, match="more than it holds"):
+                load_model(path, trust=trust)
+
+
+@pytest.mark.parametrize("name", ["pipeline", "label", "classes", "certificate", "version", "format"])
+def test_a_model_that_lacks_a_part_is_refused(tmp_path: Path, name: str) -> None:
+    model, _ = stored()
+    content = {"kind": "surefoot model", "format": 1, **vars(model)}
+    for value in ("missing", 3, [1, 2]):
+        if value == "missing":
+            content.pop(name)
+        else:
+            content[name] = value
+        skops.io.dump(content, tmp_path / "m")
+        with pytest.raises(FileError, match=f"must hold its {name}|is of format|must be texts"):
+            load_model(tmp_path / "m")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import warnings
+from importlib import import_module
+from typing import Any
 
 # Frames of these packages stand between the user's line and ours: estimators are called through wrappers,
 # pipelines, searches, and the loops that run them.
@@ -35,8 +37,38 @@ class InfeasibleRadiusError(ValueError):
         return type(self), (self.radius, self.minimal_radius)
 
 
+class FileError(ValueError):
+    """A file that cannot be read or written."""
+
+
+class LockedError(FileError):
+    """A file that another process writes to.
+
+    Parameters
+    ----------
+    message : str
+    holder : str
+        Which process, of whom, where and since when.
+    """
+
+    def __init__(self, message: str, holder: str) -> None:
+        self.holder = holder
+        super().__init__(message)
+
+
 class UnlabeledRowsWarning(UserWarning):
     """X_unlabeled looks as if a pipeline or a cross-validation had changed it, or left it unchanged, by accident."""
+
+
+def import_extra(module: str, extra: str, what: str) -> Any:
+    """Import a package that is not always installed, or say which extra brings it."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        name = module.partition(".")[0]
+        if error.name is None or error.name.partition(".")[0] != name:
+            raise  # it is there, and misses something itself
+        raise ImportError(f'{what} needs the package {name}: pip install "surefoot[{extra}]"', name=name) from error
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:

@@ -2,7 +2,35 @@
 
 from __future__ import annotations
 
+import re
 from html import escape
+from typing import Any
+
+import numpy as np
+
+# What a terminal acts on instead of showing it: control characters, marks that turn the direction of a line, separators
+# of lines and paragraphs, and halves of characters that no encoding can write.
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def visible(text: str, *, lines: bool = False) -> str:
+    """A text from a file as it may be printed: what a terminal would act on is written out; `lines` keeps line ends."""
+    return _UNSEEN.sub(lambda found: found[0] if lines and found[0] == "\n" else _written_out(found[0]), text)
+
+
+def _written_out(character: str) -> str:
+    named = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+    code = ord(character)
+    return named.get(character) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
+
+
+def cell_text(value: Any, longest: int | None = None) -> str:
+    """A cell as a text of one line: numbers to 6 digits, a missing value as a dash, cut where it is too long."""
+    is_number = isinstance(value, float | np.floating)
+    if value is None or (is_number and np.isnan(value)):
+        return "\N{EN DASH}"
+    text = f"{value:.6g}" if is_number else visible(" ".join(str(value).split()))
+    return text if longest is None or len(text) <= longest else text[: longest - 1] + "…"
 
 
 class Printed:

@@ -16,6 +16,9 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
+from surefoot._errors import FileError
+from surefoot._files import whole_file
+from surefoot._outputs import OutputFile, check_outputs
 from surefoot._types import FloatArray
 from surefoot.certificates.certificate import Certificate
 from surefoot.estimators.ball import WassersteinLogisticRegression
@@ -30,6 +33,8 @@ STYLES = {"strong": ("#0072B2", "o"), "weak": ("#E69F00", "s"), "ball": ("#55555
 TRUTH = "#D55E00"
 NAMES = {"strong": "robust, strong prior", "weak": "robust, weak prior", "ball": "ball alone"}
 FORMATS = (".pdf", ".png", ".svg")
+# In the metadata of the figure: by it the command line knows what it may overwrite.
+MADE_BY = "surefoot demo"
 
 Classifier = RobustLogisticRegression | WassersteinLogisticRegression
 
@@ -195,7 +200,9 @@ def draw(found: dict[str, Curve], true_radius: float, path: Path) -> None:
     handles, labels = panels[0].get_legend_handles_labels()
     figure.legend(handles[::-1], labels[::-1], frameon=False, ncols=3, loc="outside lower center")
     figure.suptitle(f"Wisconsin breast cancer data, {N_LABELS} labels", fontsize=12)
-    figure.savefig(path, dpi=150)
+    ending = path.suffix.lower()[1:]
+    with whole_file(path) as part:
+        figure.savefig(part, dpi=150, format=ending, metadata={"Software" if ending == "png" else "Creator": MADE_BY})
 
 
 @dataclass(frozen=True)
@@ -251,9 +258,12 @@ def _out(text: str) -> Path:
     path = Path(text)
     if path.suffix.lower() not in FORMATS:
         raise argparse.ArgumentTypeError(f"the file must end in one of {', '.join(FORMATS)}; got {text!r}")
-    if not path.absolute().parent.is_dir():
-        raise argparse.ArgumentTypeError(f"its folder must exist; got {text!r}. Make the folder first")
     return path
+
+
+def figure_file(path: Path) -> OutputFile:
+    """The figure, which replaces an older one of its own only."""
+    return OutputFile(path, "figure", "--out", lambda file: MADE_BY.encode() in file.read_bytes())
 
 
 def _seed(text: str) -> int:
@@ -270,7 +280,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--out", type=_out, default=Path("surefoot-demo.png"), help="figure to write (%(default)s)")
     parser.add_argument("--seed", type=_seed, default=0, help="which rows are labeled (%(default)s)")
+    parser.add_argument("--force", action="store_true", help="overwrite any file of that name")
     asked = parser.parse_args(argv)
+    try:
+        check_outputs([figure_file(asked.out)], [], force=asked.force)
+    except FileError as error:
+        parser.error(str(error))
     if find_spec("matplotlib") is None:
         parser.exit(1, "The figure needs matplotlib, which is not installed. Install it: pip install matplotlib\n")
     shown = Shown.of(asked.seed)

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot._errors import import_extra
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array
 from surefoot.blocks.sources import StackedRows
@@ -281,12 +282,11 @@ def local_client(n_workers: int | None = None) -> Any:
     distributed.Client
         Close it when done: it is a context manager.
     """
-    import dask
-    from distributed import Client
-
+    dask = import_extra("dask", "dask", "local_client")
+    client = import_extra("distributed", "dask", "local_client").Client
     own = {f"distributed.nanny.pre-spawn-environ.{name}": str(size) for name, size in _ALLOCATION.items()}
     with dask.config.set(own):
-        return Client(n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0")
+        return client(n_workers=n_workers, threads_per_worker=1, processes=True, dashboard_address=":0")
 
 
 def connect(client: Any) -> Any:

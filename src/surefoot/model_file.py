@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import zipfile
 from collections.abc import Iterable
@@ -11,19 +13,21 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
+from surefoot._errors import import_extra
+from surefoot._files import write_bytes
+from surefoot._model_check import MOST_SCHEMA_BYTES, SCHEMA, TRUST_SIZE, check_arrays, check_model, check_sizes
 from surefoot._version import __version__
 from surefoot.calibration import Calibrated
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.tabular.cleaning import columns_of
 from surefoot.tabular.columns import Columns
 from surefoot.tabular.errors import FileError
-from surefoot.tabular.files import write_bytes
 
 _KIND = "surefoot model"
 _VERSION = 1
 # Types beyond those that skops trusts by itself (scikit-learn's estimators, numpy's functions), each reviewed: our own
-# estimators, and parts of scikit-learn's classifiers that hold data. Building them runs no code of the file; a forged
-# tree may still give wrong answers or crash.
+# estimators, and parts of scikit-learn's classifiers that hold data. Building them runs no code of the file, and
+# `check_model` looks at what compiled code would follow; a forged tree may still give wrong answers.
 ALLOWED = frozenset(
     {
         "numpy.dtype",
@@ -43,6 +47,7 @@ ALLOWED = frozenset(
         "surefoot.tabular.cleaning.LargestEntryScaler",
     }
 )
+_FIELDS: dict[str, type] = {"pipeline": Pipeline, "label": str, "classes": list, "certificate": dict, "version": str}
 # What a fit leaves in the estimator besides the model: as large as the pool, and summed up in `certificate`.
 _LEFT_OUT = ("certificate_", "worst_case_")
 
@@ -88,54 +93,87 @@ def without_pool(clf: RobustLogisticRegression) -> RobustLogisticRegression:
 
 def save_model(path: str | os.PathLike[str], model: ModelFile) -> None:
     """Write a model, whole or not at all."""
-    import skops.io
+    skops_io = import_extra("skops.io", "cli", "a model file")
+    content = {"kind": _KIND, "format": _VERSION, **{name: getattr(model, name) for name in _FIELDS}}
+    write_bytes(path, skops_io.dumps(content))
 
-    content = {"kind": _KIND, "format": _VERSION, **{name: getattr(model, name) for name in _fields()}}
-    write_bytes(path, skops.io.dumps(content))
+
+def is_model_file(path: Path) -> bool:
+    """Whether a file is a model that surefoot wrote, by what it says of itself; nothing of it is built."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if archive.getinfo(SCHEMA).file_size > MOST_SCHEMA_BYTES:
+                return False
+            content = json.loads(archive.read(SCHEMA))["content"]
+            return bool(json.loads(content["kind"]["content"]) == _KIND)
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, RecursionError):
+        return False
 
 
 def load_model(path: str | os.PathLike[str], *, trust: Iterable[str] = ()) -> ModelFile | Any:
     """A `ModelFile`, or whatever classifier another program stored with skops.
 
     Refused before anything is built if the file holds types other than those of scikit-learn, numpy and surefoot's own
-    estimators that are reviewed here; `trust` names further ones.
+    estimators that are reviewed here, or unpacks to more than a gibibyte; `trust` names further types, or "size". What
+    compiled code of scikit-learn would follow without looking is checked before it is returned.
     """
-    import skops.io
-
-    file = _check_file(path)
+    skops_io = import_extra("skops.io", "cli", "a model file")
+    trusted = set(trust)
+    data = _read(path)
     try:
-        unknown = sorted(set(skops.io.get_untrusted_types(file=file)) - ALLOWED - set(trust))
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if TRUST_SIZE not in trusted:
+                check_sizes(archive)
+            check_arrays(archive)
+        unknown = sorted(set(skops_io.get_untrusted_types(data=data)) - ALLOWED - trusted)
         if unknown:
             raise FileError(_refusal(path, unknown))
-        content = skops.io.load(file, trusted=sorted(ALLOWED | set(trust)))
-    except FileError:
-        raise
-    except (zipfile.BadZipFile, KeyError, ValueError, TypeError, AttributeError, ImportError, OSError) as error:
+        content = skops_io.loads(data, trusted=sorted(ALLOWED | trusted - {TRUST_SIZE}))
+        check_model(content)
+        return _as_model_file(content)
+    except FileError as error:
+        raise FileError(f"{path}: {error}" if str(path) not in str(error) else str(error)) from error
+    except MemoryError as error:
+        raise FileError(f"{path} needs more memory than there is. Store a smaller model.") from error
+    except Exception as error:
         raise FileError(
-            f"{path} must be a model stored with skops; it could not be loaded ({type(error).__name__}: {error}). "
-            "Store it again with skops.io.dump, or with surefoot fit."
+            f"{path} must be a model stored with skops; it could not be loaded ({type(error).__name__}: "
+            f"{_first_line(error)}). Store it again with skops.io.dump, or with surefoot fit."
         ) from error
+
+
+def _as_model_file(content: Any) -> ModelFile | Any:
+    """What was stored, if it is one of ours as a `ModelFile`, whose parts must be there and of their types."""
     if not isinstance(content, dict) or content.get("kind") != _KIND:
         return content
-    if content["format"] != _VERSION:
+    if content.get("format") != _VERSION:
         raise FileError(
-            f"{path} is of format {content['format']}, this surefoot reads format {_VERSION}. Fit it again, or install "
-            f"surefoot {content.get('version', 'of its time')}."
+            f"the model is of format {content.get('format')}, this surefoot reads format {_VERSION}. Fit it again, or "
+            f"install surefoot {content.get('version', 'of its time')}."
         )
-    return ModelFile(**{name: content[name] for name in _fields()})
+    wrong = [name for name, kind in _FIELDS.items() if not isinstance(content.get(name), kind)]
+    if wrong:
+        raise FileError(f"the model must hold its {wrong[0]}; it does not, or not as a fit writes it. Fit it again.")
+    if not all(isinstance(name, str) for name in content["classes"]):
+        raise FileError("the classes of the model must be texts; they are not. Fit it again.")
+    return ModelFile(**{name: content[name] for name in _FIELDS})
 
 
-def _fields() -> list[str]:
-    return list(ModelFile.__dataclass_fields__)
+def _first_line(error: BaseException) -> str:
+    return (str(error).splitlines() or [""])[0].strip()[:200]
 
 
-def _check_file(path: str | os.PathLike[str]) -> Path:
+def _read(path: str | os.PathLike[str]) -> bytes:
+    """All bytes of a model file, read once: what is checked is what is loaded."""
     file = Path(path)
     if file.is_dir():
         raise FileError(f"{path} must be a model file; it is a folder. Pass the name of a file in it.")
     if not file.exists():
         raise FileError(f"{path} must be a model file; there is none. Check the path, or write one with surefoot fit.")
-    return file
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise FileError(f"{path} could not be read: {error.strerror or error}. Check the path.") from error
 
 
 def _refusal(path: str | os.PathLike[str], unknown: list[str]) -> str:

@@ -170,7 +170,7 @@ def test_an_answer_that_cannot_be_written_does_not_count(tmp_path: Path, monkeyp
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr("surefoot.active.journal.os.write", full)
+        patch.setattr("os.write", full)
         with pytest.raises(OSError, match="No space left"):
             first.label(3, 1)
     assert first.labels == {}
@@ -182,7 +182,42 @@ def test_a_write_cut_short_is_an_error(tmp_path: Path, monkeypatch: pytest.Monke
     journal = Journal(tmp_path / "answers.jsonl", X)
     write = os.write
     with monkeypatch.context() as patch:
-        patch.setattr("surefoot.active.journal.os.write", lambda file, line: write(file, line[:5]))
+        patch.setattr("os.write", lambda file, line: write(file, line[:5]))
         with pytest.raises(OSError, match="only 5 of"):
             journal.append({"label": [[1, 1]]})
     assert list(Journal(journal.path, X).events()) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(
+            '{"label": 3}',
+            '{"label": [[1]]}',
+            '{"label": [[400, 1]]}',
+            '{"label": [["a", 1]]}',
+            '{"label": [[1, [2]]]}',
+        ),
+        *('{"skip": [1.5]}', '{"skip": 7.5}', '{"round": 1}', '{"round": {"x": 1}}', "[]", "5"),
+    ],
+)
+def test_odd_lines_are_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "answers.jsonl"
+    learner(path).label(3, 1)
+    with path.open("a") as file:
+        file.write(line + "\n")
+    with pytest.raises(ValueError, match=r"line 3.* Remove the line, or restore the file"):
+        learner(path)
+
+
+def test_an_answer_after_a_torn_one_is_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A disk that is full for a moment must not make the next answer unreadable."""
+    path, write = tmp_path / "answers.jsonl", os.write
+    first = learner(path)
+    with monkeypatch.context() as patch:
+        patch.setattr("os.write", lambda file, line: write(file, line[:5]))
+        patch.setattr("os.ftruncate", lambda *_: None)  # the torn line cannot be taken back either
+        with pytest.raises(OSError, match="only 5 of"):
+            first.label(3, 1)
+    first.label(4, 1)
+    assert learner(path).labels == {4: 1}

@@ -174,7 +174,7 @@ class TestFullDisk:
             raise OSError(errno.ENOSPC, "No space left on device")
 
         monkeypatch.setattr("os.fsync", full)
-        result = run_cli(*self.ARGUMENTS)
+        result = run_cli(*self.ARGUMENTS, "--force")
         assert result.code == 2
         assert "pool.skops could not be written: No space left on device" in result.message
         assert Path("pool.skops").read_bytes() == b"the model of last week"
@@ -183,7 +183,7 @@ class TestFullDisk:
     def test_under_a_limit_of_the_system(self, run_cli: Run, pool: Path) -> None:
         """A process that may write 4 KiB to a file: the system itself refuses the rest."""
         assert run_cli(*self.ARGUMENTS).code == 0
-        arguments, target = ["predict", "pool.skops", "pool.csv", "--out", "new.csv"], "new.csv"
+        arguments, target = ["predict", "pool.skops", "pool.csv", "--out", "new.csv", "--force"], "new.csv"
         Path(target).write_bytes(b"old")
         before = sorted(Path().iterdir())
         program = (

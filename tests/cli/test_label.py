@@ -145,7 +145,11 @@ def test_picked_labels_are_no_random_sample(run_cli: Run, pool: Path, answers: C
     assert any("3 of 33 labels were picked" in note for note in result["notes"])
     assert result["certificate"].get("calibration", {"labels": 30})["labels"] == 30
     frame = pd.read_csv(pool)
-    frame.loc[0, "age"] += 1
+    more = pd.concat([make_pool(5, 0, seed=9), frame.sample(frac=1, random_state=0)])
+    more.to_csv(pool, index=False)  # other rows may come, and all may move
+    again = run_cli("fit", pool, "--label", "churn", "--prior", "0.6,0.4", "--no-report", "--json").data
+    assert any("3 of 33 labels were picked" in note for note in again["notes"])
+    frame["age"] += 1
     frame.to_csv(pool, index=False)
     changed = run_cli("fit", pool, "--label", "churn", "--no-report")
     assert changed.code == 2
@@ -193,6 +197,54 @@ def test_another_programs_changes_are_not_overwritten(
     assert result.code == 2
     assert "changed by another program" in result.message
     assert labels().notna().sum() == 30
+
+
+def test_a_table_saved_while_it_is_read_keeps_its_rows(
+    run_cli: Run, pool: Path, answers: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another program takes a row out after the table was read: a label would go to the row below."""
+    from surefoot import tabular
+
+    def clean(*arguments: object, **options: object) -> object:
+        lines = pool.read_text().splitlines(keepends=True)
+        pool.write_text("".join([lines[0], *lines[2:]]))
+        return cleaned(*arguments, **options)
+
+    cleaned = tabular.clean
+    monkeypatch.setattr(tabular, "clean", clean)
+    answers("1\n")
+    result = run_cli(*ARGUMENTS)
+    assert result.code == 2
+    assert "changed by another program" in result.message
+    assert labels().fillna("").tolist() == make_pool()["churn"].iloc[1:].fillna("").tolist()
+
+
+def test_a_second_process_is_refused(run_cli: Run, pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from surefoot.cli import run
+
+    codes = []
+
+    class Typing(io.StringIO):
+        def readline(self, *_: object) -> str:
+            if codes:
+                return "q\n"
+            codes.append(run(["label", str(pool), "--label", "churn"]))
+            return "1\n"
+
+    monkeypatch.setattr("sys.stdin", Typing())
+    result = run_cli(*ARGUMENTS)
+    assert codes == [2]
+    assert f"only one process may write to pool.csv at a time; process {os.getpid()}" in " ".join(result.err.split())
+    assert result.code == 0
+    assert labels().notna().sum() == 31
+    assert sorted(path.name for path in Path().iterdir()) == ["pool.csv", "pool.csv.asked.jsonl"]
+
+
+@pytest.mark.parametrize("name", ["NA", "nan", "null"])
+def test_a_class_that_reads_as_empty_is_refused(run_cli: Run, pool: Path, name: str) -> None:
+    result = run_cli(*ARGUMENTS, "--classes", f"yes,no,{name}")
+    assert result.code == 2
+    assert f"no class may be called '{name}'" in result.message
 
 
 def test_a_full_disk_keeps_the_table(

@@ -326,7 +326,7 @@ class TestInterrupts:
             if step == "write":
                 patch.setattr(Path, "write_bytes", half)
             else:
-                patch.setattr(_download.os, "replace", fail)
+                patch.setattr(Path, "replace", fail)
             with pytest.raises(DatasetNotFoundError if isinstance(error, OSError) else KeyboardInterrupt):
                 locate(ARCHIVE)
         assert files_below(cache.parents[1]) == []

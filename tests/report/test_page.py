@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from report.cases import HOSTILE, SECTIONS
+from surefoot._errors import FileError
 from surefoot.report import Report, render_report, write_report
 from surefoot.report.html import Html, el
 from surefoot.report.scale import Axis
@@ -164,7 +165,7 @@ def test_a_full_disk_leaves_the_old_file(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(FileError, match="No space left"):
         write_report(path, reports["two"])
     assert path.read_text(encoding="utf-8") == "old"
     assert list(tmp_path.iterdir()) == [path]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +15,6 @@ from sklearn.utils.estimator_checks import check_estimator
 
 from surefoot.datasets._preprocessing import standardize
 from surefoot.tabular import (
-    FileError,
     Format,
     LargestEntryScaler,
     TableError,
@@ -26,10 +23,7 @@ from surefoot.tabular import (
     read_table,
     sort_columns,
 )
-from surefoot.tabular.asked import AskedRows, picked_rows
 from surefoot.tabular.cleaning import columns_of
-from surefoot.tabular.editing import label_writer
-from surefoot.tabular.files import whole_file, write_bytes
 from surefoot.tabular.pool import read_labels
 
 
@@ -156,94 +150,3 @@ class TestCleaning:
         assert LargestEntryScaler().fit_transform(rows).tolist() == (rows / 4).tolist()
         assert LargestEntryScaler().fit(np.zeros((2, 2))).transform([[1.0, 2.0]]).tolist() == [[1.0, 2.0]]
         make_pipeline(LargestEntryScaler(), LogisticRegression()).fit(rows, [0, 1])
-
-
-class TestWholeFile:
-    def test_an_error_leaves_the_old_file(self, tmp_path: Path) -> None:
-        path = tmp_path / "f"
-        path.write_bytes(b"old")
-
-        def stop(error: BaseException) -> None:
-            with whole_file(path) as part:
-                part.write_bytes(b"half")
-                raise error
-
-        with pytest.raises(FileError, match="No space left"):
-            stop(OSError(errno.ENOSPC, "No space left on device"))
-        with pytest.raises(KeyboardInterrupt):
-            stop(KeyboardInterrupt())
-        assert path.read_bytes() == b"old"
-        assert [file.name for file in tmp_path.iterdir()] == ["f"]
-
-    def test_permissions_and_links_are_kept(self, tmp_path: Path) -> None:
-        path, link = tmp_path / "f", tmp_path / "link"
-        path.write_bytes(b"old")
-        path.chmod(0o640)
-        link.symlink_to(path)
-        write_bytes(link, b"new")
-        assert link.is_symlink()
-        assert path.read_bytes() == b"new"
-        assert path.stat().st_mode & 0o777 == 0o640
-        mask = os.umask(0o027)
-        try:
-            write_bytes(tmp_path / "g", b"new")
-        finally:
-            os.umask(mask)
-        assert (tmp_path / "g").stat().st_mode & 0o777 == 0o640
-
-    @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-    def test_a_folder_without_rights_is_refused(self, tmp_path: Path) -> None:
-        tmp_path.chmod(0o500)
-        with pytest.raises(FileError, match="may write to"):
-            write_bytes(tmp_path / "f", b"")
-
-
-class TestLabelWriter:
-    TEXT = 'a,y,"b\nq"\r\n1,,"x\ny"\r\n\r\n"2, 3", ,z\n4,u,"he said ""no"""'
-
-    def test_only_the_line_of_the_row_changes(self, tmp_path: Path) -> None:
-        table = table_of(tmp_path, self.TEXT)
-        assert table.labels.tolist() == [None, None, "u"]
-        writer = label_writer(table.path, "y", table.how)
-        writer.write(0, "new, label")
-        writer.write(1, "v")
-        expected = 'a,y,"b\nq"\r\n1,"new, label","x\ny"\r\n\r\n"2, 3",v,z\n4,u,"he said ""no"""'
-        assert table.path.read_bytes().decode() == expected
-        writer.write(2, None)
-        again = read_labeled_table(table.path, "y")
-        assert again.labels.tolist() == ["new, label", "v", None]
-        assert again.cells["b\nq"].tolist() == ["x\ny", "z", 'he said "no"']
-
-    def test_a_failed_write_can_be_repeated(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        table = table_of(tmp_path, self.TEXT)
-        writer = label_writer(table.path, "y", table.how)
-
-        def full(*_: object) -> None:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-        with monkeypatch.context() as patch:
-            patch.setattr(Path, "replace", full)
-            with pytest.raises(FileError, match="No space left"):
-                writer.write(0, "v")
-        assert table.path.read_bytes().decode() == self.TEXT
-        writer.write(1, "w")
-        assert read_labeled_table(table.path, "y").labels.tolist() == [None, "w", "u"]
-
-
-def test_asked_rows_are_remembered(tmp_path: Path) -> None:
-    table = table_of(tmp_path, "x,y\n1,u\n2,\n3,v\n4,\n")
-    assert not picked_rows(table).any()
-    asked = AskedRows(table)
-    asked.ask(1, random=True)
-    asked.ask(3, random=False)
-    asked.skip(1)
-    again = AskedRows(read_labeled_table(table.path, "y"))
-    assert again.order == [1, 3]
-    assert again.skipped == {1}
-    assert again.pending(table.labeled) == 3
-    assert picked_rows(table).tolist() == [False, False, False, True]
-    labeled = table_of(tmp_path, "x,y\n1,u\n2,\n3,v\n4,u\n")
-    assert AskedRows(labeled).pending(labeled.labeled) is None
-    other = table_of(tmp_path, "x,y\n1,u\n2,\n3,v\n5,u\n")
-    with pytest.raises(TableError, match="the rows have changed since"):
-        picked_rows(other)

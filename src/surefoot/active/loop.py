@@ -294,18 +294,30 @@ class ActiveLearner:
             return
         first = dict(self._answers)
         recorded: set[int] = set()
-        for event in self._journal.events():
-            if "label" in event:
-                answers = [(row, self._check_label(value)) for row, value in event["label"]]
-                self._store(answers)
-                recorded.update(row for row, _ in answers)
-            elif "skip" in event:
-                self._skipped.update(row for row in event["skip"] if row not in self._answers)
-            elif "round" in event:
-                self.rounds.append(Round(**event["round"]))
+        for number, event in enumerate(self._journal.events(), start=2):
+            try:
+                recorded |= self._replay_event(event)
+            except (ValueError, TypeError) as error:
+                raise ValueError(
+                    f"each line of {self._journal.path} must be an event of these rows; line {number} is {event} "
+                    f"({error}). Remove the line, or restore the file."
+                ) from error
         new = [(row, value) for row, value in first.items() if row not in recorded]
         if new:
             self._journal.append({"label": new})
+
+    def _replay_event(self, event: dict[str, Any]) -> set[int]:
+        """Take over one event of the journal; the rows that it labels."""
+        if "label" in event:
+            answers = [(int(self._check_rows(row)[0]), self._check_label(value)) for row, value in event["label"]]
+            self._store(answers)
+            return {row for row, _ in answers}
+        if "skip" in event:
+            rows = self._check_rows(event["skip"]).tolist() if event["skip"] else []
+            self._skipped.update(row for row in rows if row not in self._answers)
+        elif "round" in event:
+            self.rounds.append(Round(**event["round"]))
+        return set()
 
     def _store(self, answers: list[tuple[int, Any]]) -> None:
         self._answers.update(answers)

@@ -58,6 +58,7 @@ def fit(
     report: Annotated[Path | None, typer.Option("--report", help="Report; by default beside the model.")] = None,
     no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.")] = False,
     no_error: Annotated[bool, typer.Option("--no-error", help="Do not bound the share of errors.")] = False,
+    force: o.Force = False,
     target_risk: o.Target = None,
     classes: o.Classes = "",
     drop: o.Drop = "",
@@ -71,20 +72,23 @@ def fit(
     json: o.Json = False,
 ) -> int:
     """Clean a pool, fit a certified classifier, write the model and a report."""
-    from surefoot.cli.fit import fit_pool
+    from surefoot._files import check_writable
+    from surefoot._outputs import check_outputs
+    from surefoot.cli.fit import fit_outputs, fit_pool
     from surefoot.tabular import check_learnable
-    from surefoot.tabular.files import check_writable
+    from surefoot.tabular.asked import asked_path
 
     output = Output("fit", json)
     choices = o.read_choices(radius, prior, seed, jobs)
+    model = out or Path(f"{pool.stem}.skops")
+    check_writable(model)  # a folder has no suffix to change
+    page = None if no_report else report or model.with_suffix(".html")
+    check_outputs(fit_outputs(model, page), [pool, asked_path(pool)], force=force)
     columns = {"drop": o.names(drop), "categories": o.names(categories), "drop_useless": drop_useless}
     with output.working("reading the table"):
         found = o.read_pool(
             pool, label, o.table_format(delimiter, encoding, missing), classes, check=check_learnable, **columns
         )
-    model = out or Path(f"{pool.stem}.skops")
-    check_writable(model)
-    page = None if no_report else report or model.with_suffix(".html")
     return fit_pool(output, found, choices, out=model, report=page, target_risk=target_risk, error=not no_error)
 
 
@@ -95,6 +99,7 @@ def predict(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Table to write: all columns, and the predictions.")
     ] = None,
+    force: o.Force = False,
     trust: o.Trust = "",
     missing: o.Missing = "",
     delimiter: o.Delimiter = None,
@@ -102,10 +107,14 @@ def predict(
     json: o.Json = False,
 ) -> int:
     """Predict the label of each row of a new table."""
-    from surefoot.cli.use import Classifier, predict_table
+    from surefoot._outputs import check_outputs
+    from surefoot.cli.use import Classifier, predict_table, predictions_file
     from surefoot.model_file import load_model
+    from surefoot.tabular.asked import asked_path
 
     output = Output("predict", json)
+    if out is not None:
+        check_outputs([predictions_file(out)], [model, table, asked_path(table)], force=force)
     classifier = Classifier(load_model(model, trust=o.names(trust)), model)
     return predict_table(output, classifier, table, o.table_format(delimiter, encoding, missing), out)
 
@@ -252,23 +261,26 @@ def label(
     json: o.Json = False,
 ) -> int:
     """Ask for labels, one row at a time, and write each into the table at once."""
+    from surefoot._files import check_writable, sole_writer
     from surefoot.cli.label import Goal, Session, check_labelable
-    from surefoot.tabular import clean
+    from surefoot.tabular import clean, read_content
     from surefoot.tabular.asked import AskedRows
     from surefoot.tabular.editing import label_writer
-    from surefoot.tabular.files import check_writable
 
     output = Output("label", json)
     how = o.table_format(delimiter, encoding, missing)
     choices = o.read_choices(radius, prior, seed, jobs, tol=1e-3)
-    table = o.read_table_of(pool, label, how, classes)
-    check_labelable(table.classes, label)
     check_writable(pool)
-    found = clean(table, drop=o.names(drop), categories=o.names(categories), drop_useless=drop_useless)
-    for note in found.notes:
-        output.note(note)
-    writer, asked = label_writer(pool, label, how), AskedRows(table)
-    return Session(output, found, choices, Goal(loss.value, target_risk), writer, asked, random_first, pool_size).run()
+    with sole_writer(pool):
+        content = read_content(pool)
+        table = o.read_table_of(pool, label, how, classes, content)
+        check_labelable(table)
+        found = clean(table, drop=o.names(drop), categories=o.names(categories), drop_useless=drop_useless)
+        for note in found.notes:
+            output.note(note)
+        writer, asked = label_writer(table, content), AskedRows(table)
+        goal = Goal(loss.value, target_risk)
+        return Session(output, found, choices, goal, writer, asked, random_first, pool_size).run()
 
 
 def _experiments() -> list[str]:
@@ -292,6 +304,7 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="A small run, to see that it works.")] = False,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1 for one per core.")] = 1,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write to.")] = None,
+    force: o.Force = False,
     seed: o.Seed = 0,
     json: o.Json = False,
 ) -> int:
@@ -299,7 +312,7 @@ def reproduce(
     from surefoot.cli.paper import reproduce_experiment
 
     return reproduce_experiment(
-        Output("reproduce", json), name, o.names(datasets) or None, trials, quick, jobs, out, seed
+        Output("reproduce", json), name, o.names(datasets) or None, trials, quick, jobs, out, seed, force=force
     )
 
 
@@ -308,10 +321,11 @@ def demo(
     out: Annotated[Path, typer.Option("--out", "-o", help="Figure to write (.png, .pdf, .svg).")] = Path(
         "surefoot-demo.png"
     ),
+    force: o.Force = False,
     seed: o.Seed = 0,
     json: o.Json = False,
 ) -> int:
     """Certify a classifier learned from 20 labels of the Wisconsin breast cancer data."""
     from surefoot.cli.paper import run_demo
 
-    return run_demo(Output("demo", json), out, seed)
+    return run_demo(Output("demo", json), out, seed, force=force)

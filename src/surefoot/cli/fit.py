@@ -9,15 +9,21 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+from surefoot._outputs import OutputFile
 from surefoot.cli.learn_pool import Choices, Fit, Start, learn
 from surefoot.cli.output import NOT_REACHED, OK, Output, count
 from surefoot.cli.words import certificate_data, say_fit
-from surefoot.model_file import ModelFile, save_model, without_pool
-from surefoot.report import build_report, write_report
+from surefoot.model_file import ModelFile, is_model_file, save_model, without_pool
+from surefoot.report import build_report, is_report, write_report
 from surefoot.tabular import Pool
 from surefoot.tabular.asked import picked_rows
 from surefoot.tabular.cleaning import MISSING
-from surefoot.tabular.files import check_writable
+
+
+def fit_outputs(out: Path, report: Path | None) -> list[OutputFile]:
+    """The files that a fit writes."""
+    model = OutputFile(out, "model", "--out", is_model_file)
+    return [model] if report is None else [model, OutputFile(report, "report", "--report", is_report)]
 
 
 def fit_pool(
@@ -31,9 +37,6 @@ def fit_pool(
     error: bool,
 ) -> int:
     """Fit a model to a pool and write it."""
-    for path in (out, report):
-        if path is not None:
-            check_writable(path)
     say_pool(output, pool)
     with output.working("finding the radius"):
         start = Start.of(pool, picked_rows(pool.table))

@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from surefoot._errors import InfeasibleRadiusError
+from surefoot._printing import cell_text, visible
 from surefoot.cli.learn_pool import Choices, Fit, Start, learn, says_little
 from surefoot.cli.output import NOT_REACHED, OK, Output, count, percent
-from surefoot.cli.query import candidates, cell_text, working_rows
-from surefoot.tabular import Pool, TableError
+from surefoot.cli.query import candidates, working_rows
+from surefoot.tabular import Pool, Table, TableError
 from surefoot.tabular.asked import AskedRows
 from surefoot.tabular.editing import LabelWriter
+from surefoot.tabular.reading import is_parquet
 
 _MOST_COLUMNS = 40
 SKIP, UNDO, QUIT = "skip", "undo", "quit"
@@ -186,9 +188,10 @@ class Session:
         names = [name for name in cells.columns if name != self.pool.table.label]
         self._say("")
         self._say(f"Row {row + 1}", "bold")
-        width = max(len(name) for name in names[:_MOST_COLUMNS])
-        for name in names[:_MOST_COLUMNS]:
-            self._say(f"  {name:<{width}}  {cell_text(cells[name].iloc[row])}")
+        heads = [visible(name) for name in names[:_MOST_COLUMNS]]
+        width = max(map(len, heads))
+        for name, head in zip(names, heads, strict=False):
+            self._say(f"  {head:<{width}}  {cell_text(cells[name].iloc[row])}")
         if len(names) > _MOST_COLUMNS:
             self._say(f"  and {len(names) - _MOST_COLUMNS} more columns")
         if why:
@@ -204,7 +207,8 @@ class Session:
         classes = "  ".join(_choice(name, by_name[f"={name}"]) for name in self.pool.classes)
         commands = "  ".join(_choice(name, by_name.get(name, [name])) for name in (SKIP, UNDO, QUIT))
         while True:
-            self._console.print(Text(f"{self.pool.table.label}?  {classes}  |  {commands} > "), end="", soft_wrap=True)
+            question = visible(f"{self.pool.table.label}?  {classes}  |  {commands} > ")
+            self._console.print(Text(question), end="", soft_wrap=True)
             line = sys.stdin.readline()
             if not line:
                 self._say("")
@@ -245,7 +249,7 @@ class Session:
         return self.output.err if self.output.json else self.output.out
 
     def _say(self, text: str, style: str = "") -> None:
-        self._console.print(Text(text, style=style))
+        self._console.print(Text(visible(text, lines=True), style=style))
 
     def _working(self, what: str) -> Any:
         return self.output.working(what)
@@ -269,8 +273,15 @@ def _choice(name: str, keys: list[str]) -> str:
     return name if short == name or short == name.casefold() else f"[{short}] {name}"
 
 
-def check_labelable(classes: list[str], label: str) -> None:
-    """Two classes must be known, to be asked for."""
-    if len(classes) < 2:
-        seen = f"the labels in {label!r} show {', '.join(classes)} only" if classes else f"{label!r} is empty"
+def check_labelable(table: Table) -> None:
+    """Two classes must be known, to be asked for, and none may read as an empty cell."""
+    if len(table.classes) < 2:
+        shown = ", ".join(table.classes)
+        seen = f"the labels in {table.label!r} show {shown} only" if shown else f"{table.label!r} is empty"
         raise TableError(f"the classes to choose from must be known; {seen}. Pass --classes yes,no, say.")
+    empty = [name for name in table.classes if name in table.how.empty and not is_parquet(table.path)]
+    if empty:
+        raise TableError(
+            f"no class may be called {empty[0]!r}: a cell that holds it is empty, and the answers would be lost. Pass "
+            "another name in --classes."
+        )

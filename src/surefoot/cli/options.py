@@ -41,7 +41,8 @@ Prior = Annotated[
     ),
 ]
 Target = Annotated[float | None, typer.Option("--target-risk", min=0.0, help="Exit code 3 if the risk is above this.")]
-Trust = Annotated[str, typer.Option("--trust", help="Types in a model file to trust, with commas between.")]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite also files that surefoot did not write.")]
+Trust = Annotated[str, typer.Option("--trust", help="Types in a model file to trust, or 'size'; commas between.")]
 
 
 def names(text: str) -> list[str]:
@@ -100,6 +101,6 @@ def read_pool(
     return clean(table, **columns)
 
 
-def read_table_of(path: Path, label: str, how: Format, classes: str) -> Table:
-    """Read a table with labels."""
-    return read_labeled_table(path, label, how=how, classes=names(classes) or None)
+def read_table_of(path: Path, label: str, how: Format, classes: str, content: bytes | None = None) -> Table:
+    """Read a table with labels; `content` is that of its file, where it was read before."""
+    return read_labeled_table(path, label, how=how, classes=names(classes) or None, content=content)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -17,6 +18,9 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from surefoot._printing import visible
+
+_UNSEEN_IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 OK, FAILED, MISTAKE, NOT_REACHED, INTERRUPTED = 0, 1, 2, 3, 130
 
 
@@ -33,7 +37,7 @@ class Output:
     def say(self, text: str = "", style: str | None = None) -> None:
         """A paragraph for a person."""
         if not self.json:
-            self.out.print(Text(text, style=style or ""))
+            self.out.print(Text(visible(text, lines=True), style=style or ""))
 
     def rows(self, pairs: list[tuple[str, str]]) -> None:
         """Aligned names and texts."""
@@ -42,7 +46,7 @@ class Output:
             grid.add_column(style="bold", no_wrap=True)
             grid.add_column(overflow="fold")
             for name, text in pairs:
-                grid.add_row(Text(name), Text(text))
+                grid.add_row(Text(visible(name)), Text(visible(text)))
             self.out.print(Padding(grid, (0, 0, 0, 2), expand=False))
 
     def table(self, heads: list[str], rows: list[list[str]], right: tuple[int, ...] = ()) -> None:
@@ -50,9 +54,9 @@ class Output:
         if not self.json:
             grid = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
             for at, head in enumerate(heads):
-                grid.add_column(Text(head), justify="right" if at in right else "left", overflow="fold")
+                grid.add_column(Text(visible(head)), justify="right" if at in right else "left", overflow="fold")
             for row in rows:
-                grid.add_row(*[Text(cell) for cell in row])
+                grid.add_row(*[Text(visible(cell)) for cell in row])
             self.out.print(Padding(grid, (0, 0, 0, 2), expand=False))
 
     def note(self, text: str) -> None:
@@ -60,20 +64,22 @@ class Output:
         if text not in self.notes:
             self.notes.append(text)
             if not self.json:
-                self.err.print(Text("note: ", style="yellow") + Text(text))
+                self.err.print(Text("note: ", style="yellow") + Text(visible(text, lines=True)))
 
     def finish(self, data: dict[str, Any], code: int = OK) -> int:
         """Print the object, if one was asked for, and give the exit code."""
         if self.json:
             whole = {"command": self.command, "exit_code": code, **data, "notes": self.notes}
-            sys.stdout.write(json.dumps(plain(whole), ensure_ascii=False, allow_nan=False) + "\n")
+            text = json.dumps(plain(whole), ensure_ascii=False, allow_nan=False)
+            # what is left of control characters stands in texts, where JSON reads the same written out
+            sys.stdout.write(_UNSEEN_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
         return code
 
     def fail(self, message: str, code: int) -> int:
         """Say what went wrong."""
         if self.json:
             return self.finish({"error": message}, code)
-        self.err.print(Text("error: ", style="bold red") + Text(message))
+        self.err.print(Text("error: ", style="bold red") + Text(visible(message, lines=True)))
         return code
 
     @contextmanager

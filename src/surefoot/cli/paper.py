@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from surefoot import demo
+from surefoot._outputs import check_outputs
 from surefoot.cli.output import Output
 from surefoot.tabular import FileError
-from surefoot.tabular.files import check_writable
 
 
 def reproduce_experiment(
@@ -19,13 +19,23 @@ def reproduce_experiment(
     jobs: int,
     out: Path | None,
     seed: int,
+    *,
+    force: bool,
 ) -> int:
     """Run an experiment and say where its tables and figures are."""
     from surefoot.experiments import reproduce
 
     with output.warnings():
         done = reproduce(
-            name, datasets=datasets, trials=trials, quick=quick, jobs=jobs, out=out, seed=seed, progress=True
+            name,
+            datasets=datasets,
+            trials=trials,
+            quick=quick,
+            jobs=jobs,
+            out=out,
+            seed=seed,
+            progress=True,
+            force=force,
         )
     for title, table in done.tables.items():
         output.say(title, "bold")
@@ -47,13 +57,13 @@ def reproduce_experiment(
     return output.finish(data)
 
 
-def run_demo(output: Output, out: Path, seed: int) -> int:
+def run_demo(output: Output, out: Path, seed: int, *, force: bool) -> int:
     """The same as scripts/demo."""
     if out.suffix.lower() not in demo.FORMATS:
         raise FileError(
             f"the figure must end in one of {', '.join(demo.FORMATS)}; got {out}. Pass such a name as --out."
         )
-    check_writable(out)
+    check_outputs([demo.figure_file(out)], [], force=force)
     with output.working("fitting"):
         shown = demo.Shown.of(seed)
     output.say(shown.report)

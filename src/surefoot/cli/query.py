@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot._printing import cell_text
 from surefoot.cli.learn_pool import Choices, Fit, Start, learn
-from surefoot.cli.output import Output, percent
+from surefoot.cli.output import Output
 from surefoot.report import rows_to_label
 from surefoot.tabular import Pool
 from surefoot.tabular.asked import picked_rows
 
-# Columns of a row that are shown beside the reason.
-_SHOWN = 4
+# Columns of a row that are shown beside the reason, and characters of a cell.
+_SHOWN, _LONGEST_CELL = 4, 60
 
 
 def working_rows(pool: Pool, most: int, seed: int) -> NDArray[np.intp]:
@@ -78,20 +79,8 @@ def candidates(fit: Fit, n: int, seed: int) -> tuple[Any, ...]:
 
 
 def _cells(pool: Pool, row: int) -> list[str]:
-    return [cell_text(pool.values[name].iloc[row]) for name in pool.columns.used[:_SHOWN]]
-
-
-def cell_text(value: Any) -> str:
-    """A cell, short."""
-    if value != value:  # noqa: PLR0124 - NaN
-        return "-"
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+    return [cell_text(pool.values[name].iloc[row], _LONGEST_CELL) for name in pool.columns.used[:_SHOWN]]
 
 
 def _value(value: Any) -> Any:
     return None if value != value else value  # noqa: PLR0124 - NaN
-
-
-def probability_words(fit: Fit, proba: tuple[float, ...]) -> str:
-    """What the model thinks of a row."""
-    return ", ".join(f"{name} {percent(p)}" for name, p in zip(fit.start.pool.classes, proba, strict=True))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -97,8 +96,3 @@ def _say_path(output: Output, start: Start, prior: Any, choices: Choices, n_path
         dict(zip(keys, map(float, entry), strict=True))
         for entry in zip(path.radii, excess, path.risk, path.median_confidence, strict=True)
     ]
-
-
-def reference_table(path: Path | None, read: Any) -> Table | None:
-    """The reference, where one is given."""
-    return None if path is None else read(path)

@@ -18,7 +18,7 @@ from surefoot.problem.geometry import shared_geometry
 _USAGE: Any = typer.BadParameter.__mro__[1]
 
 
-def run_app(argv: list[str]) -> int:  # noqa: PLR0911 - one return for each way to end
+def run_app(argv: list[str]) -> int:
     """Run a command. A user's mistake is a message and exit code 2; only a fault of ours shows where it happened."""
     name = next((word for word in argv if not word.startswith("-")), "surefoot")
     output = Output(name, "--json" in argv)
@@ -36,22 +36,29 @@ def run_app(argv: list[str]) -> int:  # noqa: PLR0911 - one return for each way 
         # the reader of our output has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
-    except MemoryError:
-        return output.fail("there is not enough memory for this table. Pass fewer rows or columns.", MISTAKE)
-    except ValueError as error:
-        if raised_by_surefoot(error):
-            return output.fail(str(error), MISTAKE)
-        return _fault(output, error)
     except Exception as error:  # noqa: BLE001 - the last resort: a message instead of a stack trace
-        if isinstance(error, _USAGE):
-            return output.fail(f"{error.format_message()} Try: surefoot {name} --help", MISTAKE)
-        return _fault(output, error)
+        return _failed(output, name, error)
+
+
+def _failed(output: Output, name: str, error: Exception) -> int:
+    """What a command says of an error, and its exit code."""
+    if isinstance(error, MemoryError):
+        return output.fail("there is not enough memory for this table. Pass fewer rows or columns.", MISTAKE)
+    if isinstance(error, OSError):
+        where = f"{error.filename}: " if error.filename else ""
+        return output.fail(f"{where}{error.strerror or error}. Check the path and the room on the disk.", MISTAKE)
+    if isinstance(error, ImportError | ValueError) and raised_by_surefoot(error):
+        missing = isinstance(error, ImportError)  # an extra is not installed, and the message names it
+        return output.fail(str(error), FAILED if missing else MISTAKE)
+    if isinstance(error, _USAGE):
+        return output.fail(f"{error.format_message()} Try: surefoot {name} --help", MISTAKE)
+    return _fault(output, error)
 
 
 def raised_by_surefoot(error: BaseException) -> bool:
     """Whether our own code refused something; an error out of another package is a fault of ours."""
     frames = traceback.extract_tb(error.__traceback__)
-    return bool(frames) and f"{os.sep}surefoot{os.sep}" in frames[-1].filename
+    return bool(frames) and Path(frames[-1].filename).is_relative_to(Path(__file__).parents[1])
 
 
 def _fault(output: Output, error: Exception) -> int:

@@ -10,6 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot._files import whole_file
+from surefoot._outputs import OutputFile
+from surefoot._printing import visible
 from surefoot._types import FloatArray
 from surefoot.cli.learn_pool import Choices, Start, certify_losses
 from surefoot.cli.output import NOT_REACHED, OK, Output, count
@@ -18,10 +21,11 @@ from surefoot.losses import LOG_LOSS, ZERO_ONE
 from surefoot.model_file import ModelFile
 from surefoot.tabular import FileError, Format, Pool, Table, TableError, clean, clean_with, read_table
 from surefoot.tabular.asked import picked_rows
-from surefoot.tabular.columns import as_numbers, as_text, as_texts
-from surefoot.tabular.files import check_writable, whole_file
+from surefoot.tabular.columns import as_numbers, as_text, as_texts, check_plain
+from surefoot.tabular.reading import SUFFIXES, read_names
 
 _CLIP = 1e-12
+PREDICTED = "predicted_"
 
 
 class Classifier:
@@ -30,7 +34,13 @@ class Classifier:
     def __init__(self, model: ModelFile | Any, path: Path) -> None:
         self.stored = model if isinstance(model, ModelFile) else None
         self.model = model.pipeline if isinstance(model, ModelFile) else model
-        if not hasattr(self.model, "predict") or not hasattr(self.model, "classes_"):
+        self.path = path
+        try:
+            can_predict, self.classes = hasattr(self.model, "predict"), _class_names(self.model)
+            self._columns = None if self.stored is None else self.stored.columns
+        except Exception as error:
+            raise self._unusable(error) from error
+        if not can_predict or not self.classes:
             raise FileError(
                 f"{path} must hold a fitted classifier, with predict and classes_; it holds a "
                 f"{type(self.model).__name__}. Store the fitted classifier, or a pipeline that ends in one."
@@ -42,15 +52,10 @@ class Classifier:
         steps = getattr(self.model, "steps", None)
         return type(steps[-1][1] if steps else self.model).__name__
 
-    @property
-    def classes(self) -> list[str]:
-        """Classes as texts, in the order of the model's."""
-        return [as_text(value) for value in np.asarray(self.model.classes_).tolist()]
-
     def inputs(self, cells: Any, label: str | None) -> Any:
         """The columns that the model takes, in its order: numbers where a column holds numbers, else texts."""
-        if self.stored is not None:
-            return self.stored.columns.read(cells)
+        if self._columns is not None:
+            return self._columns.read(cells)
         features = cells if label is None else cells.drop(columns=[label], errors="ignore")
         known = getattr(self.model, "feature_names_in_", None)
         names = list(features.columns) if known is None else [str(name) for name in known]
@@ -75,11 +80,12 @@ class Classifier:
             raise FileError(
                 f"the log loss needs probabilities, which {type(self.model).__name__} has not. Pass --loss error."
             )
-        return np.asarray(self._called(self.model.predict_proba, inputs), dtype=np.float64)
+        found = np.asarray(self._called(self.model.predict_proba, inputs), dtype=np.float64)
+        return self._checked(found, (len(inputs), len(self.classes)))
 
     def predict(self, inputs: Any) -> NDArray[Any]:
         """(N,) texts."""
-        answers = np.asarray(self._called(self.model.predict, inputs)).ravel()
+        answers = self._checked(np.asarray(self._called(self.model.predict, inputs)), (len(inputs),))
         return np.array([as_text(value) for value in answers.tolist()], dtype=object)
 
     def losses(self, inputs: Any, classes: list[str], loss: str) -> FloatArray:
@@ -97,9 +103,33 @@ class Classifier:
             return method(inputs)
         except (ValueError, TypeError) as error:
             raise TableError(
-                f"the model does not take this table: {str(error).splitlines()[0]}. Pass a table with the columns, and "
-                "the kinds of cells, that it was fitted to."
+                f"the model does not take this table: {(str(error).splitlines() or [''])[0]}. Pass a table with the "
+                "columns, and the kinds of cells, that it was fitted to."
             ) from error
+        except MemoryError:
+            raise
+        except Exception as error:
+            raise self._unusable(error) from error
+
+    def _checked(self, answers: Any, shape: tuple[int, ...]) -> Any:
+        """Answers of one form per row, as a classifier gives them."""
+        if answers.shape != shape:
+            raise FileError(
+                f"{self.path} must hold a classifier whose answers are of shape {shape}; they are of shape "
+                f"{answers.shape}. Store a classifier of one label."
+            )
+        return answers
+
+    def _unusable(self, error: Exception) -> FileError:
+        return FileError(
+            f"{self.path} must hold a classifier as a fit leaves it; it fails with {type(error).__name__}: "
+            f"{(str(error).splitlines() or [''])[0]}. Store it again."
+        )
+
+
+def _class_names(model: Any) -> list[str]:
+    """Classes as texts, in the order of the model's; none where it has none."""
+    return [as_text(value) for value in np.asarray(getattr(model, "classes_", [])).ravel().tolist()]
 
 
 def _typed(frame: Any) -> Any:
@@ -107,6 +137,7 @@ def _typed(frame: Any) -> Any:
 
     columns = {}
     for name in frame.columns:
+        check_plain(name, frame[name])
         values, wrong = as_numbers(frame[name])
         columns[name] = as_texts(frame[name]) if wrong.any() else values
     return pd.DataFrame(columns, index=frame.index)
@@ -116,8 +147,6 @@ def predict_table(output: Output, classifier: Classifier, path: Path, how: Forma
     """Predict every row of a table: to a file with all columns, or to standard output."""
     import pandas as pd
 
-    if out is not None:
-        check_writable(out)
     cells = read_table(path, how)
     label = None if classifier.stored is None else classifier.stored.label
     with output.working("predicting"):
@@ -126,7 +155,7 @@ def predict_table(output: Output, classifier: Classifier, path: Path, how: Forma
         has_proba = hasattr(classifier.model, "predict_proba")
         proba = classifier.proba(inputs) if has_proba else np.empty((len(cells), 0))
     name = label or "class"
-    added: dict[str, Any] = {f"predicted_{name}": predicted}
+    added: dict[str, Any] = {f"{PREDICTED}{name}": predicted}
     if has_proba:
         added |= {f"p({known})": proba[:, k].round(6) for k, known in enumerate(classifier.classes)}
     counts = {known: int((predicted == known).sum()) for known in classifier.classes}
@@ -146,15 +175,29 @@ def predict_table(output: Output, classifier: Classifier, path: Path, how: Forma
     listed = pd.DataFrame({"row": np.arange(1, len(cells) + 1), **added})
     text = io.StringIO()
     listed.to_csv(text, index=False, lineterminator="\n")
-    sys.stdout.write(text.getvalue())
+    # for another program every byte as it is; a terminal would act on some
+    sys.stdout.write(visible(text.getvalue(), lines=True) if sys.stdout.isatty() else text.getvalue())
     return output.finish(data)
+
+
+def predictions_file(path: Path) -> OutputFile:
+    """The table that `predict` writes; an older one is known by its last columns."""
+    if path.suffix.lower() not in SUFFIXES:
+        raise FileError(f"{path} must end in one of {', '.join(SUFFIXES)}. Pass such a name as --out.")
+    return OutputFile(path, "table of predictions", "--out", is_predictions)
+
+
+def is_predictions(path: Path) -> bool:
+    """Whether a table ends in the columns that `predict` adds: predicted_NAME, then p(CLASS) for each class."""
+    names = list(read_names(path))
+    while names and names[-1].startswith("p(") and names[-1].endswith(")"):
+        names.pop()
+    return bool(names) and names[-1].startswith(PREDICTED)
 
 
 def write_table(path: Path, frame: Any) -> None:
     """Write a table, whole or not at all, in the form that the name says."""
     suffix = path.suffix.lower()
-    if suffix not in (".csv", ".tsv", ".parquet"):
-        raise FileError(f"{path} must end in .csv, .tsv or .parquet. Pass such a name as --out.")
     with whole_file(path) as part:
         if suffix == ".parquet":
             frame.to_parquet(part, index=False)

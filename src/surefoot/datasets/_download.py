@@ -6,16 +6,16 @@ import gzip
 import http.client
 import io
 import logging
-import os
 import time
 import urllib.error
 import urllib.request
-import uuid
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from surefoot._errors import FileError
+from surefoot._files import write_bytes
 from surefoot._version import __version__
 from surefoot.datasets._raw_files import UCI, Archive
 
@@ -113,11 +113,8 @@ def _progress(url: str, total: int | None) -> Iterator[Callable[[int], None]]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file in one step: others see all of it or nothing, and a failure leaves nothing."""
-    part = path.with_name(f".{path.name}.{uuid.uuid4().hex}.part")
+    """Write a file in one step; an error is an OSError, as all of `download` are."""
     try:
-        part.write_bytes(content)
-        os.replace(part, path)  # noqa: PTH105 - the name says that an old file gives way
-    except BaseException:  # also an interrupt
-        part.unlink(missing_ok=True)
-        raise
+        write_bytes(path, content)
+    except FileError as error:
+        raise OSError(str(error)) from error

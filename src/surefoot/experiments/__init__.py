@@ -13,6 +13,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from surefoot._errors import import_extra
 from surefoot._validation import check_positive_integer
 from surefoot.datasets._load import resolve
 from surefoot.experiments.protocol import Experiment, Settings, Task
@@ -75,6 +76,7 @@ def reproduce(
     out: str | os.PathLike[str] | None = None,
     seed: int = 0,
     progress: bool = True,
+    force: bool = False,
 ) -> Reproduction:
     """Run an experiment of the paper, or go on with one that was stopped, and write its tables and figures.
 
@@ -102,6 +104,8 @@ def reproduce(
         Of everything random.
     progress : bool, default=True
         Show progress and the time left, on the standard error; needs the package rich.
+    force : bool, default=False
+        Write also into a folder that holds other files and no run.
 
     Returns
     -------
@@ -109,6 +113,8 @@ def reproduce(
         The tables, and where everything is.
     """
     chosen = experiment(name)
+    for package in ("pandas", "matplotlib"):
+        import_extra(package, "cli", "surefoot.experiments")
     if isinstance(datasets, str):
         raise ValueError(f"datasets must be a list of names; got the string {datasets!r}. Pass [{datasets!r}].")
     wanted = (chosen.quick_datasets if quick else chosen.datasets) if datasets is None else tuple(datasets)
@@ -119,7 +125,7 @@ def reproduce(
         trials = chosen.quick_trials if quick else chosen.trials
     settings = Settings(wanted, check_positive_integer(trials, "trials"), bool(quick), _check_seed(seed))
     folder = Path("reproduction") / (f"{chosen.study}-quick" if quick else chosen.study) if out is None else Path(out)
-    return run_experiment(chosen, settings, out=folder, jobs=jobs, progress=progress)
+    return run_experiment(chosen, settings, out=folder, jobs=jobs, progress=progress, force=force)
 
 
 def _check_seed(seed: Any) -> int:

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from surefoot._files import whole_file, write_bytes
 from surefoot.experiments.panels import titles
 
 _MARKED = re.compile(r"(<!-- (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
@@ -49,7 +50,8 @@ def publish(folder: Path, runs: Iterable[Path]) -> None:
             shutil.copyfile(path, folder / path.name)
         config = json.loads((out / "config.json").read_text(encoding="utf-8"))
         table[config["study"]] = _noted(config, out / "records.jsonl")
-    pd.DataFrame([table[study] for study in sorted(table)]).to_csv(noted, index=False, lineterminator="\n")
+    with whole_file(noted) as part:
+        pd.DataFrame([table[study] for study in sorted(table)]).to_csv(part, index=False, lineterminator="\n")
 
 
 def _noted(config: dict[str, Any], records: Path) -> dict[str, Any]:
@@ -272,7 +274,7 @@ def main(arguments: list[str]) -> None:
     folder = Path(arguments[0])
     publish(folder, [Path(out) for out in arguments[1:]])
     page = folder / "README.md"
-    page.write_text(refreshed(page.read_text(encoding="utf-8"), folder), encoding="utf-8")
+    write_bytes(page, refreshed(page.read_text(encoding="utf-8"), folder).encode())
 
 
 if __name__ == "__main__":

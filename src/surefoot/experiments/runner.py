@@ -16,6 +16,8 @@ from typing import Any
 from joblib import Parallel, delayed
 from threadpoolctl import threadpool_limits
 
+from surefoot._errors import FileError
+from surefoot._files import whole_file, write_bytes
 from surefoot._validation import check_n_jobs
 from surefoot._version import __version__
 from surefoot.experiments.progress import shown
@@ -55,15 +57,24 @@ class Reproduction:
 
 
 def run_experiment(
-    experiment: Experiment, settings: Settings, *, out: Path, jobs: int | None = 1, progress: bool = True
+    experiment: Experiment,
+    settings: Settings,
+    *,
+    out: Path,
+    jobs: int | None = 1,
+    progress: bool = True,
+    force: bool = False,
 ) -> Reproduction:
     """Do the tasks that have no record yet, then write tables and figures; see `surefoot.experiments.reproduce`."""
     jobs = check_n_jobs(jobs)
+    if not force:
+        _check_folder(out)
     out.mkdir(parents=True, exist_ok=True)
     records = Records(out / "records.jsonl")
     tasks = experiment.tasks(settings)
+    done = records.read()  # before anything is written: another file of that name is refused
     with records.writer() as writer, _noted(out / "config.json", experiment, settings, jobs) as note:
-        done = records.read()
+        done |= records.read()
         missing = [task for task in tasks if task not in done]
         note["tasks_before"] = len(tasks) - len(missing)
         for record in shown(_work(experiment, missing, settings, jobs), experiment.title, tasks, done, show=progress):
@@ -80,13 +91,13 @@ def summarize_folder(experiment: Experiment, settings: Settings, out: Path) -> R
     done = Records(out / "records.jsonl").read()
     tables = experiment.summarize(rows_of(done, experiment.tasks(settings)), settings)
     for name, table in tables.items():
-        with _replacing(out / f"{name}.csv") as path:
+        with whole_file(out / f"{name}.csv") as path:
             table.to_csv(path, index=False, float_format="%.6g", lineterminator="\n")
     figures = []
     for name, figure in experiment.draw(tables, settings).items():
         for ending in ("png", "pdf"):
             figures.append(out / f"{name}.{ending}")
-            with _replacing(figures[-1]) as path:
+            with whole_file(figures[-1]) as path:
                 figure.savefig(path, format=ending, dpi=150, metadata={} if ending == "png" else {"CreationDate": None})
         _close(figure)
     return Reproduction(experiment.name, out, settings, tables, figures)
@@ -116,7 +127,7 @@ def _timed(experiment: Experiment, task: Task, settings: Settings) -> Record:
 def _noted(path: Path, experiment: Experiment, settings: Settings, jobs: int | None) -> Iterator[dict[str, Any]]:
     """Keep the configuration, and a note of each run into the folder; refuse other settings than it was begun with."""
     asked = {"study": experiment.study, "settings": settings.as_dict()}
-    config: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else asked | {"runs": []}
+    config: dict[str, Any] = _read_config(path) if path.exists() else asked | {"runs": []}
     _check_same(config, asked, path.parent)
     start, clock = datetime.now(UTC), time.perf_counter()
     note: dict[str, Any] = {
@@ -152,6 +163,28 @@ def _cost_per_trial(records: list[Record], settings: Settings) -> dict[str, floa
     return {dataset: round(seconds / settings.trials, 3) for dataset, seconds in total.items()}
 
 
+def _check_folder(out: Path) -> None:
+    """Refuse a folder that is not empty and in which no run was begun: its tables and figures may be another's."""
+    if out.exists() and not out.is_dir():
+        raise FileError(f"out must be a folder; {out} is a file. Pass another name.")
+    names = {path.name for path in out.iterdir() if not path.name.startswith(".")} if out.exists() else set()
+    if names and not names & {"config.json", "records.jsonl"}:
+        raise FileError(
+            f"out must be an empty folder, or one of an earlier run; {out} holds {min(names)}, which might be "
+            "overwritten. Pass another folder; or force=True (on the command line --force)."
+        )
+
+
+def _read_config(path: Path) -> dict[str, Any]:
+    try:
+        config = json.loads(path.read_bytes())
+    except ValueError:
+        config = None
+    if not isinstance(config, dict) or not isinstance(config.get("runs"), list):
+        raise FileError(f"{path} must be the configuration of a run; it is not. Pass another folder as out.")
+    return config
+
+
 def _check_same(config: dict[str, Any], asked: dict[str, Any], out: Path) -> None:
     for part, mine in asked.items():
         found = config.get(part)
@@ -173,16 +206,7 @@ def _versions() -> dict[str, str]:
 
 
 def _write_json(path: Path, value: Any) -> None:
-    with _replacing(path) as new:
-        new.write_text(json.dumps(value, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-@contextmanager
-def _replacing(path: Path) -> Iterator[Path]:
-    """A path to write to, moved to its place when it is whole."""
-    new = path.with_name(f".{path.name}.new")
-    yield new
-    new.replace(path)
+    write_bytes(path, json.dumps(value, indent=2, ensure_ascii=False).encode() + b"\n")
 
 
 def _close(figure: Any) -> None:

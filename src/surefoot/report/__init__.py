@@ -8,6 +8,6 @@ from surefoot.report.certified import certified_error
 from surefoot.report.contents import Report
 from surefoot.report.gather import build_report
 from surefoot.report.next_rows import rows_to_label
-from surefoot.report.page import render_report, write_report
+from surefoot.report.page import is_report, render_report, write_report
 
-__all__ = ["Report", "build_report", "certified_error", "render_report", "rows_to_label", "write_report"]
+__all__ = ["Report", "build_report", "certified_error", "is_report", "render_report", "rows_to_label", "write_report"]

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from surefoot._printing import cell_text
 from surefoot.report.contents import Column, Data
-from surefoot.report.fitted import Fitted, Names, cell_text
+from surefoot.report.fitted import LONGEST_CELL, Fitted, Names
 from surefoot.report.words import percent
 
 # Columns listed, and values of a text column.
@@ -45,8 +46,10 @@ def _column(frame: Any, i: int) -> Column:
     counts = present.astype(str).value_counts()
     kind = {"b": "yes/no", "M": "time", "m": "duration"}.get(column.dtype.kind, "text")
     if len(counts) > 0.5 * len(present):
-        return Column(name, kind, missing, len(counts), f"mostly different, such as {cell_text(present.iloc[0])}")
-    shown = [f"{cell_text(value)} ({percent(count / len(present))})" for value, count in counts[:_MOST_VALUES].items()]
+        example = cell_text(present.iloc[0], LONGEST_CELL)
+        return Column(name, kind, missing, len(counts), f"mostly different, such as {example}")
+    most = counts[:_MOST_VALUES].items()
+    shown = [f"{cell_text(value, LONGEST_CELL)} ({percent(count / len(present))})" for value, count in most]
     more = ["…"] if len(counts) > _MOST_VALUES else []
     return Column(name, kind, missing, len(counts), ", ".join([*shown, *more]))
 

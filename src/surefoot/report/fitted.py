@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from surefoot._printing import cell_text
 from surefoot._types import FloatArray
 from surefoot._validation import check_labeled_rows, check_more_rows, encode_labels
 from surefoot.certificates.certificate import WorstCase
@@ -20,7 +21,7 @@ from surefoot.problem.sets import row_chunks
 from surefoot.unlabeled import Unlabeled, unwrap
 
 # Cells of a row that are shown, and characters of a cell.
-_MOST_CELLS, _LONGEST_CELL = 12, 60
+_MOST_CELLS, LONGEST_CELL = 12, 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,19 +138,9 @@ class Names:
             columns = range(min(_MOST_CELLS, self.raw.shape[1]))
             # cell by cell: a whole row of mixed types would be turned into one type
             pairs = [(str(self.raw.columns[i]), None if missing[i] else self.raw.iat[position, i]) for i in columns]
-        shown = [(name, cell_text(value)) for name, value in pairs[:_MOST_CELLS]]
+        shown = [(name, cell_text(value, LONGEST_CELL)) for name, value in pairs[:_MOST_CELLS]]
         left = (len(self.features) if self.raw is None else self.raw.shape[1]) - len(shown)
         return (*shown, *([("", f"and {left} more column{'s' if left > 1 else ''}")] if left else []))
-
-
-def cell_text(value: Any) -> str:
-    """A cell as a short text: numbers to 6 digits, missing values as a dash."""
-    if value is None:
-        return "\N{EN DASH}"
-    if isinstance(value, float | np.floating):
-        return f"{value:.6g}"
-    text = " ".join(str(value).split())
-    return text if len(text) <= _LONGEST_CELL else text[: _LONGEST_CELL - 1] + "…"
 
 
 def _check_length(value: Any, name: str, what: str, wanted: int) -> None:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from importlib.resources import files
 from pathlib import Path
 from string import Template
 
+from surefoot._files import write_bytes
 from surefoot.report import sections
 from surefoot.report.contents import Report
 from surefoot.report.html import Html, el, join
@@ -65,6 +65,12 @@ def _foot(report: Report) -> list[Html | str]:
     return [f"Made by surefoot {report.head.version}{when}. This file loads nothing from the network."]
 
 
+def is_report(path: Path) -> bool:
+    """Whether a file is a report of surefoot, by what its head says."""
+    with path.open("rb") as file:
+        return b'<meta name="generator" content="surefoot">' in file.read(4096)
+
+
 def write_report(path: str | os.PathLike[str], report: Report) -> Path:
     """Write the page to a file, whole or not at all: an error leaves neither half a file nor a changed one.
 
@@ -80,25 +86,5 @@ def write_report(path: str | os.PathLike[str], report: Report) -> Path:
     Path
         The file.
     """
-    target = Path(path)
-    text = render_report(report)
-    handle, name = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        # mkstemp keeps others out; a report is an ordinary file
-        Path(name).chmod(target.stat().st_mode if target.exists() else 0o666 & ~_umask())
-        Path(name).replace(target)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
-    return target
-
-
-def _umask() -> int:
-    """The mask of new files: it can only be read by setting it."""
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
+    write_bytes(path, render_report(report).encode())
+    return Path(path)

@@ -4,7 +4,7 @@ from surefoot.tabular.cleaning import LargestEntryScaler, make_cleaner
 from surefoot.tabular.columns import Columns, sort_columns
 from surefoot.tabular.errors import FileError, TableError
 from surefoot.tabular.pool import Pool, Table, check_learnable, clean, clean_with, read_labeled_table
-from surefoot.tabular.reading import Format, read_table
+from surefoot.tabular.reading import Format, read_content, read_table
 
 __all__ = [
     "Columns",
@@ -18,6 +18,7 @@ __all__ = [
     "clean",
     "clean_with",
     "make_cleaner",
+    "read_content",
     "read_labeled_table",
     "read_table",
     "sort_columns",

@@ -52,6 +52,8 @@ class Columns:
                 f"{'is' if len(missing) == 1 else 'are'} missing. It has {_listed(list(frame.columns))}."
             )
         columns: dict[str, Any] = {}
+        for name in self.used:
+            check_plain(name, frame[name])
         for name in self.numbers:
             values, wrong = as_numbers(frame[name])
             if wrong.any():
@@ -115,6 +117,7 @@ def sort_columns(
 
 
 def _sort_one(found: _Sorting, name: str, column: Any, *, as_category: bool) -> None:
+    check_plain(name, column)
     n_missing, n_values = int(column.isna().sum()), int(column.nunique())
     kind = column.dtype.kind
     if n_values == 0:
@@ -164,6 +167,21 @@ def _sort_category(found: _Sorting, name: str, n_values: int, n_cells: int) -> N
             found.notes.append(
                 f"{name!r} has {n_values} categories: all but the {SHOWN_CATEGORIES - 1} most frequent count as one."
             )
+
+
+def check_plain(name: str, column: Any) -> None:
+    """Refuse a column of lists or structures, as Parquet may hold them; all its cells are alike."""
+    if is_nested(column):
+        raise TableError(
+            f"column {name!r} holds lists or structures; a cell must be a number or a text. Give each of their values "
+            f"a column of its own, or pass --drop '{name}'."
+        )
+
+
+def is_nested(column: Any) -> bool:
+    """Whether the cells of a column are lists or structures."""
+    first = next(iter(column.dropna().iloc[:1]), None) if column.dtype == object else None
+    return isinstance(first, dict | list | tuple | set | np.ndarray)
 
 
 def as_numbers(column: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:

@@ -2,123 +2,170 @@
 
 from __future__ import annotations
 
-import csv
 import io
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any
 
+from surefoot._errors import import_extra
+from surefoot._files import write_bytes
+from surefoot.tabular.columns import as_text
 from surefoot.tabular.errors import TableError
-from surefoot.tabular.files import whole_file, write_bytes
-from surefoot.tabular.reading import Format
+from surefoot.tabular.pool import Table, as_class
+from surefoot.tabular.reading import is_parquet, read_header
+from surefoot.tabular.text import TextRecords, codec_of, split_record
 
 
 class LabelWriter(ABC):
-    """The label column of a table's file. A label is on the disk when `write` returns, or the file is as before."""
+    """The label column of a table's file. A label is on the disk when `write` returns, or the file is as before.
 
-    def __init__(self, path: Path, label: str) -> None:
-        self.path = path
-        self.label = label
-        self._stamp = self._state()
+    content : the bytes of the file that the table was read from. Labels go to its rows only while the file holds them.
+    """
+
+    def __init__(self, table: Table, content: bytes) -> None:
+        self.table = table
+        self.path: Path = table.path
+        self._content = content
 
     def write(self, row: int, label: str | None) -> None:
         """Fill the label of a row (from 0), or empty it."""
-        if self._state() != self._stamp:
+        try:
+            found = self.path.read_bytes()
+        except OSError:
+            found = None
+        if found != self._content:
             raise TableError(
                 f"{self.path} was changed by another program while rows were being labeled: the answer was not "
-                "written. Start again; all earlier answers are in the file."
+                "written. Start again; all earlier answers are in the file, unless that program took them out."
             )
-        self._write(row, label)
-        self._stamp = self._state()
-
-    def _state(self) -> tuple[int, int]:
-        found = self.path.stat()
-        return found.st_mtime_ns, found.st_size
+        content, keep = self._edited(row, label)
+        write_bytes(self.path, content)
+        self._content = content
+        keep()
 
     @abstractmethod
-    def _write(self, row: int, label: str | None) -> None: ...
+    def _edited(self, row: int, label: str | None) -> tuple[bytes, Any]:
+        """The bytes of the file with another label, and what to do once they are written."""
 
 
 class TextWriter(LabelWriter):
-    """CSV and TSV: the line of the row is written anew, all others as they are."""
+    """CSV and TSV: the cell is written anew, all others as they are."""
 
-    def __init__(self, path: Path, label: str, how: Format) -> None:
-        super().__init__(path, label)
-        self._how = how.for_file(path)
-        with path.open(encoding=how.encoding, newline="") as file:
-            self._lines = list(file)
-        spans = self._spans()
-        header = [name.strip().lstrip("\ufeff") for name in self._cells(spans[0])]
-        self._column = header.index(label)
-        self._rows = spans[1:]
+    def __init__(self, table: Table, content: bytes) -> None:
+        super().__init__(table, content)
+        how = table.how.for_file(self.path)
+        self._codec = codec_of(how.encoding, content)
+        text = content.decode(self._codec)
+        if text.encode(self._codec) != content:
+            raise TableError(
+                f"{self.path} cannot be written back as it is in {how.encoding}: other rows would change. Save it as "
+                "UTF-8 first."
+            )
+        self._records = TextRecords(text, how.delimiter or ",")
+        names, _ = read_header(self.path, content, how)
+        self._column = names.index(table.label)
+        self._check_classes()
+        self._check_records()
 
-    def _spans(self) -> list[tuple[int, int]]:
-        """First and last line, exclusive, of each record; blank lines are none."""
-        spans, start = [], 0
-        records = csv.reader(self._lines, delimiter=self._how.delimiter or ",")
-        for record in records:
-            if record:
-                spans.append((start, records.line_num))
-            start = records.line_num
-        return spans
+    def _check_classes(self) -> None:
+        for name in self.table.classes:
+            try:
+                name.encode(self._codec)
+            except UnicodeEncodeError as error:
+                raise TableError(
+                    f"each class must be text in {self._codec}, as {self.path} is; {name!r} is not. Save the table as "
+                    "UTF-8, or rename the class."
+                ) from error
 
-    def _cells(self, span: tuple[int, int]) -> list[str]:
-        return next(csv.reader(self._lines[slice(*span)], delimiter=self._how.delimiter or ","))
+    def _check_records(self) -> None:
+        """The records found here must be those that the table was read as, by their number and their labels."""
+        line = self._records.unclosed()
+        empty = set(self.table.how.empty)
+        here = [None if text in empty else text for text in self._records.column(self._column)]
+        cells = self.table.cells[self.table.label]
+        there = [value if known else None for value, known in zip(cells, cells.notna(), strict=True)]
+        if line is not None or here != there:
+            where = "" if line is None else f" A quote in the record that begins in line {line} is never closed."
+            raise TableError(
+                f"{self.path} is read in two ways, {len(here)} or {len(there)} rows with other labels: nothing can be "
+                f"written to it safely.{where} Save it anew with another program."
+            )
 
-    def _write(self, row: int, label: str | None) -> None:
-        span = self._rows[row]
-        old = self._lines[slice(*span)]
-        cells = self._cells(span)
-        cells[self._column] = label or ""
-        last = old[-1]
-        ending = last[len(last.rstrip("\r\n")) :]
-        text = io.StringIO()
-        csv.writer(text, delimiter=self._how.delimiter or ",", lineterminator=ending).writerow(cells)
-        # a record keeps its number of lines, so that the spans stay true: the cells are the same but for the label
-        new = [text.getvalue(), *[""] * (len(old) - 1)]
-        self._lines[slice(*span)] = new
-        try:
-            write_bytes(self.path, "".join(self._lines).encode(self._how.encoding))
-        except BaseException:
-            self._lines[slice(*span)] = old
-            raise
+    def _edited(self, row: int, label: str | None) -> tuple[bytes, Any]:
+        at = row + 1  # the header is the first
+        new = self._records.with_cell(at, self._column, label or "")
+        expected = self._records.cells(at)
+        expected[self._column] = label or ""
+        if split_record(new, self._records.delimiter) != expected:
+            raise TableError(
+                f"row {row + 1} of {self.path} cannot be changed without harm to its other cells: the answer was not "
+                "written. Save the table anew with another program."
+            )
+        start, end = self._records.span(at)
+        text = self._records.text
+        content = b"".join(part.encode(self._codec) for part in (text[:start], new, text[end:]))
+        return content, lambda: self._records.replace(at, new)
 
 
 class ParquetWriter(LabelWriter):
-    """Parquet: the label column is replaced, in its own type."""
+    """Parquet: the label column is replaced, in its own type; an empty one may become a column of texts."""
 
-    def __init__(self, path: Path, label: str) -> None:
-        import pyarrow.parquet as pq
+    def __init__(self, table: Table, content: bytes) -> None:
+        pa = import_extra("pyarrow", "cli", "reading tables")
+        pq = import_extra("pyarrow.parquet", "cli", "reading tables")
+        super().__init__(table, content)
+        self._arrow = pq.read_table(pa.BufferReader(content))
+        self._at = self._arrow.column_names.index(table.label)
+        self._field = self._arrow.schema.field(self._at)
+        unfit = [name for name in table.classes if not self._holds(name)]
+        if unfit and table.labeled.any():
+            raise TableError(
+                f"column {table.label!r} of {self.path} is of type {self._field.type}, which cannot hold the class "
+                f"{unfit[0]!r}. Name classes that it can hold, or save the column as texts."
+            )
+        if unfit:
+            self._field = self._field.with_type(pa.string())
+            empty = pa.nulls(len(self._arrow), pa.string())
+            self._arrow = self._arrow.set_column(self._at, self._field, empty)
 
-        super().__init__(path, label)
-        self._table = pq.read_table(path)
-
-    def _write(self, row: int, label: str | None) -> None:
+    def _edited(self, row: int, label: str | None) -> tuple[bytes, Any]:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        at = self._table.column_names.index(self.label)
-        field = self._table.schema.field(at)
-        values = self._table.column(at).to_pylist()
-        kind = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
-        values[row] = None if label is None else _typed(label, kind)
-        new = self._table.set_column(at, field, pa.array(values, type=kind).cast(field.type))
-        with whole_file(self.path) as part:
-            pq.write_table(new, part)
-        self._table = new
+        value = self._typed(label)
+        column = self._arrow.column(self._at)
+        whole = pa.chunked_array([*column.slice(0, row).chunks, value, *column.slice(row + 1).chunks])
+        if pa.types.is_dictionary(self._field.type):
+            whole = whole.unify_dictionaries()
+        new = self._arrow.set_column(self._at, self._field, whole.combine_chunks())
+        buffer = io.BytesIO()
+        pq.write_table(new, buffer)
+
+        def keep() -> None:
+            self._arrow = new
+
+        return buffer.getvalue(), keep
+
+    def _typed(self, label: str | None) -> Any:
+        """An array of one label in the type of the column."""
+        import pyarrow as pa
+
+        kind = self._field.type
+        plain = kind.value_type if pa.types.is_dictionary(kind) else kind
+        value = pa.array([label], pa.string()).cast(plain)
+        return value.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else value
+
+    def _holds(self, label: str) -> bool:
+        """Whether the column's type can hold a class, so that it is read back as that class."""
+        import pyarrow as pa
+
+        try:
+            stored = self._typed(label)[0].as_py()
+        except (pa.ArrowException, ValueError):
+            return False
+        return stored is not None and label in (as_text(stored), as_class(as_text(stored)))
 
 
-def label_writer(path: Path, label: str, how: Format) -> LabelWriter:
-    """The writer for a file, by the end of its name."""
-    return ParquetWriter(path, label) if path.suffix.lower() == ".parquet" else TextWriter(path, label, how)
-
-
-def _typed(label: str, kind: Any) -> Any:
-    """A label in the type of a Parquet column."""
-    import pyarrow as pa
-
-    if pa.types.is_boolean(kind):
-        return label.lower() in ("true", "1")
-    if pa.types.is_integer(kind):
-        return int(label)
-    return float(label) if pa.types.is_floating(kind) else label
+def label_writer(table: Table, content: bytes) -> LabelWriter:
+    """The writer for a table that was read from these bytes."""
+    return ParquetWriter(table, content) if is_parquet(table.path) else TextWriter(table, content)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from surefoot._errors import FileError
+
+__all__ = ["FileError", "TableError"]
+
 
 class TableError(ValueError):
     """A table that cannot be used as it is."""
-
-
-class FileError(ValueError):
-    """A file that cannot be read or written."""

@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 
 from surefoot._types import FloatArray
 from surefoot.tabular.cleaning import columns_of, make_cleaner
-from surefoot.tabular.columns import Columns, _listed, as_numbers, as_text, as_texts, sort_columns
+from surefoot.tabular.columns import Columns, _listed, as_numbers, as_text, as_texts, check_plain, sort_columns
 from surefoot.tabular.errors import TableError
 from surefoot.tabular.reading import PLAIN, Format, read_table
 
@@ -83,10 +83,11 @@ def read_labeled_table(
     *,
     how: Format = PLAIN,
     classes: Sequence[str] | None = None,
+    content: bytes | None = None,
 ) -> Table:
-    """Read a table and its labels; `classes` names those that no label may show yet."""
+    """Read a table and its labels; `classes` names those that no label may show yet; `content` as in `read_table`."""
     file = Path(path)
-    cells = read_table(file, how)
+    cells = read_table(file, how, content=content)
     if label not in cells.columns:
         raise TableError(
             f"{path} has no column {label!r} for the labels. Its columns are {_listed(list(cells.columns))}. Pass one "
@@ -94,6 +95,7 @@ def read_labeled_table(
         )
     if cells.shape[1] < 2:
         raise TableError(f"{path} must have columns besides the label {label!r}; it has none. Pass a table with some.")
+    check_plain(label, cells[label])
     labels = read_labels(cells[label])
     seen = sorted({value for value in labels if value is not None})
     _check_classes(path, label, seen, int(sum(value is not None for value in labels)))

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import csv
+import io
 import os
 from collections import Counter
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from surefoot._errors import import_extra
 from surefoot.tabular.errors import FileError, TableError
+from surefoot.tabular.text import MARK, TextRecords, cells_of_any_length, codec_of
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 # Cells that stand for nothing. "None" and "?" are not among them: they may be a class or a category.
 EMPTY = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL")
+# Arrow counts the bytes of a block in 32 bits.
+_LARGEST_BLOCK = 2**31 - 1
 _DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 
 
@@ -33,8 +38,11 @@ class Format:
     def for_file(self, path: Path) -> Format:
         """The same with the delimiter settled."""
         given = {"tab": "\t", "\\t": "\t"}.get(self.delimiter or "", self.delimiter)
-        if given is not None and len(given) != 1:
-            raise FileError(f"a delimiter must be one character, or 'tab'; got {given!r}. Pass ';', say.")
+        if given is not None and (len(given) != 1 or not given.isascii() or given in '"\r\n'):
+            raise FileError(
+                f"a delimiter must be one character of ASCII, no quote and no line end, or 'tab'; got {given!r}. Pass "
+                "';', say."
+            )
         return replace(self, delimiter=given or ("\t" if path.suffix.lower() == ".tsv" else ","))
 
     @property
@@ -45,40 +53,59 @@ class Format:
 PLAIN = Format()
 
 
-def read_table(path: str | os.PathLike[str], how: Format = PLAIN) -> Any:
+def read_table(path: str | os.PathLike[str], how: Format = PLAIN, *, content: bytes | None = None) -> Any:
     """A data frame with one row per record; cells of text files are texts, missing ones None.
 
     Every record must have as many cells as the header has names. Nothing is guessed: which columns hold numbers is
-    decided by `surefoot.tabular.columns`, on whole columns.
+    decided by `surefoot.tabular.columns`, on whole columns. `content` is that of the file, where it was read before.
     """
+    import_extra("pandas", "cli", "reading tables")
     file = Path(path)
-    _check_file(file)
-    frame = _read_parquet(file) if file.suffix.lower() == ".parquet" else _read_text(file, how.for_file(file))
+    raw = read_content(file) if content is None else content
+    frame = _read_parquet(file, raw) if is_parquet(file) else _read_text(file, raw, how.for_file(file))
     if len(frame) == 0:
         raise TableError(f"{path} must hold rows of data; it has a header and no rows. Pass a table with rows.")
     return frame
 
 
-def _check_file(file: Path) -> None:
+def is_parquet(file: Path) -> bool:
+    """Whether a table is Parquet, by the end of its name."""
+    return file.suffix.lower() == ".parquet"
+
+
+def read_content(path: str | os.PathLike[str]) -> bytes:
+    """All bytes of a table's file, as they are at one moment."""
+    file = Path(path)
     if file.suffix.lower() not in SUFFIXES:
         raise FileError(f"{file} must be a table that ends in one of {', '.join(SUFFIXES)}. Rename or convert it.")
     if file.is_dir():
         raise FileError(f"{file} must be a file; it is a folder. Pass the name of a file in it.")
     try:
-        with file.open("rb") as content:
-            first = content.read(1)
+        with file.open("rb") as opened:
+            before = os.fstat(opened.fileno())
+            content = opened.read()
+            after = os.fstat(opened.fileno())
     except OSError as error:
         raise FileError(f"{file} could not be read: {error.strerror or error}. Check the path.") from error
-    if not first:
+    if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
+        raise FileError(f"{file} was changed by another program while it was read. Wait for that program, try again.")
+    if not content:
         raise FileError(f"{file} must hold a table; it is empty (0 bytes). Pass another file.")
+    return content
 
 
-def _read_parquet(file: Path) -> Any:
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+def read_names(path: Path) -> list[str]:
+    """The names of a table's columns, in the form that the end of its name says."""
+    if is_parquet(path):
+        return [str(name) for name in import_extra("pyarrow.parquet", "cli", "reading tables").read_schema(path).names]
+    return read_header(path, read_content(path), PLAIN.for_file(path))[0]
 
+
+def _read_parquet(file: Path, content: bytes) -> Any:
+    pa = import_extra("pyarrow", "cli", "reading tables")
+    pq = import_extra("pyarrow.parquet", "cli", "reading tables")
     try:
-        frame = pq.read_table(file).to_pandas()
+        frame = pq.read_table(pa.BufferReader(content)).to_pandas()
     except (pa.ArrowException, OSError) as error:
         raise FileError(f"{file} could not be read as Parquet: {_first_line(error)}. Write it again.") from error
     _check_names([str(name) for name in frame.columns], file)
@@ -86,43 +113,74 @@ def _read_parquet(file: Path) -> Any:
     return frame.reset_index(drop=True)
 
 
-def _read_text(file: Path, how: Format) -> Any:
-    import pyarrow as pa
-    from pyarrow import csv as arrow_csv
-
-    names, lines = read_header(file, how)
+def _read_text(file: Path, content: bytes, how: Format) -> Any:
+    pa = import_extra("pyarrow", "cli", "reading tables")
+    names, lines = read_header(file, content, how)
+    data = as_utf8(file, content, how)
     try:
-        table = arrow_csv.read_csv(
-            file,
-            read_options=arrow_csv.ReadOptions(column_names=names, skip_rows=lines, encoding=how.encoding),
-            parse_options=arrow_csv.ParseOptions(delimiter=how.delimiter, newlines_in_values=True),
-            convert_options=arrow_csv.ConvertOptions(
-                column_types=dict.fromkeys(names, pa.string()),
-                null_values=how.empty,
-                strings_can_be_null=True,
-            ),
-        )
+        table = _parse(data, how, names, lines)
     except pa.ArrowInvalid as error:
         if "UTF8" in str(error) or "UTF-8" in str(error):
-            raise _not_text(file, how) from error
+            raise _not_text(file, content, how) from error
+        _check_quotes(file, data, how)
         raise TableError(
             f"{file}: every row must have as many cells as the header, {len(names)}; {_first_line(error)}. Quote cells "
             "that hold the delimiter, or pass --delimiter."
         ) from error
-    except UnicodeDecodeError as error:
-        raise _not_text(file, how) from error
+    last = (table.column(-1)[-1].as_py() or "") if len(table) else ""
+    runs_on = ("\n" in last or "\r" in last) and not data[-64:].rstrip().endswith(b'"')
+    if runs_on or data.count(b'"') % 2:
+        _check_quotes(file, data, how)
     return table.to_pandas()
 
 
-def read_header(file: Path, how: Format) -> tuple[list[str], int]:
+def _parse(data: bytes, how: Format, names: list[str], lines: int) -> Any:
+    """An Arrow table of texts from UTF-8; a record longer than a block of the parser needs a larger block."""
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    block = 1 << 20
+    while True:
+        try:
+            return arrow_csv.read_csv(
+                pa.BufferReader(data),
+                read_options=arrow_csv.ReadOptions(column_names=names, skip_rows=lines, block_size=block),
+                parse_options=arrow_csv.ParseOptions(delimiter=how.delimiter, newlines_in_values=True),
+                convert_options=arrow_csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()),
+                    null_values=how.empty,
+                    strings_can_be_null=True,
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            if "straddl" not in str(error) or block > len(data):
+                raise
+            block = min(16 * block, _LARGEST_BLOCK)
+
+
+def as_utf8(file: Path, content: bytes, how: Format) -> bytes:
+    """The content of a text file in UTF-8."""
+    codec = codec_of(how.encoding, content)
+    if codec == "utf-8":
+        return content
+    try:
+        return content.decode(codec).encode()
+    except UnicodeError as error:
+        raise _not_text(file, content, how) from error
+
+
+def read_header(file: Path, content: bytes, how: Format) -> tuple[list[str], int]:
     """The names of the columns, one each and no two alike; and how many lines the header takes."""
     try:
-        with file.open(encoding=_with_mark(how.encoding), newline="") as content:
-            records = csv.reader(content, delimiter=how.delimiter or ",")
+        text = io.TextIOWrapper(io.BytesIO(content), encoding=codec_of(how.encoding, content), newline="")
+        if text.read(1) != MARK:
+            text.seek(0)
+        with cells_of_any_length():
+            records = csv.reader(text, delimiter=how.delimiter or ",")
             names = next((record for record in records if record), [])
             lines = records.line_num
-    except UnicodeDecodeError as error:
-        raise _not_text(file, how) from error
+    except UnicodeError as error:
+        raise _not_text(file, content, how) from error
     except LookupError as error:
         raise FileError(f"--encoding must name a text encoding; got {how.encoding!r}. Pass latin-1, say.") from error
     except csv.Error as error:
@@ -134,6 +192,19 @@ def read_header(file: Path, how: Format) -> tuple[list[str], int]:
         _check_delimiter(file, names[0], how)
     _check_names(names, file)
     return names, lines
+
+
+def _check_quotes(file: Path, data: bytes, how: Format) -> None:
+    """A quote that is never closed makes one cell of all rows that follow."""
+    try:
+        line = TextRecords(data.decode(), how.delimiter or ",").unclosed()
+    except (UnicodeError, csv.Error):
+        return  # the caller knows what is wrong
+    if line is not None:
+        raise TableError(
+            f"{file}: every quote must be closed; one in the record that begins in line {line} is not, so that all "
+            "that follows is one cell. Close it, or write two quotes for one that is part of a cell."
+        )
 
 
 def _check_delimiter(file: Path, header: str, how: Format) -> None:
@@ -155,20 +226,17 @@ def _check_names(names: list[str], file: Path) -> None:
         raise TableError(f"{file}: column names must differ; got {', '.join(twice[:5])} more than once. Rename them.")
 
 
-def _not_text(file: Path, how: Format) -> FileError:
-    content = file.read_bytes()
+def _not_text(file: Path, content: bytes, how: Format) -> FileError:
     try:
         content.decode(how.encoding)
         where = "somewhere"
     except UnicodeDecodeError as error:
         where = f"byte {error.start} (0x{content[error.start]:02x}, line {content[: error.start].count(10) + 1})"
+    except UnicodeError:
+        where = "its content"
     return FileError(
         f"{file} must be text in {how.encoding}; {where} is not. Save it as UTF-8, or pass --encoding latin-1, say."
     )
-
-
-def _with_mark(encoding: str) -> str:
-    return "utf-8-sig" if encoding.lower().replace("_", "-") in ("utf-8", "utf8") else encoding
 
 
 def _first_line(error: BaseException) -> str:

@@ -1,0 +1,149 @@
+"""What a command may write: nothing that it reads, no file twice, no file of others; and it says so before any work."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+import skops.io
+from sklearn.linear_model import LogisticRegression
+
+from cli.pools import Result, make_pool
+from surefoot import demo
+
+Run = Callable[..., Result]
+FIT = ("fit", "pool.csv", "--label", "churn", "--radius", 5)
+
+
+@pytest.fixture
+def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading a table fails: what is refused is refused before."""
+
+    def read(*_: object, **__: object) -> None:
+        raise AssertionError("the table was read")
+
+    monkeypatch.setattr("surefoot.cli.options.read_pool", read)
+    monkeypatch.setattr("surefoot.cli.use.read_table", read)
+    monkeypatch.setattr("surefoot.model_file.load_model", read)
+    monkeypatch.setattr("surefoot.demo.Shown.of", read)
+
+
+def contents() -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in Path().iterdir() if path.is_file()}
+
+
+@pytest.mark.usefixtures("no_work")
+class TestRefused:
+    @pytest.mark.parametrize("option", ["--out", "--report"])
+    @pytest.mark.parametrize("name", ["pool.csv", "./pool.csv", "link.csv", "hard.csv", "pool.csv.asked.jsonl"])
+    def test_an_input(self, run_cli: Run, pool: Path, option: str, name: str) -> None:
+        Path("link.csv").symlink_to(pool)
+        os.link(pool, "hard.csv")
+        Path("pool.csv.asked.jsonl").write_text("{}\n")
+        before = contents()
+        result = run_cli(*FIT, option, name, "--force")
+        assert result.code == 2
+        assert "must not overwrite a file that is read" in result.message
+        assert contents() == before
+
+    @pytest.mark.parametrize(
+        "more", [("--out", "m.html"), ("--out", "m", "--report", "./m"), ("--report", "pool.skops")]
+    )
+    def test_another_output(self, run_cli: Run, pool: Path, more: tuple[str, ...]) -> None:
+        result = run_cli(*FIT, *more, "--force")
+        assert result.code == 2
+        assert "the model and the report must be two files" in result.message
+        assert "Pass another name as --report" in result.message
+
+    @pytest.mark.parametrize(("name", "what"), [("pool.skops", "model"), ("pool.html", "report")])
+    def test_a_foreign_file(self, run_cli: Run, pool: Path, name: str, what: str) -> None:
+        Path(name).write_text("<html><title>My home page</title></html>")
+        before = contents()
+        result = run_cli(*FIT)
+        assert result.code == 2
+        assert (
+            f"{name} exists and is no {'model' if name == 'pool.skops' else 'report'} that surefoot" in result.message
+        )
+        assert "--force" in result.message
+        assert contents() == before
+
+    def test_a_model_of_another_program(self, run_cli: Run, pool: Path) -> None:
+        skops.io.dump(LogisticRegression(), "pool.skops")
+        assert "pool.skops exists and is no model that surefoot wrote" in run_cli(*FIT).message
+
+    @pytest.mark.parametrize("option", ["--out", "--report"])
+    def test_no_plain_file(self, run_cli: Run, pool: Path, option: str) -> None:
+        os.mkfifo("pipe")
+        result = run_cli(*FIT, option, "pipe", "--force")
+        assert result.code == 2
+        assert "must be a plain file" in result.message
+        assert Path("pipe").is_fifo()
+
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [
+            ("pool.csv", "must not overwrite a file that is read"),
+            ("m.skops", "must end in one of .csv"),
+            ("other.csv", "other.csv exists and is no table of predictions"),
+            ("other.parquet", "other.parquet exists and is no table of predictions"),
+        ],
+    )
+    def test_by_predict(self, run_cli: Run, pool: Path, name: str, message: str) -> None:
+        make_pool().to_csv("other.csv", index=False)
+        make_pool().to_parquet("other.parquet", index=False)
+        before = contents()
+        result = run_cli("predict", "m.skops", pool, "--out", name)
+        assert result.code == 2
+        assert message in result.message
+        assert contents() == before
+
+    @pytest.mark.parametrize("suffix", demo.FORMATS)
+    def test_by_the_demo(self, run_cli: Run, pool: Path, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
+        figure = Path(f"holiday{suffix}")
+        figure.write_bytes(b"\x89PNG a photograph")
+        assert "is no figure that surefoot wrote" in run_cli("demo", "--out", figure).message
+        with pytest.raises(SystemExit):
+            demo.main(["--out", str(figure)])
+        assert "is no figure that surefoot wrote" in " ".join(capsys.readouterr().err.split())
+        assert figure.read_bytes() == b"\x89PNG a photograph"
+
+
+def test_own_files_give_way_and_others_by_force(run_cli: Run, pool: Path) -> None:
+    Path("pool.html").write_text("<html>My home page</html>")
+    assert run_cli(*FIT, "--force").code == 0
+    model, report = Path("pool.skops").stat().st_mtime_ns, Path("pool.html").stat().st_mtime_ns
+    assert run_cli(*FIT).code == 0
+    assert Path("pool.skops").stat().st_mtime_ns > model
+    assert Path("pool.html").stat().st_mtime_ns > report
+    for name in ("out.csv", "out.tsv", "out.parquet"):
+        assert run_cli("predict", "pool.skops", pool, "--out", name).code == 0
+        make_pool(50, 0).to_csv("new.csv", index=False)
+        assert run_cli("predict", "pool.skops", "new.csv", "--out", name).code == 0
+    assert len(pd.read_csv("out.csv")) == 50
+    result = run_cli("predict", "pool.skops", pool, "--out", "pool.skops", "--force")
+    assert result.code == 2
+
+
+@pytest.mark.parametrize("suffix", demo.FORMATS)
+def test_the_demos_own_figure_is_known(tmp_path: Path, suffix: str) -> None:
+    path, values = tmp_path / f"figure{suffix}", np.array([0.5, 0.9])
+    demo.draw({"weak": demo.Curve(values, values, values)}, 0.5, path)
+    assert demo.figure_file(path).is_own(path)
+
+
+def test_reproduce_leaves_other_folders_alone(run_cli: Run, pool: Path) -> None:
+    result = run_cli("reproduce", "table2", "--quick", "--out", ".")
+    assert result.code == 2
+    assert "out must be an empty folder, or one of an earlier run; . holds pool.csv" in result.message
+    assert list(contents()) == ["pool.csv"]
+    Path("run").mkdir()
+    for text in ("[]", "no JSON", '{"runs": 3}'):
+        Path("run/config.json").write_text(text)
+        assert "must be the configuration of a run" in run_cli("reproduce", "table2", "--quick", "--out", "run").message
+    assert "is a file" in run_cli("reproduce", "table2", "--quick", "--out", pool).message
+    assert run_cli("reproduce", "table2", "--quick", "--out", ".", "--force", "--json").code == 0
+    assert run_cli("reproduce", "table2", "--quick", "--out", ".", "--json").code == 0
