@@ -26,6 +26,7 @@ ORDER = [
     {"exact"},
     {"blocks", "distributed"},
     {"certify", "radius"},
+    {"promises"},
     {"estimators"},
     {"path"},
     {"active"},
