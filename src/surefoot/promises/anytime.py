@@ -13,6 +13,7 @@ than the two-sided ratio throughout. A share once rejected stays so: the bound n
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import betainc, betaln, gammaln
 
 from surefoot._types import FloatArray
@@ -35,7 +36,7 @@ class PoolErrors:
         self.N = N
         self.n_labels = self.n_errors = 0
         self.upper = N
-        self._least_evidence = -np.log1p(-level)
+        self.least_evidence = -np.log1p(-level)
         self._log_factorial: FloatArray = gammaln(np.arange(N + 1) + 1.0)
         M = np.arange(N + 1)
         counts = self._log_factorial[N] - self._log_factorial - self._log_factorial[::-1]
@@ -49,14 +50,14 @@ class PoolErrors:
         self.n_errors += int(error)
         x, n, N = self.n_errors, self.n_labels, self.N
         M = np.arange(x, min(self.upper, N - (n - x)) + 1)
-        possible = M[self._evidence(M) < self._least_evidence]
+        possible = M[self.evidence(M, x, n) < self.least_evidence]
         # none left has probability 1 - level at most: then the least number that the labels allow stays
         self.upper = int(possible[-1]) if len(possible) else x
         return self.upper
 
-    def _evidence(self, M: np.ndarray) -> FloatArray:
-        """Log L_t at numbers of errors M = x, x + 1, ...; −inf at 0, against which there is nothing."""
-        x, n, logs = self.n_errors, self.n_labels, self._log_factorial
+    def evidence(self, M: NDArray[np.intp], x: int, n: int) -> FloatArray:
+        """Log L_n at numbers of errors M = x, x + 1, ..., with x errors in n draws; −inf at x: nothing speaks against."""
+        logs = self._log_factorial
         right = self.N - M
         likelihood = logs[M] - logs[M - x] + logs[right] - logs[right - (n - x)]
         mixed = np.logaddexp.accumulate(self._log_prior[M] + likelihood)[:-1]
@@ -65,7 +66,7 @@ class PoolErrors:
         return evidence
 
 
-def population_upper(errors: np.ndarray, level: float) -> FloatArray:
+def population_upper(errors: NDArray[np.bool_], level: float) -> FloatArray:
     """(n,) the bound on the share of errors in a population after each of n independent draws, errors (n,) 0 or 1."""
     least = -np.log1p(-level)
     uppers, best, x = [], 1.0, 0

@@ -15,6 +15,7 @@ the fact. Shekhar, Xu, Lipton, Liang and Ramdas (2023, arXiv:2305.06884) have th
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from surefoot._types import FloatArray
 
@@ -98,7 +99,7 @@ class WeightedDraws:
         """The bound on the mean of f over all N rows."""
         return self._bound.upper
 
-    def add(self, f: float, position: int, left: np.ndarray, probabilities: FloatArray) -> float:
+    def add(self, f: float, position: int, left: NDArray[np.intp], probabilities: FloatArray) -> float:
         """Take f at left[position], drawn from the rows `left` (r,) with `probabilities` (r,); the bound now."""
         scale = 1.0 / (self.N * probabilities)
         guess = self.guess[left]
