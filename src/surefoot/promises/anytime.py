@@ -56,7 +56,7 @@ class PoolErrors:
         return self.upper
 
     def evidence(self, M: NDArray[np.intp], x: int, n: int) -> FloatArray:
-        """Log L_n at numbers of errors M = x, x + 1, ..., with x errors in n draws; −inf at x: nothing speaks against."""
+        """The logarithm of L_n at numbers of errors M = x, x + 1, ..., where n draws showed x; at x it is −inf."""
         logs = self._log_factorial
         right = self.N - M
         likelihood = logs[M] - logs[M - x] + logs[right] - logs[right - (n - x)]
@@ -97,7 +97,7 @@ def _largest_share(x: int, n: int, least: float, upper: float) -> float:
 
 
 def _log_evidence(shares: FloatArray, x: int, n: int) -> FloatArray:
-    """Log L_n at shares of errors in [0, 1], x errors in n draws."""
+    """The logarithm of L_n at shares of errors in [0, 1], x errors in n draws."""
     evidence = np.full(len(shares), -np.inf)
     inside = (shares > 0) & (shares < 1)
     p, a, b = shares[inside], x + _PRIOR, n - x + _PRIOR

@@ -100,10 +100,10 @@ class Audit:
         self.level = check_level(level)
         self.target_error = None if target_error is None else check_unit_scalar(target_error, "target_error")
         self.planned = None if n_labels is None else check_positive_integer(n_labels, "n_labels")
-        self.rule = _check_rule(rule, self.planned)
+        self.rule = check_rule(rule, self.planned)
         self.predicted: list[Any] = np.asarray(clf.predict(X_pool)).ravel().tolist()
         self.classes = _classes(clf, classes)
-        known = _known_labels(y, len(self.predicted), self.classes)
+        known = known_labels(y, len(self.predicted), self.classes)
         has_belief = callable(getattr(clf, "predict_proba", None))
         how = resolve_picks(picks, self.planned, planned=self.rule == PLANNED, has_belief=has_belief)
         belief = believed_error(clf, X_pool) if how == WEIGHTED else None
@@ -118,7 +118,7 @@ class Audit:
             "rule": self.rule,
             "picks": how,
             "uniform_share": share,
-            "seed": _seed(random_state),
+            "seed": check_seed(random_state),
         }
         free = ("seed",) if random_state is None else ()
         self._log: EventLog | None
@@ -127,6 +127,8 @@ class Audit:
             about, self._log = opened.about, opened
         else:
             self._log = journal
+        self.number = 1
+        self._closed = False
         self._state = Draws(self.predicted, known, belief, share, about["seed"], about["predictions"], self.level)
         for event in [] if self._log is None else list(self._log.events):
             self._replay(event)
@@ -154,9 +156,9 @@ class Audit:
 
     @property
     def done(self) -> bool:
-        """Whether the target is proved, the labels planned are there, or no row is left."""
+        """Whether the target is proved, the labels planned are there, no row is left, or it was closed."""
         used_up = self.planned is not None and self.n_labels >= self.planned
-        return self.proved or used_up or len(self._state.left) == 0
+        return self._closed or self.proved or used_up or len(self._state.left) == 0
 
     def next(self) -> int | None:
         """The row to label next, the same until it is recorded or skipped; None when the audit is done."""
@@ -164,7 +166,7 @@ class Audit:
 
     def record(self, row: int, label: Any) -> None:
         """Take the label of the row that `next` gave. When this returns it is in the journal."""
-        self._take(row, _check_label(label, self.classes))
+        self._take(row, check_label(label, self.classes))
 
     def skip(self, row: int) -> None:
         """The label of this row cannot be told: it counts as an error, or the rows left would be no sample."""
@@ -177,8 +179,12 @@ class Audit:
             if row is None:
                 break
             label = oracle(row)
-            self._take(row, None if label is None else _check_label(label, self.classes))
+            self._take(row, None if label is None else check_label(label, self.classes))
         return self
+
+    def close(self) -> None:
+        """Take no more labels: they have gone to learning, or will."""
+        self._closed = True
 
     def bound(self) -> ErrorBound:
         """The exact bound at the planned number of labels; labels still to come count as errors.
@@ -214,6 +220,11 @@ class Audit:
         )
 
     def _take(self, row: int, label: Any) -> None:
+        if self._closed:
+            raise ValueError(
+                f"this audit is closed: its labels have gone to learning; got a label of row {row!r}. Freeze a "
+                "classifier to begin the next one."
+            )
         drawn = self._state.next_row() if len(self._state.left) else None
         if drawn is None or isinstance(row, bool) or row != drawn:
             expected = "no row is left" if drawn is None else f"the row drawn is {drawn}"
@@ -258,7 +269,8 @@ class Audit:
         )
 
 
-def _check_rule(rule: str | None, planned: int | None) -> str:
+def check_rule(rule: str | None, planned: int | None) -> str:
+    """Which bound decides: by default the exact one where a number of labels is planned."""
     if rule not in (None, ANYTIME, PLANNED):
         raise ValueError(f"rule must be 'anytime', 'planned' or None; got {rule!r}. Pass one of these.")
     if rule == PLANNED and planned is None:
@@ -271,7 +283,7 @@ def _classes(clf: Any, classes: ArrayLike | None) -> list[Any] | None:
     return None if known is None else np.asarray(known).tolist()
 
 
-def _check_label(value: Any, classes: list[Any] | None) -> Any:
+def check_label(value: Any, classes: list[Any] | None) -> Any:
     """A plain number or text, as the journal can hold it, and a class that the classifier knows."""
     plain = value.item() if isinstance(value, np.generic) else value
     if not isinstance(plain, str | bool | int | float) or plain != plain:  # noqa: PLR0124 - NaN
@@ -284,7 +296,8 @@ def _check_label(value: Any, classes: list[Any] | None) -> Any:
     return plain
 
 
-def _known_labels(y: ArrayLike | None, N: int, classes: list[Any] | None) -> dict[int, Any]:
+def known_labels(y: ArrayLike | None, N: int, classes: list[Any] | None) -> dict[int, Any]:
+    """Labels known from the start, by row."""
     if y is None:
         return {}
     given = np.asarray(y)
@@ -293,10 +306,11 @@ def _known_labels(y: ArrayLike | None, N: int, classes: list[Any] | None) -> dic
             f"y must have one label per row, missing ones NaN or None; got shape {given.shape}. Pass that."
         )
     values = enumerate(given.tolist())
-    return {row: _check_label(v, classes) for row, v in values if v is not None and v == v}  # noqa: PLR0124 - NaN
+    return {row: check_label(v, classes) for row, v in values if v is not None and v == v}  # noqa: PLR0124 - NaN
 
 
-def _seed(random_state: int | None) -> int:
+def check_seed(random_state: int | None) -> int:
+    """The seed given, or a fresh one."""
     if random_state is None:
         return int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
     if not isinstance(random_state, numbers.Integral) or random_state < 0:
