@@ -16,7 +16,7 @@ SRC = Path(__file__).resolve().parents[1] / "src"
 
 # Each line may import the lines above it, and itself.
 ORDER = [
-    {"_callbacks", "_errors", "_printing", "_types", "_validation", "_version"},
+    {"_callbacks", "_difference", "_errors", "_printing", "_types", "_validation", "_version"},
     {"costs", "losses", "priors", "unlabeled"},
     {"problem"},
     {"dual", "kernels"},

@@ -20,7 +20,7 @@ from surefoot._types import FloatArray
 
 # Jeffreys' prior: near the best of those tried for errors from 1 % to 15 % and 20 to 400 labels
 _PRIOR = 0.5
-_GRID = 2048
+_GRID = 256
 
 
 class PoolErrors:
@@ -79,13 +79,13 @@ def population_upper(errors: NDArray[np.bool_], level: float) -> FloatArray:
 
 def _largest_share(x: int, n: int, least: float, upper: float) -> float:
     """The largest share up to `upper` with log L_n below `least`: the last on a grid, then between it and the next."""
+    if _log_evidence(np.array([upper]), x, n)[0] < least:
+        return upper
     shares = np.linspace(x / n, upper, _GRID)
     open_ones = np.flatnonzero(_log_evidence(shares, x, n) < least)
     if not len(open_ones):
         return x / n
     last = int(open_ones[-1])
-    if last == len(shares) - 1:
-        return upper
     low, high = shares[last], shares[last + 1]
     for _ in range(40):
         middle = 0.5 * (low + high)

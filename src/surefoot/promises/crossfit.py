@@ -18,6 +18,7 @@ from sklearn.dummy import DummyClassifier
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
+from surefoot._difference import difference_estimate, fold_numbers
 from surefoot._types import FloatArray
 from surefoot.losses import ZERO_ONE
 from surefoot.promises.bounded import bounded_upper, rule_in_words
@@ -32,8 +33,6 @@ _ASSUMPTIONS = (
     "the classifier is trained on all of them, by the recipe of the one given (a clone is refitted in each fold)",
 )
 _ABOUT = "the classifier trained on all labels, on the population that they come from"
-# A control variate may count as at most this many times the labels there are.
-_MOST_GAIN = 4.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,15 +42,6 @@ class CrossFitted:
     seen: Observed
     belief: FloatArray | None
     mean_belief: float
-
-
-def fold_numbers(y: NDArray[Any], n_folds: int, random_state: int | None) -> NDArray[np.intp]:
-    """(n,) the fold of each row: every class spread evenly, at random within it; n folds where there are fewer rows."""
-    n = len(y)
-    order = np.lexsort([np.random.default_rng(random_state).random(n), y])
-    folds = np.empty(n, dtype=np.intp)
-    folds[order] = np.arange(n) % min(n_folds, n)
-    return folds
 
 
 def cross_fit(
@@ -135,23 +125,5 @@ def _upper(fitted: CrossFitted, some: Observed, chosen: NDArray[np.intp], level:
         return bounded_upper(values, some.low, some.high, level), how
     if fitted.belief is None:
         return clopper_pearson_upper(some.n_errors + 1, some.n, level), "errors plus one, Clopper-Pearson"
-    errors, n = _assisted_counts(some.wrong.astype(np.float64), fitted.belief[chosen], fitted.mean_belief)
-    return clopper_pearson_upper(errors + 1, n, level), "errors plus one, control variate, Clopper-Pearson"
-
-
-def _assisted_counts(wrong: FloatArray, belief: FloatArray, mean_belief: float) -> tuple[float, float]:
-    """Errors and labels that would say as much as these labels do together with the unlabeled rows.
-
-    The difference estimate mean(wrong − b·belief) + b·mean_belief, b the least-squares slope in [0, 1]; labels count
-    more by the factor by which it varies less.
-    """
-    n = len(wrong)
-    spread = float(belief.var(ddof=1)) if n > 1 else 0.0
-    plain = float(wrong.var(ddof=1)) if n > 1 else 0.0
-    if spread <= 0 or plain <= 0:
-        return float(wrong.sum()), float(n)
-    slope = float(np.clip(np.cov(wrong, belief)[0, 1] / spread, 0.0, 1.0))
-    rest = float((wrong - slope * belief).var(ddof=1))
-    share = float(np.clip(wrong.mean() - slope * (belief.mean() - mean_belief), 0.0, 1.0))
-    counted = n * min(max(plain / max(rest, 1e-12), 1.0), _MOST_GAIN)
-    return share * counted, counted
+    share, n = difference_estimate(some.wrong.astype(np.float64), fitted.belief[chosen], fitted.mean_belief)
+    return clopper_pearson_upper(share * n + 1, n, level), "errors plus one, control variate, Clopper-Pearson"
