@@ -68,6 +68,8 @@ def test_a_proof_is_kept() -> None:
     assert found.proved
     assert found.proof is not None
     assert error <= found.proof.value <= 0.1
+    assert found.proof.level == 0.9  # which audit ends the series is not known beforehand
+    assert "audit 1 of a series" in found.proof.assumptions[-1]
     assert "proved" in repr(found)
 
 

@@ -10,7 +10,7 @@ any audit, at any time, is below the error of the classifier that it judges.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -117,10 +117,12 @@ class AuditSeries:
 
     @property
     def proof(self) -> ErrorBound | None:
-        """The bound of the first audit that proved the target, at the level of that audit."""
+        """The bound of the first audit that proved the target, at the level that all audits hold together."""
         for audit in self.audits:
             if audit.proved:
-                return audit.anytime_bound() if audit.rule == ANYTIME else audit.bound()
+                bound = audit.anytime_bound() if audit.rule == ANYTIME else audit.bound()
+                together = f"audit {audit.number} of a series, each at its share of the level, so that all hold together"
+                return replace(bound, level=self.level, assumptions=(*bound.assumptions, together))
         return None
 
     def learn(self, row: int, label: Any) -> None:
