@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import permutations
+
 import numpy as np
 import pytest
 
@@ -39,6 +41,31 @@ def test_each_draw_has_the_mean_that_is_left_and_stays_below_its_top() -> None:
         assert spent == pytest.approx(f[drawn].sum() / N)
         mean += q[position] * value
     assert mean == pytest.approx(f[left].sum() / N, abs=1e-12)
+
+
+def wealth_of(order: tuple[int, ...], f: np.ndarray, guess: np.ndarray, picks: Picks) -> tuple[float, list[float]]:
+    """Probability of drawing rows in this order, and the wealth against the true mean after each."""
+    draws, left, chance, wealth = WeightedDraws(len(f), 0.0, guess, 0.8), np.arange(len(f)), 1.0, []
+    for row in order:
+        q, position = picks.probabilities(left), int(np.flatnonzero(left == row)[0])
+        chance *= q[position]
+        draws.add(float(f[row]), position, left, q)
+        wealth.append(np.exp(draws._bound.log_wealth(f.mean())))
+        left = np.delete(left, position)
+    return chance, wealth
+
+
+@pytest.mark.parametrize("wrong", [[1, 0, 0, 0, 0], [1, 0, 1, 0, 0], [0, 0, 0, 0, 1], [1, 1, 1, 1, 0]])
+def test_wealth_against_the_truth_is_a_martingale(wrong: list[int]) -> None:
+    """By enumeration of every order of five rows, weighted picks and a control variate."""
+    f, guess = np.array(wrong, dtype=float), np.array([0.45, 0.3, 0.1, 0.05, 0.2])
+    picks = Picks((0,), guess, 0.3)
+    found = [wealth_of(order, f, guess, picks) for order in permutations(range(5))]
+    chances = np.array([chance for chance, _ in found])
+    wealth = np.array([values for _, values in found])
+    assert chances.sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(chances @ wealth, 1.0, rtol=1e-9)
+    assert chances @ (wealth.max(axis=1) >= 5) <= 0.2  # Ville
 
 
 def test_a_half_line_is_rejected() -> None:

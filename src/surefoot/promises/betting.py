@@ -21,6 +21,7 @@ from surefoot._types import FloatArray
 
 _STAKES = np.array([0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97])
 _RESOLUTION = 1e-7
+_ROUNDING = 1e-12
 
 
 class BettingBound:
@@ -68,14 +69,20 @@ class BettingBound:
         return high
 
     def _rejects(self, m: float) -> bool:
+        return self.log_wealth(m) >= self._least_evidence
+
+    def log_wealth(self, m: float) -> float:
+        """The logarithm of the wealth, 1 at first, after all bets against m; infinite where m is impossible."""
         values, tops = np.array(self._values), np.array(self._tops)
         expected: FloatArray = m - np.array(self._spent)
         room = tops - expected
-        if (room <= 0).any():  # a draw cannot exceed `top`, nor can its expectation
-            return bool((room < 0).any() or (values < tops)[room == 0].any())
-        edge = np.minimum((values - expected) / room, 1.0)
+        # a draw cannot exceed `top`, nor can its expectation; where they are equal, the draw is certain
+        certain = np.abs(room) <= _ROUNDING
+        if (room < -_ROUNDING).any() or (values < tops - _ROUNDING)[certain].any():
+            return np.inf
+        edge = np.minimum((values - expected)[~certain] / room[~certain], 1.0)
         wealth = np.log1p(-_STAKES[:, None] * edge).sum(axis=1)
-        return bool(np.logaddexp.reduce(wealth) - np.log(len(_STAKES)) >= self._least_evidence)
+        return float(np.logaddexp.reduce(wealth) - np.log(len(_STAKES)))
 
 
 class WeightedDraws:

@@ -20,7 +20,8 @@ from surefoot._validation import check_positive_integer, check_unit_scalar
 from surefoot.promises.audit import ANYTIME, Audit, check_label, check_rule, check_seed, known_labels
 from surefoot.promises.finite import check_level
 from surefoot.promises.journal import AuditJournal, hash_predictions, hash_rows
-from surefoot.promises.picks import AUTO, check_uniform_share
+from surefoot.promises.judged import believed_error
+from surefoot.promises.picks import AUTO, UNIFORM, check_uniform_share
 from surefoot.promises.result import ErrorBound
 
 KIND = "surefoot.audits"
@@ -121,7 +122,9 @@ class AuditSeries:
         for audit in self.audits:
             if audit.proved:
                 bound = audit.anytime_bound() if audit.rule == ANYTIME else audit.bound()
-                together = f"audit {audit.number} of a series, each at its share of the level, so that all hold together"
+                together = (
+                    f"audit {audit.number} of a series, each at its share of the level, so that all hold together"
+                )
                 return replace(bound, level=self.level, assumptions=(*bound.assumptions, together))
         return None
 
@@ -179,7 +182,10 @@ class AuditSeries:
         )
 
     def _hash(self, clf: Any) -> str:
-        return hash_predictions(np.asarray(clf.predict(self.X_pool)).ravel().tolist(), None)
+        """What tells one frozen classifier from another: its predictions, and its beliefs where picks may follow them."""
+        follows = self.picks != UNIFORM and callable(getattr(clf, "predict_proba", None))
+        belief = believed_error(clf, self.X_pool) if follows else None
+        return hash_predictions(np.asarray(clf.predict(self.X_pool)).ravel().tolist(), belief)
 
     def _audited(self) -> list[tuple[int, Any]]:
         """Rows and labels of the open audit, oldest first; None for those skipped."""
