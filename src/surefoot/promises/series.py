@@ -182,7 +182,7 @@ class AuditSeries:
         )
 
     def _hash(self, clf: Any) -> str:
-        """What tells one frozen classifier from another: its predictions, and its beliefs where picks may follow them."""
+        """What tells one frozen classifier from another: its predictions, and its beliefs where picks follow them."""
         follows = self.picks != UNIFORM and callable(getattr(clf, "predict_proba", None))
         belief = believed_error(clf, self.X_pool) if follows else None
         return hash_predictions(np.asarray(clf.predict(self.X_pool)).ravel().tolist(), belief)
