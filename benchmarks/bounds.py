@@ -48,8 +48,13 @@ def recipe(y: Labels) -> LogisticRegression | DummyClassifier:
     return DummyClassifier() if len(np.unique(y)) == 1 else LogisticRegression(C=100.0, max_iter=2000)
 
 
+def fresh_draw(N: int, n: int, draw: int) -> NDArray[np.intp]:
+    """Other rows than those of `drawn`: on these the folds and the assisted intervals were settled."""
+    return np.random.default_rng([draw, n, 4]).permutation(N)[:n]
+
+
 def labels_record(X: Array, y: Labels, n: int, draw: int) -> Record:
-    labeled = drawn(len(X), n, draw)
+    labeled = fresh_draw(len(X), n, draw)
     rest = np.setdiff1d(np.arange(len(X)), labeled)
     Xl, yl, U = X[labeled], y[labeled], X[rest]
     clf = recipe(yl)

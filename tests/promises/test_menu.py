@@ -111,6 +111,15 @@ class TestUnseen:
         assert found.classifier is not None
         assert hasattr(found.classifier, "coef_")
 
+    def test_a_class_that_the_half_did_not_show_counts_as_an_error(self) -> None:
+        judged = np.random.default_rng(0).permutation(60)[30:]
+        y = Y[FEW].copy()
+        y[judged[:2]] = 2  # none of these is in the half that is trained on
+        found = sf.error_bound(LogisticRegression(C=10), X[FEW], y, method="holdout")
+        assert found.classifier is not None
+        assert found.classifier.classes_.tolist() == [0, 1]
+        assert found.n_errors >= 2
+
     def test_the_log_loss_is_clipped(self) -> None:
         proba = CLF.predict_proba(X[HELD])[np.arange(100), Y[HELD]]
         losses = -np.log(np.maximum(proba, 0.05))

@@ -234,6 +234,7 @@ def _unseen(asked: Question, X_train: ArrayLike | None, *, anytime: bool) -> Err
         # the rows trained on leave the pool: the others are a uniform sample of what is left
         groups = None if groups is None else groups[np.concatenate([chosen, np.arange(len(asked.y), len(groups))])]
         N = None if N is None else N - len(train)
-    classes = known_classes(classifier, asked.y, asked.classes)
+    # half of the labels may miss a class: that it is never predicted counts against the classifier
+    classes = known_classes(asked.classifier, asked.y, asked.classes)
     seen = observe(classifier, _safe_indexing(asked.X, chosen), asked.y[chosen], classes, asked.loss, asked.clip)
     return unseen_bound(seen, asked.level, N=N, groups=groups, anytime=anytime, who=who, classifier=other)
