@@ -115,8 +115,8 @@ class TestBounds:
         assert not audit().run(answer).proved  # no target
 
     def test_picks_follow_the_planned_size(self) -> None:
-        assert "betting" in audit(picks="auto", n_labels=100, rule="anytime").anytime_bound().method
-        assert "betting" not in audit(picks="auto", n_labels=99, rule="anytime").anytime_bound().method
+        assert "betting" in audit(picks="auto", n_labels=200, rule="anytime").anytime_bound().method
+        assert "betting" not in audit(picks="auto", n_labels=199, rule="anytime").anytime_bound().method
         assert "betting" not in audit(picks="auto").anytime_bound().method
         with pytest.raises(ValueError, match="exact bound needs uniform picks"):
             audit(picks="weighted").bound()

@@ -57,7 +57,7 @@ class Audit:
         Which bound proves the target: one of them, decided beforehand. By default "planned" where n_labels is given.
     picks : {"uniform", "weighted", "auto"}, default="uniform"
         "weighted" draws rows that the classifier is unsure of more often, with known probabilities, and takes its own
-        belief as control variate; needs predict_proba and the anytime rule. "auto": weighted from 100 planned labels.
+        belief as control variate; needs predict_proba and the anytime rule. "auto": weighted from 200 planned labels.
     uniform_share : float in [0.2, 1], default=0.6
         Share of the weighted draws that is uniform.
     classes : array (K,) or None

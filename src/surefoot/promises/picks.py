@@ -11,8 +11,8 @@ from surefoot._types import FloatArray
 from surefoot._validation import check_unit_scalar
 
 UNIFORM, WEIGHTED, AUTO = "uniform", "weighted", "auto"
-# Weighted picks win from this many labels on, and lose at 20 (docs/bounds.md).
-WEIGHTED_FROM = 100
+# Weighted picks win from about this many labels on, and lose below 100 (docs/bounds.md).
+WEIGHTED_FROM = 200
 LEAST_UNIFORM_SHARE = 0.2
 
 
