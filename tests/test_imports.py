@@ -17,7 +17,7 @@ SRC = Path(__file__).resolve().parents[1] / "src"
 # Each line may import the lines above it, and itself.
 ORDER = [
     {"_callbacks", "_errors", "_printing", "_types", "_validation", "_version"},
-    {"_files", "_memory", "_outputs", "_threads"},
+    {"_difference", "_files", "_memory", "_outputs", "_threads"},
     {"costs", "losses", "priors", "unlabeled"},
     {"problem"},
     {"dual", "kernels"},
@@ -27,6 +27,7 @@ ORDER = [
     {"exact"},
     {"blocks", "distributed"},
     {"certify", "radius"},
+    {"promises"},
     {"estimators"},
     {"path"},
     {"active"},

@@ -10,8 +10,10 @@ from scipy.optimize import linprog
 from scipy.stats import binomtest
 
 from surefoot.priors import (
+    Assisted,
     ClopperPearson,
     ExactPrior,
+    FinitePool,
     IntervalPrior,
     LabelPrior,
     NoPrior,
@@ -205,6 +207,8 @@ class TestResolvePrior:
     def test_each_kind(self) -> None:
         assert resolve_prior(None) == NoPrior()
         assert resolve_prior("clopper-pearson") == ClopperPearson(0.95)
+        assert resolve_prior("hypergeometric") == FinitePool(None, 0.95)
+        assert resolve_prior("assisted") == Assisted(0.95)
         np.testing.assert_array_equal(resolve_prior([0.25, 0.75]).probabilities, [0.25, 0.75])
         np.testing.assert_array_equal(resolve_prior([[0.2, 0.5], [0.5, 0.9]]).bounds, [[0.2, 0.5], [0.5, 0.9]])
         prior = ClopperPearson(0.8)
@@ -212,7 +216,9 @@ class TestResolvePrior:
 
     @pytest.mark.parametrize("bad", ["clopper", 0.5, np.zeros((2, 2, 2))])
     def test_refuses_others_and_lists_the_choices(self, bad: object) -> None:
-        with pytest.raises(ValueError, match="label_prior must be one of None, 'clopper-pearson', probabilities"):
+        with pytest.raises(
+            ValueError, match="must be one of None, 'clopper-pearson', 'hypergeometric', 'assisted', prob"
+        ):
             resolve_prior(bad)
 
     def test_refuses_a_class(self) -> None:

@@ -12,13 +12,23 @@ from surefoot.certify import certify
 from surefoot.estimators.ball import WassersteinLogisticRegression
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.path import RadiusPath, WorstCaseCurve, radius_path, worst_case_curve
+from surefoot.promises.audit import Audit
+from surefoot.promises.menu import error_bound, error_bounds
+from surefoot.promises.result import ErrorBound, ErrorBounds
+from surefoot.promises.series import AuditSeries
+from surefoot.promises.size import AuditSize, audit_size
 from surefoot.radius import calibrate_radius, minimal_radius, transport_distance
 from surefoot.solvers.sgd import StochasticGradient, UnboundedDualError
 from surefoot.unlabeled import Unlabeled
 
 __all__ = [
+    "Audit",
+    "AuditSeries",
+    "AuditSize",
     "Calibrated",
     "Certificate",
+    "ErrorBound",
+    "ErrorBounds",
     "FreshCertificate",
     "InfeasibleRadiusError",
     "Newton",
@@ -35,10 +45,13 @@ __all__ = [
     "WorstCaseCurve",
     "__version__",
     "active",
+    "audit_size",
     "calibrate_radius",
     "certify",
     "costs",
     "datasets",
+    "error_bound",
+    "error_bounds",
     "minimal_radius",
     "priors",
     "radius_path",

@@ -7,14 +7,25 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import ArrayLike
-from scipy.stats import beta
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import beta, hypergeom
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
 
+from surefoot._difference import difference_estimate, fold_numbers
 from surefoot._types import FloatArray
-from surefoot._validation import check_finite_array, check_positive_scalar, check_probability_vector, read_only_copy
+from surefoot._validation import (
+    check_finite_array,
+    check_positive_integer,
+    check_positive_scalar,
+    check_probability_vector,
+    read_only_copy,
+)
 
 _TOLERANCE = 1e-12
 _NO_COUNT = 1e-4
+# C of the logistic regression that assists, on standardised rows
+_RIDGE = 0.05
 
 
 class LabelPrior(ABC):
@@ -34,6 +45,16 @@ class LabelPrior(ABC):
         array of shape (K, 2)
             Lower and upper bound of each class, classes in sorted order.
         """
+
+    def for_rows(
+        self, X: FloatArray, codes: NDArray[np.intp], n_classes: int, X_unlabeled: FloatArray | None
+    ) -> LabelPrior:
+        """The prior once the labeled rows X (n, d), codes (n,), and the unlabeled ones (M, d) are known.
+
+        A prior that takes account of them returns another one; by default it is itself.
+        """
+        del X, codes, n_classes, X_unlabeled
+        return self
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +163,110 @@ class ClopperPearson(LabelPrior):
 
 
 @dataclass(frozen=True)
+class FinitePool(LabelPrior):
+    """Exact two-sided intervals for the shares of the classes among N rows, n of which are labeled.
+
+    The labeled rows must have been drawn uniformly, without replacement, from these N. The hypergeometric counterpart
+    of Clopper and Pearson: shorter, the larger the part of the rows that is labeled. Each interval holds at its level.
+
+    Parameters
+    ----------
+    n_rows : int or None, default=None
+        N; None counts the rows given, labeled and unlabeled.
+    level : float, default=0.95
+        Confidence level in (0, 1).
+    """
+
+    n_rows: int | None = None
+    level: float = 0.95
+
+    def __post_init__(self) -> None:
+        ClopperPearson(self.level)  # checks the level
+        if self.n_rows is not None:
+            check_positive_integer(self.n_rows, "n_rows")
+
+    def for_rows(
+        self, X: FloatArray, codes: NDArray[np.intp], n_classes: int, X_unlabeled: FloatArray | None
+    ) -> LabelPrior:
+        """The prior for as many rows as are given."""
+        del codes, n_classes
+        if self.n_rows is not None:
+            return self
+        if X_unlabeled is None:
+            raise ValueError(
+                "FinitePool() counts unlabeled rows in memory; got none. Pass X_unlabeled, FinitePool(n_rows=...), or "
+                "label_prior='clopper-pearson'."
+            )
+        return FinitePool(len(X) + len(X_unlabeled), self.level)
+
+    def intervals(self, class_weights: ArrayLike) -> FloatArray:
+        m = _check_class_weights(class_weights)
+        if self.n_rows is None:
+            raise ValueError("FinitePool must know the number of rows; got None. Pass FinitePool(n_rows=...).")
+        counts = np.rint(m).astype(int)
+        n = int(counts.sum())
+        if np.abs(m - counts).max() > _TOLERANCE or not 0 < n <= self.n_rows:
+            raise ValueError(
+                f"FinitePool needs whole labeled rows, 1 to {self.n_rows} of them; got class weights {m}. Pass rows "
+                "without sample weights, and n_rows as large as the pool."
+            )
+        tail = (1.0 - self.level) / 2
+        return np.array([_pool_interval(int(x), n, self.n_rows, tail) for x in counts])
+
+
+@dataclass(frozen=True)
+class Assisted(LabelPrior):
+    """Intervals for the label shares, helped by the unlabeled rows: a cross-fitted difference estimate.
+
+    With p_k(x) from a logistic regression that did not see the row, the share of class k is estimated by
+
+        mean over labels of (1[y = k] − b p_k(x)) + b · mean over all rows of p_k(x),
+
+    b in [0, 1] the least-squares slope. It varies less than the plain share by a factor g ≥ 1, so the n labels count
+    as about g n in a Clopper–Pearson interval (of the gain, n − 10 parts in n are taken, and at most four times n). The
+    labels must be i.i.d. An interval with measured coverage (docs/bounds.md), not a theorem.
+
+    Parameters
+    ----------
+    level : float, default=0.95
+        Confidence level in (0, 1).
+    n_folds : int, default=10
+    random_state : int, default=0
+        Seed of the folds. A fixed one, so that the same data give the same intervals.
+    """
+
+    level: float = 0.95
+    n_folds: int = 10
+    random_state: int = 0
+
+    def __post_init__(self) -> None:
+        ClopperPearson(self.level)  # checks the level
+        check_positive_integer(self.n_folds, "n_folds")
+
+    def for_rows(
+        self, X: FloatArray, codes: NDArray[np.intp], n_classes: int, X_unlabeled: FloatArray | None
+    ) -> LabelPrior:
+        """Intervals from these rows."""
+        if X_unlabeled is None or not len(X_unlabeled):
+            raise ValueError(
+                "label_prior='assisted' needs unlabeled rows in memory; got none. Pass X_unlabeled, or "
+                "label_prior='clopper-pearson'."
+            )
+        at_labels, everywhere = _cross_fitted_shares(X, codes, n_classes, X_unlabeled, self.n_folds, self.random_state)
+        found = []
+        for k in range(n_classes):
+            share, counted = difference_estimate((codes == k).astype(np.float64), at_labels[:, k], everywhere[k])
+            found.append(ClopperPearson(self.level).intervals([share * counted, (1.0 - share) * counted])[0])
+        return IntervalPrior(np.array(found))
+
+    def intervals(self, class_weights: ArrayLike) -> FloatArray:
+        raise ValueError(
+            f"{self!r} needs the rows, not their class weights {np.asarray(class_weights)}: they are given to "
+            "for_rows(...). Pass it as label_prior of a function that has the rows."
+        )
+
+
+@dataclass(frozen=True)
 class NoPrior(LabelPrior):
     """Nothing is known of the label probabilities: [0, 1] for each class.
 
@@ -178,13 +303,21 @@ def resolve_prior(label_prior: LabelPrior | ArrayLike | str | None) -> LabelPrio
         return NoPrior()
     if isinstance(label_prior, LabelPrior):
         return label_prior
-    choices = "None, 'clopper-pearson', probabilities of shape (K,), intervals of shape (K, 2) or a LabelPrior"
+    choices = (
+        "None, 'clopper-pearson', 'hypergeometric', 'assisted', probabilities of shape (K,), intervals of shape (K, 2) "
+        "or a LabelPrior"
+    )
     if isinstance(label_prior, type) and issubclass(label_prior, LabelPrior):
         name = label_prior.__name__
         raise ValueError(f"label_prior must be an instance; got the class {name}. Pass {name}(...).")
     if isinstance(label_prior, str):
-        if label_prior == "clopper-pearson":
-            return ClopperPearson()
+        named: dict[str, LabelPrior] = {
+            "clopper-pearson": ClopperPearson(),
+            "hypergeometric": FinitePool(),
+            "assisted": Assisted(),
+        }
+        if label_prior in named:
+            return named[label_prior]
         raise ValueError(f"label_prior must be one of {choices}; got {label_prior!r}. Pass one of these.")
     array = check_finite_array(label_prior, "label_prior")
     if array.ndim == 1:
@@ -223,6 +356,40 @@ def tighten(intervals: ArrayLike) -> FloatArray:
     least = np.clip([1.0 - math.fsum(hi[c]) for c in others], lo, hi)
     most = np.clip([1.0 - math.fsum(lo[c]) for c in others], lo, hi)
     return np.column_stack([least, most])
+
+
+def _pool_interval(x: int, n: int, N: int, tail: float) -> tuple[float, float]:
+    """Least and largest share M / N with P(≥ x of n) > tail and P(≤ x of n) > tail, x seen in n draws of N rows."""
+    M = np.arange(x, N - (n - x) + 1)
+    possible = (hypergeom.cdf(x, N, M, n) > tail) & (hypergeom.sf(x - 1, N, M, n) > tail)
+    kept = M[possible]
+    return float(kept[0] / N), float(kept[-1] / N)
+
+
+def _cross_fitted_shares(
+    X: FloatArray,
+    codes: NDArray[np.intp],
+    n_classes: int,
+    X_unlabeled: FloatArray,
+    n_folds: int,
+    random_state: int,
+) -> tuple[FloatArray, FloatArray]:
+    """Class probabilities (n, K) at labeled rows by models that did not see them, and their mean (K,) over all rows."""
+    n, everything = len(X), np.vstack([X, X_unlabeled])
+    scaler = StandardScaler().fit(everything)
+    folds = fold_numbers(codes, n_folds, random_state)
+    at_labels, everywhere = np.zeros((n, n_classes)), np.zeros(n_classes)
+    rows, pool = scaler.transform(X), scaler.transform(everything)
+    for fold in np.unique(folds):
+        held, seen = folds == fold, np.unique(codes[folds != fold])
+        if len(seen) < 2:  # one class, or none: nothing to learn
+            constant = np.bincount(codes[~held], minlength=n_classes) / max(int((~held).sum()), 1)
+            at_labels[held], everywhere = constant, everywhere + held.mean() * constant
+            continue
+        model = LogisticRegression(C=_RIDGE, max_iter=1000).fit(rows[~held], codes[~held])
+        at_labels[np.ix_(held, seen)] = model.predict_proba(rows[held])
+        everywhere[seen] += held.mean() * model.predict_proba(pool).mean(axis=0)
+    return at_labels, everywhere
 
 
 def _check_intervals(value: ArrayLike) -> FloatArray:

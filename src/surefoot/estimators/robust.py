@@ -33,7 +33,8 @@ class RobustLogisticRegression(LinearClassifier):
         `confidence` (the paper's as-robust-as-possible rule), to 5 % of its excess over the minimal radius.
         "calibrated": estimated from half-splits of the labeled rows, see `calibrate_radius`.
     label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
-        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
+        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order. Also
+        "hypergeometric" and "assisted", see `surefoot.priors`.
     label_cost : float or array of shape (K, K), default=1.0
         Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
     metric : str, FeatureMetric or callable, default="euclidean"

@@ -122,7 +122,8 @@ def build_decision_set(
     rows = X if X_unlabeled is None else np.vstack([X, X_unlabeled])
     row_weights = np.concatenate([weights, np.ones(len(rows) - len(X))])
     counts = np.bincount(codes, weights=weights, minlength=n_classes)
-    intervals = tighten(resolve_prior(label_prior).intervals(counts))
+    prior = resolve_prior(label_prior).for_rows(X, codes, n_classes, X_unlabeled)
+    intervals = tighten(prior.intervals(counts))
     feature_metric = resolve_metric(metric)
     # the columns of precomputed distances stand for labeled rows one by one: equal features need not mean equal columns
     merge = not isinstance(feature_metric, Precomputed)

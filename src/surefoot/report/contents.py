@@ -45,7 +45,8 @@ class Promise:
     radius_kind : {"auto", "calibrated", "number"}
     level, n_splits : of a calibrated radius, else None.
     confidence_threshold : of an "auto" radius, else None.
-    prior_kind : {"clopper-pearson", "exact", "intervals", "none"}; prior_level : of Clopper–Pearson intervals.
+    prior_kind : {"clopper-pearson", "hypergeometric", "assisted", "exact", "intervals", "none"}; prior_level : of
+        intervals that come from the labels.
     """
 
     risk: float

@@ -15,7 +15,7 @@ from surefoot.calibration import Calibrated
 from surefoot.certificates.fresh import FreshCertificate
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.losses import log_loss_matrix
-from surefoot.priors import ClopperPearson, ExactPrior, IntervalPrior, NoPrior, resolve_prior
+from surefoot.priors import Assisted, ClopperPearson, ExactPrior, FinitePool, IntervalPrior, NoPrior, resolve_prior
 from surefoot.report.certified import (
     CURVE_ENTRIES,
     Sampled,
@@ -162,7 +162,14 @@ def _silent(_step: str, _share: float) -> None:
 def _promise(fitted: Fitted, names: Names, error: float) -> Promise:
     clf, certificate = fitted.clf, fitted.clf.certificate_
     rule, prior = radius_rule(fitted), resolve_prior(clf.label_prior)
-    kinds = {ClopperPearson: "clopper-pearson", ExactPrior: "exact", NoPrior: "none", IntervalPrior: "intervals"}
+    kinds = {
+        ClopperPearson: "clopper-pearson",
+        FinitePool: "hypergeometric",
+        Assisted: "assisted",
+        ExactPrior: "exact",
+        NoPrior: "none",
+        IntervalPrior: "intervals",
+    }
     counts = np.bincount(fitted.codes, minlength=fitted.n_classes).tolist()
     shares = zip(names.classes, counts, certificate.label_intervals.tolist(), strict=True)
     return Promise(
@@ -178,7 +185,7 @@ def _promise(fitted: Fitted, names: Names, error: float) -> Promise:
         rule.n_splits if isinstance(rule, Calibrated) else None,
         clf.confidence if rule_name(fitted) == "auto" else None,
         kinds.get(type(prior), "intervals"),
-        prior.level if isinstance(prior, ClopperPearson) else None,
+        prior.level if isinstance(prior, ClopperPearson | FinitePool | Assisted) else None,
         tuple(LabelShare(name, count, low, high) for name, count, (low, high) in shares),
     )
 

@@ -81,11 +81,16 @@ def distance_in_words(promise: Promise, label_cost: float) -> str:
 
 def shares_assumption(promise: Promise) -> str:
     """What is assumed about label shares."""
-    if promise.prior_kind == "clopper-pearson":
+    from_labels = {
+        "clopper-pearson": "Clopper and Pearson",
+        "hypergeometric": "hypergeometric",
+        "assisted": "helped by the unlabeled rows, by a coverage that was measured and not proved",
+    }
+    if promise.prior_kind in from_labels:
         return (
             "The share of each class among all rows lies in its interval below. The intervals come from the labels "
-            f"(Clopper and Pearson, {percent(promise.prior_level or 0)} each). They hold if the labeled rows were "
-            "picked at random."
+            f"({from_labels[promise.prior_kind]}, {percent(promise.prior_level or 0)} each). They hold if the labeled "
+            "rows were picked at random."
         )
     if promise.prior_kind == "exact":
         return "The shares of the classes among all rows are those below. You gave them; the labels do not prove them."

@@ -1,0 +1,131 @@
+"""An append-only file of JSON lines: every line is on the disk before its event is acknowledged."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from surefoot._types import FloatArray
+
+_VERSION = 1
+
+
+class AuditJournal:
+    """A first line that says what is audited, then one event per line.
+
+    A process that is killed while it writes leaves at most one torn line at the end, whose event was not acknowledged:
+    opening the journal cuts it off.
+
+    Parameters
+    ----------
+    path : path of the file, created with its first line if there is none.
+    kind : str, what wrote it.
+    about : dict
+        What is audited, and how. An existing journal must say the same.
+    free : keys of `about` that an existing journal decides, and whose value given is ignored.
+    """
+
+    def __init__(
+        self, path: str | os.PathLike[str], kind: str, about: dict[str, Any], free: tuple[str, ...] = ()
+    ) -> None:
+        self.path = Path(path)
+        first = {"journal": kind, "version": _VERSION, **about}
+        lines = self._read()
+        if lines:
+            _check_same(self.path, lines[0], first, free)
+        else:
+            self.append(first)
+            self._sync_folder()
+        self.about: dict[str, Any] = lines[0] if lines else first
+        self.events: list[dict[str, Any]] = lines[1:]
+
+    def append(self, event: dict[str, Any]) -> None:
+        """Write an event and wait until the disk has it."""
+        line = json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            written = os.write(file, line)
+            if written < len(line):
+                raise OSError(f"only {written} of {len(line)} bytes were written to {self.path}: is the disk full?")
+            os.fsync(file)
+        finally:
+            os.close(file)
+
+    def _read(self) -> list[dict[str, Any]]:
+        """All whole lines; a torn last one is cut off the file."""
+        if not self.path.exists():
+            return []
+        content = self.path.read_bytes()
+        whole, _, torn = content.rpartition(b"\n")
+        if torn:
+            with self.path.open("r+b") as file:
+                file.truncate(len(content) - len(torn))
+                os.fsync(file.fileno())
+        lines = []
+        for number, line in enumerate(whole.split(b"\n") if whole else [], start=1):
+            try:
+                lines.append(json.loads(line))
+            except ValueError as error:
+                raise ValueError(
+                    f"each line of a journal must be JSON; got {line[:60]!r} in line {number} of {self.path}. Remove "
+                    "the line, or restore the file."
+                ) from error
+        return lines
+
+    def _sync_folder(self) -> None:
+        """A new file's name is safe only when its folder is."""
+        if os.name == "posix":
+            folder = os.open(self.path.parent, os.O_RDONLY)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+
+
+def hash_rows(X: Any) -> str:
+    """A hash of rows, of numbers or texts, and of their shape."""
+    rows = np.asarray(X)
+    digest = hashlib.sha256(repr(rows.shape).encode())
+    if rows.dtype.kind in "fiub":
+        digest.update(np.ascontiguousarray(rows, dtype="<f8").data)
+    else:
+        digest.update(repr(rows.tolist()).encode())
+    return digest.hexdigest()[:32]
+
+
+def hash_predictions(predicted: list[Any], belief: FloatArray | None) -> str:
+    """A hash of what a classifier says of each row: it is this that an audit judges."""
+    digest = hashlib.sha256(repr(predicted).encode())
+    if belief is not None:
+        digest.update(np.ascontiguousarray(belief, dtype="<f8").data)
+    return digest.hexdigest()[:32]
+
+
+def _check_same(path: Path, found: dict[str, Any], expected: dict[str, Any], free: tuple[str, ...]) -> None:
+    if found.get("journal") != expected["journal"] or found.get("version") != _VERSION:
+        raise ValueError(
+            f"journal must be a file that was written by {expected['journal']}, in version {_VERSION}; {path} begins "
+            f"with {str(found)[:80]}. Pass another path."
+        )
+    if found.get("predictions") != expected.get("predictions"):
+        raise ValueError(
+            f"the classifier must be the one that {path} audits, frozen before its labels were seen; this one predicts "
+            "otherwise. A classifier trained on audited rows cannot be judged by them: pass the frozen one, or begin "
+            "another audit with another journal."
+        )
+    for key, value in expected.items():
+        if key not in free and found.get(key) != value:
+            raise ValueError(
+                f"{key} must be as it was when {path} was begun, {_short(found.get(key))}; got {_short(value)}. Pass "
+                "the same, in the same order, or another path."
+            )
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."

@@ -1,0 +1,226 @@
+"""Learn, freeze, prove: audits of one classifier after another on one pool, all of which hold together.
+
+A theorem needs a classifier that did not see the labels that judge it. So learning and auditing take turns: labels are
+asked for by any strategy; the classifier is frozen; rows drawn at random from those without a label judge it. If the
+target is not proved within the budget, the labels of the audit go to learning, and the next audit begins. The j-th
+spends (1 − level) / (j (j + 1)) of the level; these sum to 1 − level, so with probability at least `level` no bound of
+any audit, at any time, is below the error of the classifier that it judges.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from surefoot._validation import check_positive_integer, check_unit_scalar
+from surefoot.promises.audit import ANYTIME, Audit, check_label, check_rule, check_seed, known_labels
+from surefoot.promises.finite import check_level
+from surefoot.promises.journal import AuditJournal, hash_predictions, hash_rows
+from surefoot.promises.judged import believed_error
+from surefoot.promises.picks import AUTO, UNIFORM, check_uniform_share
+from surefoot.promises.result import ErrorBound
+
+KIND = "surefoot.audits"
+
+
+def level_of(level: float, audit: int) -> float:
+    """The level of the audit with this number, from 1: all together keep `level`."""
+    return 1.0 - (1.0 - level) / (audit * (audit + 1))
+
+
+@dataclass(eq=False)
+class _Log:
+    """What one audit of a series writes: its events, marked with its number."""
+
+    journal: AuditJournal | None
+    number: int
+    events: list[dict[str, Any]]
+
+    def append(self, event: dict[str, Any]) -> None:
+        if self.journal is not None:
+            self.journal.append({"audit": self.number, **event})
+        self.events.append(event)
+
+
+class AuditSeries:
+    """Alternate learning and auditing on one pool until a target error is proved.
+
+    Give labels for learning to `learn`, a classifier trained on `labels` to `freeze`, and the labels of the rows that
+    the audit draws to its `record`. When it is done without a proof, learn on: its labels are among `labels` then.
+
+    Parameters
+    ----------
+    X_pool : array of shape (N, d)
+    y : array of shape (N,) or None
+        Labels known from the start, missing ones NaN or None.
+    level : float in (0, 1), default=0.9
+        Of all audits together.
+    target_error : float
+    budget : int or None
+        Labels of one audit; None lets it go on to the end of the pool.
+    rule, picks, uniform_share : as in `Audit`; rule is "anytime" by default.
+    classes : array (K,) or None, all labels that are allowed.
+    journal : path or None
+        Holds every label before it is acknowledged; an existing one is resumed.
+    random_state : int or None
+
+    Attributes
+    ----------
+    audits : list of Audit, as far as this process has frozen classifiers; the last one may be open.
+    """
+
+    def __init__(
+        self,
+        X_pool: ArrayLike,
+        y: ArrayLike | None = None,
+        *,
+        target_error: float,
+        level: float = 0.9,
+        budget: int | None = None,
+        rule: str = ANYTIME,
+        picks: str = AUTO,
+        uniform_share: float = 0.6,
+        classes: ArrayLike | None = None,
+        journal: str | os.PathLike[str] | None = None,
+        random_state: int | None = None,
+    ) -> None:
+        self.X_pool, self.level = X_pool, check_level(level)
+        self._n_rows = len(np.asarray(X_pool))
+        self.target_error = check_unit_scalar(target_error, "target_error")
+        self.budget = None if budget is None else check_positive_integer(budget, "budget")
+        self.rule = check_rule(rule, self.budget)
+        self.picks, self.uniform_share = picks, check_uniform_share(uniform_share)
+        self.classes = None if classes is None else np.asarray(classes).tolist()
+        self.audits: list[Audit] = []
+        self._answers = known_labels(y, self._n_rows, self.classes)
+        self._number, self._predictions, self._open = 0, "", _Log(None, 0, [])
+        self._seed = check_seed(random_state)
+        self._journal = None if journal is None else self._resume(journal, random_state)
+
+    @property
+    def labels(self) -> dict[int, Any]:
+        """All labels, by row: those known from the start, those learned from and those of audits. None was skipped."""
+        return self._answers | {row: label for row, label in self._audited() if label is not None}
+
+    @property
+    def audit(self) -> Audit | None:
+        """The audit that is open, or was the last; None before the first, and after a resume until `freeze`."""
+        return self.audits[-1] if self.audits else None
+
+    @property
+    def proved(self) -> bool:
+        """Whether an audit has proved the target; its classifier is the one to keep."""
+        return any(audit.proved for audit in self.audits)
+
+    @property
+    def proof(self) -> ErrorBound | None:
+        """The bound of the first audit that proved the target, at the level that all audits hold together."""
+        for audit in self.audits:
+            if audit.proved:
+                bound = audit.anytime_bound() if audit.rule == ANYTIME else audit.bound()
+                together = (
+                    f"audit {audit.number} of a series, each at its share of the level, so that all hold together"
+                )
+                return replace(bound, level=self.level, assumptions=(*bound.assumptions, together))
+        return None
+
+    def learn(self, row: int, label: Any) -> None:
+        """Take a label for learning, of a row chosen anyhow; it ends an audit that is open."""
+        if row not in range(self._n_rows):
+            raise ValueError(f"row must be a row of the pool, 0 to {self._n_rows - 1}; got {row!r}. Pass its number.")
+        if int(row) in self.labels:
+            raise ValueError(
+                f"a row is labeled once, since audits have counted with its label; row {row} has one. Label another."
+            )
+        plain = check_label(label, self.classes)
+        if self._journal is not None:
+            self._journal.append({"learn": [int(row), plain]})
+        self._close()
+        self._answers[int(row)] = plain
+
+    def freeze(self, clf: Any) -> Audit:
+        """Begin the next audit, of this classifier; or go on with the open one, where it is of these predictions."""
+        same = self._open.number > 0 and self._predictions == self._hash(clf)
+        if same and self.audits and self.audits[-1].number == self._open.number:
+            return self.audits[-1]
+        if not same:
+            self._close()
+            self._number, self._predictions = self._number + 1, self._hash(clf)
+            if self._journal is not None:
+                self._journal.append({"freeze": self._number, "predictions": self._predictions})
+            self._open = _Log(self._journal, self._number, [])
+        y = np.full(self._n_rows, None, dtype=object)
+        for row, label in self._answers.items():
+            y[row] = label
+        audit = Audit(
+            clf,
+            self.X_pool,
+            y,
+            level=level_of(self.level, self._number),
+            target_error=self.target_error,
+            n_labels=self.budget,
+            rule=self.rule,
+            picks=self.picks,
+            uniform_share=self.uniform_share,
+            classes=self.classes,
+            journal=self._open,
+            random_state=self._seed + self._number,
+        )
+        audit.number = self._number
+        self.audits.append(audit)
+        return audit
+
+    def __repr__(self) -> str:
+        state = "proved" if self.proved else "not proved"
+        return (
+            f"AuditSeries({self._n_rows} rows, {len(self.labels)} labels, {self._number} audits, target "
+            f"{self.target_error:.4g} at level {self.level:.4g} {state})"
+        )
+
+    def _hash(self, clf: Any) -> str:
+        """What tells one frozen classifier from another: its predictions, and its beliefs where picks follow them."""
+        follows = self.picks != UNIFORM and callable(getattr(clf, "predict_proba", None))
+        belief = believed_error(clf, self.X_pool) if follows else None
+        return hash_predictions(np.asarray(clf.predict(self.X_pool)).ravel().tolist(), belief)
+
+    def _audited(self) -> list[tuple[int, Any]]:
+        """Rows and labels of the open audit, oldest first; None for those skipped."""
+        return [tuple(event["label"] if "label" in event else event["skip"]) for event in self._open.events]
+
+    def _close(self) -> None:
+        """The labels of the open audit go to learning; it takes no more."""
+        self._answers.update((row, label) for row, label in self._audited() if label is not None)
+        for audit in self.audits:
+            audit.close()
+        self._open, self._predictions = _Log(None, 0, []), ""
+
+    def _resume(self, journal: str | os.PathLike[str], random_state: int | None) -> AuditJournal:
+        about: dict[str, Any] = {
+            "rows": self._n_rows,
+            "pool": hash_rows(self.X_pool),
+            "known": [list(pair) for pair in sorted(self._answers.items())],
+            "level": self.level,
+            "budget": self.budget,
+            "rule": self.rule,
+            "picks": self.picks,
+            "uniform_share": self.uniform_share,
+            "seed": self._seed,
+        }
+        opened = AuditJournal(journal, KIND, about, ("seed",) if random_state is None else ())
+        self._seed = opened.about["seed"]
+        for event in opened.events:
+            if "learn" in event:
+                self._close()
+                row, label = event["learn"]
+                self._answers[row] = label
+            elif "freeze" in event:
+                self._close()
+                self._number, self._predictions = event["freeze"], event["predictions"]
+                self._open = _Log(opened, self._number, [])
+            else:
+                self._open.events.append({key: value for key, value in event.items() if key != "audit"})
+        return opened
