@@ -186,11 +186,12 @@ def allowance(ds: DecisionSet, nearest: float) -> float:
 
     It buys changes of labels, at no less than the least label cost. A row r times as far away as others can make the
     radius as large as one likes, and a label changed there can cost a classifier r times as much: so the share is
-    taken of the least of these costs, and divided by what the radius exceeds the typical distance by.
+    taken of the least of these costs, and divided by what the radius exceeds typical ones by.
     """
     label_cost = float(ds.label_cost[ds.label_cost > 0].min(initial=np.inf))
     distance = ds.median_distance or label_cost
-    share = FEASIBILITY * min(nearest, distance, label_cost) * min(1.0, distance / max(nearest, 1e-300))
+    typical = max(distance, float(ds.label_cost.max()))  # what a radius can be without rows far away
+    share = FEASIBILITY * min(nearest, distance, label_cost) * min(1.0, typical / max(nearest, 1e-300))
     return max(share, _ROUNDING * nearest)
 
 
