@@ -20,7 +20,7 @@ from common import ROOT, Array, LearningProblem, Row, learning_problem, markdown
 import surefoot as sf
 from reference.inner import inner_reference
 from surefoot.dual.models import FixedLosses
-from surefoot.exact.solution import CertifiedSolution, solve_certified
+from surefoot.exact.solution import Solution, solve_certified
 from surefoot.losses import loss_matrix_from_proba
 from surefoot.problem.sets import DecisionSet, build_decision_set
 from surefoot.solvers.minimal import solve_minimal_radius
@@ -33,7 +33,7 @@ def build(problem: LearningProblem, prior: object, excess: float) -> DecisionSet
     return ds.with_radius(solve_minimal_radius(ds).value + excess)
 
 
-def solve(ds: DecisionSet, losses: Array, n_jobs: int = 1) -> CertifiedSolution:
+def solve(ds: DecisionSet, losses: Array, n_jobs: int = 1) -> Solution:
     """Ours, all that certify does once the distances are there: minimal radius, worst case, both bounds."""
     return solve_certified(ds, FixedLosses(losses), tol=_TOL, minimal=solve_minimal_radius(ds), n_jobs=n_jobs)
 

@@ -13,9 +13,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from algorithm1 import best_learning_rate, dual_value, run_algorithm1
 from common import LearningProblem, Row, learning_problem, peak_memory, timed
 
-from surefoot.dual.design import StandardizedRows
+from surefoot.dual.design import FeatureBlock, standardize
 from surefoot.dual.models import LinearModel
-from surefoot.exact.solution import CertifiedSolution, solve_certified
+from surefoot.exact.solution import Solution, solve_certified
 from surefoot.problem.sets import DecisionSet, build_decision_set
 from surefoot.solvers.minimal import MinimalRadius, solve_minimal_radius
 
@@ -33,10 +33,10 @@ def build(problem: LearningProblem) -> tuple[DecisionSet, LinearModel]:
         radius=problem.radius,
     )
     rows = np.vstack([problem.X, problem.X_unlabeled])
-    return ds, StandardizedRows.of(rows, ds.row_weights, 2, 0.0, True).model
+    return ds, standardize(FeatureBlock(rows, ds.row_weights), 0.0, True).model(rows, 2, 0.0)
 
 
-def solve(ds: DecisionSet, model: LinearModel, n_jobs: int) -> CertifiedSolution:
+def solve(ds: DecisionSet, model: LinearModel, n_jobs: int) -> Solution:
     """Ours: minimal radius, path, certificate."""
     return solve_certified(ds, model, tol=_TOL, minimal=solve_minimal_radius(ds), n_jobs=n_jobs)
 

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
 import surefoot as sf
-from surefoot.dual.design import StandardizedRows
+from surefoot.dual.design import FeatureBlock, standardize
 from surefoot.dual.models import LinearModel
-from surefoot.exact.solution import CertifiedSolution, solve_certified
+from surefoot.exact.solution import Solution, solve_certified
 from surefoot.problem.sets import build_decision_set
 from surefoot.radius import Bracket, RadiusSearch, as_robust_as_possible
 from surefoot.solvers.minimal import solve_minimal_radius
@@ -33,14 +33,14 @@ def draw(find: Find, name: str, seed: int, size: int) -> tuple[NDArray[np.float6
 
 def search(
     X: NDArray[np.float64], y: NDArray[Any], n: int = 20, confidence: float = 0.7
-) -> tuple[RadiusSearch, float, list[CertifiedSolution]]:
+) -> tuple[RadiusSearch, float, list[Solution]]:
     """The rule with the first n rows labeled, the minimal radius, and every solution on its way."""
     codes = np.unique(y, return_inverse=True)[1]
     ds = build_decision_set(X[:n], codes[:n], 2, X_unlabeled=X[n:], label_prior="clopper-pearson")
-    model = StandardizedRows.of(X, ds.row_weights, 2, 0.0, True).model
+    model = standardize(FeatureBlock(X, ds.row_weights), 0.0, True).model(X, 2, 0.0)
     minimal, solutions = solve_minimal_radius(ds), []
 
-    def solve(*arguments: Any, **keywords: Any) -> CertifiedSolution:
+    def solve(*arguments: Any, **keywords: Any) -> Solution:
         solutions.append(solve_certified(*arguments, **keywords))
         return solutions[-1]
 

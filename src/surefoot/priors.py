@@ -49,9 +49,25 @@ class LabelPrior(ABC):
     def for_rows(
         self, X: FloatArray, codes: NDArray[np.intp], n_classes: int, X_unlabeled: FloatArray | None
     ) -> LabelPrior:
-        """The prior once the labeled rows X (n, d), codes (n,), and the unlabeled ones (M, d) are known.
+        """The prior once the rows are known.
 
         A prior that takes account of them returns another one; by default it is itself.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Labeled rows.
+        codes : array of shape (n,)
+            Their classes, as numbers from 0 in sorted order.
+        n_classes : int
+            Number of classes K.
+        X_unlabeled : array of shape (M, d) or None
+            Unlabeled rows, where they are in memory.
+
+        Returns
+        -------
+        LabelPrior
+            The prior for these rows.
         """
         del X, codes, n_classes, X_unlabeled
         return self
@@ -175,6 +191,12 @@ class FinitePool(LabelPrior):
         N; None counts the rows given, labeled and unlabeled.
     level : float, default=0.95
         Confidence level in (0, 1).
+
+    Examples
+    --------
+    >>> FinitePool(n_rows=40).intervals([5, 15]).round(3)
+    array([[0.15 , 0.425],
+           [0.575, 0.85 ]])
     """
 
     n_rows: int | None = None
@@ -188,7 +210,6 @@ class FinitePool(LabelPrior):
     def for_rows(
         self, X: FloatArray, codes: NDArray[np.intp], n_classes: int, X_unlabeled: FloatArray | None
     ) -> LabelPrior:
-        """The prior for as many rows as are given."""
         del codes, n_classes
         if self.n_rows is not None:
             return self
@@ -231,8 +252,17 @@ class Assisted(LabelPrior):
     level : float, default=0.95
         Confidence level in (0, 1).
     n_folds : int, default=10
+        Folds of the labeled rows: each is left out of one regression.
     random_state : int, default=0
         Seed of the folds. A fixed one, so that the same data give the same intervals.
+
+    Examples
+    --------
+    >>> X = np.linspace(0.0, 1.0, 40)[:, None]
+    >>> codes = np.repeat([0, 1], 20)
+    >>> Assisted().for_rows(X, codes, 2, np.linspace(0.0, 1.0, 200)[:, None]).intervals([20, 20]).round(2)
+    array([[0.37, 0.63],
+           [0.37, 0.63]])
     """
 
     level: float = 0.95
@@ -246,7 +276,6 @@ class Assisted(LabelPrior):
     def for_rows(
         self, X: FloatArray, codes: NDArray[np.intp], n_classes: int, X_unlabeled: FloatArray | None
     ) -> LabelPrior:
-        """Intervals from these rows."""
         if X_unlabeled is None or not len(X_unlabeled):
             raise ValueError(
                 "label_prior='assisted' needs unlabeled rows in memory; got none. Pass X_unlabeled, or "

@@ -16,7 +16,7 @@ Array = NDArray[np.float64]
 def smallest_loss(X: Array, q: Array, theta: Array) -> float:
     model = LinearModel(X, np.zeros(X.shape[1]), q.shape[1])
     rows = SoftLabels(model, np.full(len(X), 1.0 / len(X)), q)
-    return SmallestLoss(model, rows.start, rows.local, rows.moved).bound(theta).value
+    return SmallestLoss(model, rows).bound(theta).value
 
 
 @pytest.mark.parametrize("size", [50.0, 345.0, 709.0, 720.0, 740.0, 800.0])

@@ -44,27 +44,30 @@ class Audit:
     Parameters
     ----------
     clf : fitted classifier
+        The classifier to judge, finished.
     X_pool : array of shape (N, d)
-    y : array of shape (N,) or None
+        The rows of the pool.
+    y : array of shape (N,) or None, default=None
         Labels known from the start, missing ones NaN or None: those the classifier was trained on, say. They count as
         they are and are not drawn; the bound is on the rest.
     level : float in (0, 1), default=0.9
-    target_error : float or None
+        Probability with which the bound holds.
+    target_error : float or None, default=None
         The share of errors to prove.
-    n_labels : int or None
+    n_labels : int or None, default=None
         Labels planned, fixed beforehand: the audit is done when they are there.
-    rule : {"anytime", "planned"} or None
+    rule : {"anytime", "planned"} or None, default=None
         Which bound proves the target: one of them, decided beforehand. By default "planned" where n_labels is given.
     picks : {"uniform", "weighted", "auto"}, default="uniform"
         "weighted" draws rows that the classifier is unsure of more often, with known probabilities, and takes its own
         belief as control variate; needs predict_proba and the anytime rule. "auto": weighted from 200 planned labels.
     uniform_share : float in [0.2, 1], default=0.6
         Share of the weighted draws that is uniform.
-    classes : array (K,) or None
+    classes : array of shape (K,) or None, default=None
         All classes, where labels may show one that the classifier does not know.
-    journal : path or None
+    journal : path or None, default=None
         File that holds every answer before it is acknowledged; an existing one is resumed.
-    random_state : int or None
+    random_state : int or None, default=None
         Seed of the draws. The order depends on the predictions, too: another classifier gets other rows.
 
     Examples
@@ -140,10 +143,12 @@ class Audit:
 
     @property
     def n_labels(self) -> int:
+        """How many labels are recorded, rows skipped among them."""
         return len(self._state.answers)
 
     @property
     def n_errors(self) -> int:
+        """How many of these the classifier got wrong; rows skipped count as errors."""
         return self._state.n_errors
 
     @property
@@ -161,19 +166,52 @@ class Audit:
         return self._closed or self.proved or used_up or len(self._state.left) == 0
 
     def next(self) -> int | None:
-        """The row to label next, the same until it is recorded or skipped; None when the audit is done."""
+        """The row to label next, the same until it is recorded or skipped.
+
+        Returns
+        -------
+        int or None
+            Its number in the pool; None when the audit is done.
+        """
         return None if self.done else self._state.next_row()
 
     def record(self, row: int, label: Any) -> None:
-        """Take the label of the row that `next` gave. When this returns it is in the journal."""
+        """Take the label of the row that `next` gave. When this returns it is in the journal.
+
+        Parameters
+        ----------
+        row : int
+            The row that `next` gave.
+        label : number or str
+            Its label, one of the classes.
+        """
         self._take(row, check_label(label, self.classes))
 
     def skip(self, row: int) -> None:
-        """The label of this row cannot be told: it counts as an error, or the rows left would be no sample."""
+        """The label of this row cannot be told: it counts as an error, or the rows left would be no sample.
+
+        Parameters
+        ----------
+        row : int
+            The row that `next` gave.
+        """
         self._take(row, None)
 
     def run(self, oracle: Callable[[int], Any], max_labels: int | None = None) -> Audit:
-        """Record the labels that oracle(row) gives, None to skip, until done or max_labels are there."""
+        """Record the labels that an oracle gives, until the audit is done.
+
+        Parameters
+        ----------
+        oracle : callable
+            Gives the label of a row by its number; None skips the row.
+        max_labels : int or None, default=None
+            Stop when this many labels are recorded in all.
+
+        Returns
+        -------
+        Audit
+            This audit.
+        """
         while max_labels is None or self.n_labels < max_labels:
             row = self.next()
             if row is None:
@@ -190,6 +228,11 @@ class Audit:
         """The exact bound at the planned number of labels; labels still to come count as errors.
 
         Without a plan, the bound as if the present number had been planned.
+
+        Returns
+        -------
+        ErrorBound
+            The bound on the share of errors in the pool.
         """
         if self._state.belief is not None:
             raise ValueError("the exact bound needs uniform picks; this audit weighs them. Read anytime_bound().")
@@ -198,7 +241,13 @@ class Audit:
         return self._bound(self._planned_upper(), "exact hypergeometric, one-sided", assumption)
 
     def anytime_bound(self) -> ErrorBound:
-        """The bound that holds at every number of labels at once: look, and stop, whenever you like."""
+        """The bound that holds at every number of labels at once: look, and stop, whenever you like.
+
+        Returns
+        -------
+        ErrorBound
+            The bound on the share of errors in the pool.
+        """
         if self._state.belief is None:
             how = "one-sided prior-posterior ratio, draws without replacement"
             return self._bound(self._state.anytime_upper, how, None)
@@ -206,7 +255,18 @@ class Audit:
         return self._bound(self._state.anytime_upper, how, "rows were drawn with the probabilities that are logged")
 
     def expected_size(self, believed_error: float) -> AuditSize:
-        """How many labels the target will take on the rows left to draw, if the classifier errs that often."""
+        """How many labels the target will take, if the classifier errs that often.
+
+        Parameters
+        ----------
+        believed_error : float
+            The share of errors that the classifier is believed to make.
+
+        Returns
+        -------
+        AuditSize
+            The labels to plan for an audit of all rows of the pool, by uniform draws.
+        """
         if self.target_error is None:
             raise ValueError("the size of an audit needs target_error; got None. Pass a target.")
         return audit_size(self.target_error, believed_error, n_pool=len(self.predicted), level=self.level)

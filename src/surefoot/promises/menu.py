@@ -57,32 +57,45 @@ def error_bound(  # noqa: PLR0913 - one keyword per part of the question
         "holdout", "anytime": a fitted classifier that has not seen X, y; or an unfitted one, of which a clone is
         trained on a random half of the labels and judged by the other (it is the bound's `classifier`).
         "transport": a fitted classifier.
-    X : array of shape (n, d), labeled rows; y : array of shape (n,), their labels.
-        For "anytime" in the order in which they were drawn.
-    X_unlabeled : array of shape (M, d), Unlabeled or None
+    X : array of shape (n, d)
+        Labeled rows; for "anytime" in the order in which they were drawn.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
         "holdout", "anytime": the bound is then on X and X_unlabeled together, from which the rows of X must have been
         drawn uniformly; without them, on the population. "transport": as in `certify`. "crossfit": passed to a fit
         that takes X_unlabeled, and used by control_variate.
     method : {"crossfit", "holdout", "transport", "anytime"}, default="crossfit"
+        Which bound.
     level : float in (0, 1), default=0.9
-    loss : {"zero_one", "log_loss"} or array of shape (K, K), entry [k, c] the loss of predicting c where k is true.
-        The log loss is clipped: −log(max(p, clip)).
-    groups : array (n,), or (n + M,) with X_unlabeled, or None
-        A bound per group, all of which hold together; the value is the largest. Not for "transport".
-    classes : array (K,) or None
+        Probability with which the bound is meant to hold.
+    loss : {"zero_one", "log_loss"} or array of shape (K, K), default="zero_one"
+        The log loss is clipped: −log(max(p, clip)). A matrix: entry [k, c] is the loss of predicting class c where the
+        truth is k.
+    groups : array of shape (n,) or (n + M,), or None, default=None
+        Of the rows of X, or also of X_unlabeled. A bound per group, all of which hold together; the value is the
+        largest. Not for "transport".
+    classes : array of shape (K,) or None, default=None
         All classes, where the labels show one that the classifier does not know.
-    X_train : array (m, d) or None
+    X_train : array of shape (m, d) or None, default=None
         "holdout", "anytime": the rows that the classifier was trained on, so that rows of X among them are refused.
     control_variate : bool, default=False
         "crossfit", zero-one loss: let the believed errors on X_unlabeled help; needs predict_proba.
     n_folds : int, default=10
-    radius : float, "calibrated", Calibrated or None
+        "crossfit": folds of the labeled rows.
+    radius : float, "calibrated", Calibrated or None, default=None
         "transport": as in `certify`; None estimates it from the labels at this level.
-    certify_options : dict or None
+    certify_options : dict or None, default=None
         "transport": more arguments of `certify`, such as label_prior.
     clip : float, default=1e-3
+        Smallest probability in the log loss, so that no loss exceeds −log(clip).
     random_state : int or None, default=0
         Seed of the folds, and of the half that is held out.
+
+    Returns
+    -------
+    ErrorBound
+        The bound, what it speaks of, what it assumes and what kind of guarantee it is.
 
     Examples
     --------
@@ -122,15 +135,45 @@ def error_bounds(
 
     Parameters
     ----------
-    classifier : classifier, fitted to X, y or not.
-    X, y, X_unlabeled, level, loss, radius : as in `error_bound`.
-    X_holdout, y_holdout : rows that the classifier has not seen, with labels, or None
-        They judge this very classifier. Without them "holdout" speaks of a clone trained on half of X, y.
+    classifier : classifier
+        Fitted to X, y, or not fitted.
+    X : array of shape (n, d)
+        Labeled rows.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
+        Unlabeled rows, for "crossfit" and "transport".
+    X_holdout : array of shape (m, d) or None, default=None
+        Rows that the classifier has not seen: they judge this very classifier. Without them "holdout" speaks of a clone
+        trained on half of X, y.
+    y_holdout : array of shape (m,) or None, default=None
+        Their labels.
     random_labels : bool, default=True
         Whether the rows of X were drawn at random. Chosen rows leave the transport bound alone, at a radius given.
-    groups : array (n,) or None
+    level : float in (0, 1), default=0.9
+        Probability with which each bound is meant to hold.
+    loss : {"zero_one", "log_loss"} or array of shape (K, K), default="zero_one"
+        A matrix: entry [k, c] is the loss of predicting class c where the truth is k.
+    groups : array of shape (n,) or None, default=None
         Groups of the rows of X, for the cross-fitted bound.
-    **options : more arguments of `error_bound`.
+    radius : float, "calibrated", Calibrated or None, default=None
+        Radius of the transport bound; None estimates it from the labels at this level.
+    **options : dict
+        More arguments of `error_bound`.
+
+    Returns
+    -------
+    ErrorBounds
+        The bounds by method, which of them to read, and why the others are left out.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> found = error_bounds(DecisionTreeClassifier(random_state=0), X[:100], y[:100])
+    >>> list(found.bounds), found.advice
+    (['crossfit', 'holdout'], 'crossfit')
     """
     common: dict[str, Any] = {"level": level, "loss": loss, **options}
     bounds: dict[str, ErrorBound] = {}

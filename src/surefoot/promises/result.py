@@ -33,18 +33,28 @@ class ErrorBound(Printed):
         The bound: a share of rows for the zero-one loss, else a mean loss.
     kind : {"theorem", "conditional", "measured"}
         What kind of guarantee it is.
-    method : str, how it was found.
-    about : str, which classifier and which rows it speaks of.
-    level : float, the probability with which it is meant to hold.
-    loss : str, name of the loss.
+    method : str
+        How it was found.
+    about : str
+        Which classifier and which rows it speaks of.
+    level : float
+        The probability with which it is meant to hold.
+    loss : str
+        Name of the loss.
     assumptions : tuple of str
-    n_labels : int, labels that judged the classifier.
-    n_errors : int, labels among them that it got wrong.
-    mean_loss : float, over these labels; n_errors / n_labels for the zero-one loss.
+        What it assumes.
+    n_labels : int
+        Labels that judged the classifier.
+    n_errors : int
+        Labels among them that it got wrong.
+    mean_loss : float
+        Over these labels; n_errors / n_labels for the zero-one loss.
     groups : dict or None
         The bound of each group; all of them hold together at `level`, and `value` is the largest.
-    classifier : the classifier that it speaks of, where that is another than the one given.
-    certificate : Certificate or None, of the transport bound.
+    classifier : classifier or None
+        The classifier that it speaks of, where that is another than the one given.
+    certificate : Certificate or None
+        Of the transport bound.
     """
 
     value: float
@@ -106,10 +116,12 @@ class ErrorBounds(Printed):
 
     Attributes
     ----------
-    bounds : dict of ErrorBound, by method.
-    left_out : dict of str, the reason by method.
+    bounds : dict of ErrorBound
+        The bounds, by method.
     advice : str
         The method to read.
+    left_out : dict of str
+        Why a method is left out, by method.
     """
 
     bounds: Mapping[str, ErrorBound]

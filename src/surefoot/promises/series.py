@@ -55,22 +55,46 @@ class AuditSeries:
     Parameters
     ----------
     X_pool : array of shape (N, d)
-    y : array of shape (N,) or None
+        The rows of the pool.
+    y : array of shape (N,) or None, default=None
         Labels known from the start, missing ones NaN or None.
+    target_error : float
+        The share of errors to prove.
     level : float in (0, 1), default=0.9
         Of all audits together.
-    target_error : float
-    budget : int or None
+    budget : int or None, default=None
         Labels of one audit; None lets it go on to the end of the pool.
-    rule, picks, uniform_share : as in `Audit`; rule is "anytime" by default.
-    classes : array (K,) or None, all labels that are allowed.
-    journal : path or None
+    rule : {"anytime", "planned"}, default="anytime"
+        Which bound proves the target; "planned" needs a budget.
+    picks : {"uniform", "weighted", "auto"}, default="auto"
+        How an audit draws its rows; "auto": weighted from a budget of 200 labels. See `Audit`.
+    uniform_share : float in [0.2, 1], default=0.6
+        Share of the weighted draws that is uniform.
+    classes : array of shape (K,) or None, default=None
+        All labels that are allowed.
+    journal : path or None, default=None
         Holds every label before it is acknowledged; an existing one is resumed.
-    random_state : int or None
+    random_state : int or None, default=None
+        Seed of the draws.
 
     Attributes
     ----------
-    audits : list of Audit, as far as this process has frozen classifiers; the last one may be open.
+    audits : list of Audit
+        As far as this process has frozen classifiers; the last one may be open.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> series = AuditSeries(X, target_error=0.15, random_state=0)
+    >>> for row in range(150):
+    ...     series.learn(row, y[row])
+    >>> rows = list(series.labels)
+    >>> tree = DecisionTreeClassifier(max_depth=3, random_state=0).fit(X[rows], [series.labels[row] for row in rows])
+    >>> audit = series.freeze(tree).run(lambda row: y[row])
+    >>> series.proved, series.proof.value <= 0.15
+    (True, True)
     """
 
     def __init__(
@@ -129,7 +153,15 @@ class AuditSeries:
         return None
 
     def learn(self, row: int, label: Any) -> None:
-        """Take a label for learning, of a row chosen anyhow; it ends an audit that is open."""
+        """Take a label for learning, of a row chosen anyhow; it ends an audit that is open.
+
+        Parameters
+        ----------
+        row : int
+            Number of the row in the pool; one without a label.
+        label : number or str
+            Its label.
+        """
         if row not in range(self._n_rows):
             raise ValueError(f"row must be a row of the pool, 0 to {self._n_rows - 1}; got {row!r}. Pass its number.")
         if int(row) in self.labels:
@@ -143,7 +175,18 @@ class AuditSeries:
         self._answers[int(row)] = plain
 
     def freeze(self, clf: Any) -> Audit:
-        """Begin the next audit, of this classifier; or go on with the open one, where it is of these predictions."""
+        """Begin the next audit, of this classifier; or go on with the open one, where it is of these predictions.
+
+        Parameters
+        ----------
+        clf : fitted classifier
+            The classifier to judge; it has seen no labels but `labels`.
+
+        Returns
+        -------
+        Audit
+            The audit, at its share of the level.
+        """
         same = self._open.number > 0 and self._predictions == self._hash(clf)
         if same and self.audits and self.audits[-1].number == self._open.number:
             return self.audits[-1]

@@ -28,7 +28,16 @@ class AuditSize(Printed):
         Errors among them that are allowed.
     n_anytime : int or None
         Within this many the anytime bound is at most the target with the same probability; it may be there earlier.
-    target, believed_error, level, power : float; n_pool : int
+    target : float
+        The share of errors to prove.
+    believed_error : float
+        The share that the classifier is believed to make.
+    n_pool : int
+        Rows of the pool.
+    level : float
+        Probability with which the bound holds.
+    power : float
+        Probability that the target is proved.
     """
 
     n_labels: int | None
@@ -41,11 +50,35 @@ class AuditSize(Printed):
     power: float
 
     def curve(self, believed_errors: ArrayLike) -> FloatArray:
-        """(k,) labels needed at the same target for other believed errors (k,); NaN where none suffice."""
+        """Labels needed at the same target for other believed errors.
+
+        Parameters
+        ----------
+        believed_errors : array of shape (k,)
+            Shares that the classifier is believed to make.
+
+        Returns
+        -------
+        array of shape (k,)
+            Labels to plan; NaN where none suffice.
+        """
         return _labels([self.target], believed_errors, self)[0]
 
     def table(self, targets: ArrayLike, believed_errors: ArrayLike) -> FloatArray:
-        """(t, k) labels needed, targets by believed errors; NaN where none suffice."""
+        """Labels needed, targets by believed errors.
+
+        Parameters
+        ----------
+        targets : array of shape (t,)
+            Shares of errors to prove.
+        believed_errors : array of shape (k,)
+            Shares that the classifier is believed to make.
+
+        Returns
+        -------
+        array of shape (t, k)
+            Labels to plan; NaN where none suffice.
+        """
         return _labels(targets, believed_errors, self)
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -83,11 +116,21 @@ def audit_size(
 
     Parameters
     ----------
-    target : float, the share of errors to prove.
-    believed_error : float, the share that the classifier is believed to make.
-    n_pool : int
+    target : float, default=0.05
+        The share of errors to prove.
+    believed_error : float, default=0.02
+        The share that the classifier is believed to make.
+    n_pool : int, default=5000
+        Rows of the pool.
     level : float in (0, 1), default=0.9
+        Probability with which the bound holds.
     power : float in (0, 1), default=0.8
+        Probability that the target is proved, if the classifier errs on `believed_error` of the pool.
+
+    Returns
+    -------
+    AuditSize
+        The labels to plan, the errors they allow, and the labels within which one who peeks is done.
 
     Examples
     --------

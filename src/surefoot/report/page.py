@@ -66,7 +66,27 @@ def _foot(report: Report) -> list[Html | str]:
 
 
 def is_report(path: Path) -> bool:
-    """Whether a file is a report of surefoot, by what its head says."""
+    """Whether a file is a report of surefoot, by what its head says.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    bool
+        True for a page that `write_report` wrote.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = Path(folder) / "page.html"
+    ...     _ = page.write_text("<html></html>")
+    ...     is_report(page)
+    False
+    """
     with path.open("rb") as file:
         return b'<meta name="generator" content="surefoot">' in file.read(4096)
 
