@@ -20,14 +20,12 @@ from typing import Any
 import numpy as np
 
 import surefoot as sf
-from surefoot.blocks.coordinates import standardize
 from surefoot.blocks.newton import Newton
-from surefoot.blocks.problem import block_problem
+from surefoot.blocks.problem import BlockProblem
 from surefoot.blocks.sources import ArrayRows
-from surefoot.blocks.torch_sweep import TorchSweep
+from surefoot.dual.block import RowlessProblem
 from surefoot.dual.point import DualPoint
 from surefoot.problem.rows import LabeledData
-from surefoot.solvers.newton import NewtonOptions
 
 
 def problem(N: int, n: int, d: int) -> tuple[Any, Any, Any]:
@@ -42,11 +40,10 @@ def problem(N: int, n: int, d: int) -> tuple[Any, Any, Any]:
 def radius_of(data: tuple[Any, Any, Any]) -> float:
     """Minimal radius and 0.01."""
     X, y, U = data
-    labeled = LabeledData.check(X, y, X_unlabeled=None, sample_weight=None, classes=None, metric="euclidean")
-    ds = labeled.decision_set("clopper-pearson", 1.0)
-    maker = Newton("cuda", memory=64 << 30).sweep_maker(None, None)
-    made = block_problem(labeled, ds, ArrayRows(U), options=NewtonOptions(), make_sweep=maker)
-    return made.nearest(1e-5).upper + 0.01
+    return (
+        sf.minimal_radius(X, y, X_unlabeled=U, label_prior="clopper-pearson", solver=Newton("cuda", memory=64 << 30))
+        + 0.01
+    )
 
 
 def fit(data: tuple[Any, Any, Any], solver: Newton, radius: float, n_jobs: int | None = None) -> tuple[float, Any]:
@@ -77,29 +74,19 @@ def pass_seconds(data: tuple[Any, Any, Any], precision: str, name: str, second_o
     import torch
 
     X, y, U = data
-    labeled = LabeledData.check(X, y, X_unlabeled=None, sample_weight=None, classes=None, metric="euclidean")
-    made = block_problem(
-        labeled,
-        labeled.decision_set("clopper-pearson", 1.0),
-        ArrayRows(U[: 50 * len(X)]),
-        options=NewtonOptions(),
-        make_sweep=Newton("cuda", precision, memory=64 << 30).sweep_maker(None, None),
-    )
-    coordinates, penalty = standardize(made.sweep, 0.0, True)
-    whole = TorchSweep(
-        np.vstack([X, U]),
-        np.full(len(X) + len(U), 1.0 / (len(X) + len(U))),
-        dtype=getattr(torch, precision),
-        keep_bytes=64 << 30,
-    )
-    header = type(made.header)(made.header.decision_set, made.header.anchors, made.header.metric, coordinates, penalty)
-    point = DualPoint(np.full((1, len(penalty)), 0.1), 5.0, np.zeros(2), np.zeros(len(X)))
-    parameters = (point, 1e-2, True, second_order) if name == "row_sums" else (point,)
+    labeled = LabeledData.check(X, y, sample_weight=None, classes=None, metric="euclidean")
+    ds, how = labeled.decision_set("clopper-pearson", 1.0), Newton("cuda", precision, memory=128 << 30)
+    game = BlockProblem.of(labeled, ds, ArrayRows(U), how).linear(0.0, True)
+    bare = RowlessProblem.of(ds.with_radius(1.0), game.model)
+    point = DualPoint(np.full(game.model.shape, 0.1), 5.0, np.zeros(2), np.zeros(len(ds.anchor_weights)))
     times = []
     for _ in range(4):
         torch.cuda.synchronize()
         start = time.perf_counter()
-        whole.total(header, name, *parameters)
+        if name == "row_sums":
+            game.sweep.row_sums(bare, point, 1e-2, second_order=second_order, exact=False)
+        else:
+            game.sweep.upper_bound(bare, point)
         torch.cuda.synchronize()
         times.append(time.perf_counter() - start)
     return min(times[1:])
