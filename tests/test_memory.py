@@ -31,9 +31,9 @@ class TestRefused:
     U = zeros(90_000, 1)
     match = r"distances of all rows to labeled rows must fit .* 100000 x 10000 .*7\.45 GiB, where 1 GiB .* sample"
 
-    def test_a_calibrated_radius(self) -> None:
+    def test_a_tolerance_that_blocks_do_not_reach(self) -> None:
         with pytest.raises(MemoryError, match=self.match):
-            sf.RobustLogisticRegression(radius="calibrated").fit(self.X, self.y, X_unlabeled=self.U)
+            sf.RobustLogisticRegression(radius=1.0, tol=1e-7).fit(self.X, self.y, X_unlabeled=self.U)
 
     def test_losses(self) -> None:
         losses = zeros(100_000, 2)
@@ -43,7 +43,7 @@ class TestRefused:
     def test_distances_between_labeled_rows(self) -> None:
         X = np.arange(20_000.0)[:, None]
         data = sf.problem.rows.LabeledData.check(
-            X, np.arange(20_000) % 2, X_unlabeled=None, sample_weight=None, classes=None, metric="euclidean"
+            X, np.arange(20_000) % 2, sample_weight=None, classes=None, metric="euclidean"
         )
         with pytest.raises(MemoryError, match=r"20000 x 20000 of them, 2\.98 GiB, where 1 GiB .* number as radius"):
             data.distances_between_labeled()
