@@ -284,17 +284,17 @@ class TestTiedSet:
         bound, rows = certificate.row_bound, np.random.default_rng(5).normal(size=(200, 2)) + 0.5
         losses = bound.losses_at(rows)
         found = []
-        for piece in bound.pieces:
+        for piece in bound.sets:
             low, high = piece.range(bound.largest_loss)
             values = np.maximum(piece.values(cdist(rows, bound.anchors), losses), low)
             found.append(values.mean() + bernstein_term(values, 0.95, low, high))
         expected = min(max(found), bound.largest_loss)
         assert certificate.on_fresh_rows(rows, method="bernstein").risk == pytest.approx(expected, rel=1e-12)
-        assert len(bound.pieces) == 2**K - 2 or prior == "away"
+        assert len(bound.sets) == 2**K - 2 or prior == "away"
 
 
 def test_an_interval_away_from_the_frequencies_leaves_fewer_pieces() -> None:
-    counts = [len(calibrated(K, "away", "log_loss", 0)[0].row_bound.pieces) for K in (2, 3)]
+    counts = [len(calibrated(K, "away", "log_loss", 0)[0].row_bound.sets) for K in (2, 3)]
     assert counts[0] == 1
     assert 1 <= counts[1] < 6
 
@@ -354,7 +354,7 @@ class TestFitWithIntervals:
         assert clf.certificate_.gap <= 1e-5
         assert clf.certificate_.risk == pytest.approx(judged.risk, abs=2e-5)
         assert clf.radius_ == judged.radius
-        assert len(clf.certificate_.row_bound.pieces) == len(judged.row_bound.pieces)
+        assert len(clf.certificate_.row_bound.sets) == len(judged.row_bound.sets)
         reused = clf.certificate_.on_fresh_rows(np.vstack([X, U]))
         assert reused.mean <= clf.certificate_.risk + 1e-9
         assert not reused.guarantee

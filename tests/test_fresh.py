@@ -106,7 +106,7 @@ def test_no_row_exceeds_the_range(seed: int, loss: str, K: int, spread: float) -
     certificate, clf, rows = certified(K, loss)
     bound, rng = certificate.row_bound, np.random.default_rng(seed)
     anywhere = np.vstack([spread * rng.normal(size=(30, 2)), rows[rng.integers(len(rows), size=10)]])
-    _, high = bound.pieces[0].range(bound.largest_loss)
+    _, high = bound.sets[0].range(bound.largest_loss)
     assert dual_values(certificate, anywhere, losses_by_hand(clf, anywhere, loss), "euclidean").max() <= high + 1e-9
 
 
