@@ -12,9 +12,9 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from surefoot._callbacks import CallbackSupportMixin
-from surefoot._errors import warn_caller
+from surefoot._errors import see, warn_caller
 from surefoot._types import FloatArray
-from surefoot._validation import check_weights, encode_labels
+from surefoot._validation import check_all_labeled, check_weights, encode_labels
 from surefoot.losses import log_loss_matrix, probabilities
 
 
@@ -91,6 +91,7 @@ def check_labeled(
     estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, classes: ArrayLike | None
 ) -> tuple[FloatArray, NDArray[np.intp], FloatArray]:
     """Labeled rows, class codes and weights; sets classes_ and the feature names."""
+    check_all_labeled(y)
     rows, labels = validate_data(estimator, X, y, dtype=np.float64)
     check_classification_targets(labels)
     estimator.classes_, codes = encode_labels(labels, classes)
@@ -102,13 +103,13 @@ def warn_about(status: str, gap: float, tol: float) -> None:
     if gap > tol:
         warn_caller(
             f"the certified gap is {gap:.2e}, above tol={tol:.2e}; both bounds of certificate_ hold all the same. "
-            "Raise max_iter or tol, or the radius where it is close to the minimal one.",
+            "Raise max_iter or tol, or the radius where it is close to the minimal one." + see("gap"),
             ConvergenceWarning,
         )
     if status == "separable":
         warn_caller(
             "the worst case is linearly separable: no finite coefficients attain the minimum, so they grow as tol "
             "shrinks. The certificate holds for the coefficients returned. Set l2 > 0 or raise the radius for a finite "
-            "optimum.",
+            "optimum." + see("separable"),
             ConvergenceWarning,
         )

@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.exceptions import ConvergenceWarning
 
 from surefoot._callbacks import FitProgress
-from surefoot._errors import warn_caller
+from surefoot._errors import see, warn_caller
 from surefoot._types import FloatArray
 from surefoot._validation import check_n_jobs, check_positive_integer, check_positive_scalar, check_unit_scalar
 from surefoot.blocks.newton import Newton
 from surefoot.blocks.placement import needs_memory, place, robust_problem
-from surefoot.calibration import AUTO, Calibrated, RadiusEstimate
+from surefoot.calibration import AUTO, PREDICTIVE, Calibrated, RadiusEstimate
 from surefoot.certificates.certificate import Certificate
 from surefoot.certificates.fresh import LinearLosses
-from surefoot.costs import resolve_metric
+from surefoot.costs import LEARNED, MEDIAN, FeatureMetric, resolve_metric
 from surefoot.dual.adversary import meet
 from surefoot.dual.models import LinearModel
 from surefoot.estimators.base import check_labeled, warn_about
+from surefoot.estimators.predictive import RIDGE, fit_to_predict, predicted_shares
 from surefoot.exact.judge import JointState, Member
 from surefoot.exact.problem import Game, HeldGame, HeldProblem, RobustProblem
 from surefoot.exact.solution import Solution
@@ -41,7 +43,7 @@ class FitSettings:
     """Checked parameters of one fit."""
 
     tol: float
-    l2: float
+    l2: float | None
     fit_intercept: bool
     confidence: float
     max_iter: int
@@ -52,7 +54,7 @@ class FitSettings:
     def of(cls, estimator: Any) -> FitSettings:
         return cls(
             check_positive_scalar(estimator.tol, "tol"),
-            check_positive_scalar(estimator.l2, "l2", allow_zero=True),
+            _l2_of(estimator),
             estimator.fit_intercept,
             check_unit_scalar(estimator.confidence, "confidence"),
             check_positive_integer(estimator.max_iter, "max_iter"),
@@ -67,18 +69,46 @@ class FitSettings:
 
 @dataclass(frozen=True)
 class FittedModel:
-    """Coefficients (1, d) or (K, d), intercepts, their certificate, and the steps that it took."""
+    """Coefficients (1, d) or (K, d), intercepts, their certificate, the steps that it took, and the ground cost."""
 
     coef: FloatArray
     intercept: FloatArray
     certificate: Certificate
     steps: int
+    metric: FeatureMetric
+    label_cost: float | FloatArray
 
     def store(self, estimator: Any) -> None:
         """Set the fitted attributes of an estimator but classes_ and the feature names."""
         estimator.coef_, estimator.intercept_ = self.coef, self.intercept
         estimator.certificate_, estimator.worst_case_ = self.certificate, self.certificate.worst_case
         estimator.radius_, estimator.n_iter_ = self.certificate.radius, max(1, self.steps)
+        estimator.metric_, estimator.label_cost_ = self.metric, self.label_cost
+
+
+def with_problem(game: Game, problem: RobustProblem) -> Game:
+    """The same model against the adversary of a problem with the same rows."""
+    return replace(cast("Any", game), problem=problem)
+
+
+def _l2_of(estimator: Any) -> float | None:
+    """The penalty as asked for; None stands for the one that predicts well, on standardised features."""
+    if estimator.l2 is not None:
+        return check_positive_scalar(estimator.l2, "l2", allow_zero=True)
+    exact = isinstance(estimator.solver, Newton) or (isinstance(estimator.solver, str) and estimator.solver == "newton")
+    return None if exact and _predicts(estimator) else 0.0
+
+
+def _predicts(estimator: Any) -> bool:
+    return isinstance(estimator.radius, str) and estimator.radius == PREDICTIVE
+
+
+def ground_cost(estimator: Any) -> tuple[Any, Any]:
+    """Label cost and metric as asked for; else those that predict well, or with another radius the paper's."""
+    predicts = _predicts(estimator)
+    label_cost = (MEDIAN if predicts else 1.0) if estimator.label_cost is None else estimator.label_cost
+    metric = (LEARNED if predicts else "euclidean") if estimator.metric is None else estimator.metric
+    return label_cost, metric
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,38 +129,44 @@ class FitProblem:
         sample_weight: ArrayLike | None,
         X_unlabeled: Any,
         progress: FitProgress,
+        *,
+        X_target: Any = None,
     ) -> FitProblem:
         """Check the arguments of fit; sets classes_ and the feature names of the estimator."""
         settings = FitSettings.of(estimator)
         rows, codes, weights = check_labeled(estimator, X, y, sample_weight, estimator.classes)
-        data = LabeledData(rows, codes, weights, None, estimator.classes_, resolve_metric(estimator.metric))
+        label_cost, metric = ground_cost(estimator)
+        data = LabeledData(rows, codes, weights, None, estimator.classes_, resolve_metric(metric))
         in_blocks = isinstance(estimator.solver, Newton)
         memory_only = not in_blocks and (estimator.solver != "newton" or needs_memory(data.metric, settings.tol))
-        placed = place(X_unlabeled, X, *rows.shape, memory_only=memory_only, blocks_only=in_blocks)
+        placed = place(X_unlabeled, X, *rows.shape, X_target=X_target, memory_only=memory_only, blocks_only=in_blocks)
         if placed.rows is not None:
-            placed = replace(placed, rows=check_unlabeled(estimator, rows, placed.rows))
+            placed = replace(placed, rows=check_unlabeled(estimator, rows, placed.rows, placed.name))
         if placed.in_blocks and settings.stochastic is not None:
             raise ValueError(
                 f'rows in blocks need solver="newton" or Newton(...); got {estimator.solver!r}. Pass one of these, or '
                 "rows in memory."
             )
-        problem = robust_problem(
-            data, placed, estimator.label_prior, estimator.label_cost, estimator.solver, settings.n_jobs
-        )
+        problem = robust_problem(data, placed, estimator.label_prior, label_cost, estimator.solver, settings.n_jobs)
         return cls.over(problem, settings, progress)
 
     @classmethod
     def over(cls, problem: RobustProblem, settings: FitSettings, progress: FitProgress) -> FitProblem:
         """A fit to rows that are checked and placed."""
-        game = problem.linear(settings.l2, settings.fit_intercept, as_given=settings.stochastic is not None)
+        if settings.l2 is None:  # as much as scikit-learn's LogisticRegression on standardised features
+            ridge = float((problem.decision_set.anchor_weights**2).sum()) / RIDGE
+            game = problem.linear(ridge, settings.fit_intercept, standardized=True)
+        else:
+            game = problem.linear(settings.l2, settings.fit_intercept, as_given=settings.stochastic is not None)
         return cls(settings, problem, game, progress)
 
     def solve(self, radius: float | str | Calibrated) -> FittedModel:
-        """Learn at a radius, at the one that the as-robust-as-possible rule finds, or at an estimate."""
+        """Learn at a radius, at the one that a rule finds, or at an estimate."""
         if isinstance(radius, Calibrated):
             return self.at_estimate(self.problem.calibrate(radius))
-        if radius == AUTO:
-            return self._auto()
+        if radius in (AUTO, PREDICTIVE):
+            found = self._auto() if radius == AUTO else self._to_predict()
+            return replace(found, certificate=replace(found.certificate, promise=False))
         return self.fitted(self.at(float(radius)))
 
     def at(self, radius: float, *, warm_start: JointState | None = None, tol: float | None = None) -> Solution:
@@ -174,11 +210,22 @@ class FitProblem:
             estimate=estimate,
             losses_at=LinearLosses(coef, intercept),
         )
-        return FittedModel(coef, intercept, certificate, solution.n_steps)
+        cost = self.problem.decision_set.label_cost
+        kappa = float(cost.max())
+        one_for_all = np.array_equal(cost, kappa * (1.0 - np.eye(len(cost))))
+        return FittedModel(
+            coef, intercept, certificate, solution.n_steps, self.problem.data.metric, kappa if one_for_all else cost
+        )
 
     def at_estimate(self, estimate: RadiusEstimate) -> FittedModel:
         """Learn against the sets of an estimated radius: one, or with label intervals a union."""
         return self.fitted(self.against(self.problem.tied(estimate.excess)), estimate)
+
+    def _to_predict(self) -> FittedModel:
+        """Learn at a radius that predicts well, where labels have the shares that they predict for all rows."""
+        problem = self.problem.with_label_shares(predicted_shares(self.problem, self.game.coordinates))
+        balanced = replace(self, problem=problem, game=with_problem(self.game, problem))
+        return balanced.fitted(fit_to_predict(balanced))
 
     def _auto(self) -> FittedModel:
         asked, problem = self.settings, self.problem
@@ -197,7 +244,8 @@ class FitProblem:
         if not search.confident:
             warn_caller(
                 f"even at the minimal radius {problem.minimal.value:.6g} the median confidence is below "
-                f"confidence={asked.confidence}: the minimal radius is used. Label more rows, or lower confidence.",
+                f"confidence={asked.confidence}: the minimal radius is used. Label more rows, or lower confidence."
+                + see("radius"),
                 UserWarning,
             )
         return self.fitted(search.solution)
@@ -240,7 +288,9 @@ class FitProblem:
         )
         theta = found.point.theta
         inner = problem.fixed(model.losses(theta, slice(None))).solve(members, tol=0.1 * tol, options=asked.options)
-        exact = problem.linear(asked.l2, asked.fit_intercept).solve(members, tol=0.5 * tol, options=asked.options)
+        exact = problem.linear(asked.l2 or 0.0, asked.fit_intercept).solve(
+            members, tol=0.5 * tol, options=asked.options
+        )
         risk = inner.risk + model.penalty_value(theta)
         status = "stopped" if risk - exact.lower > tol else "separable" if exact.status == "separable" else "optimal"
         part = replace(inner.parts[0], point=replace(inner.point, theta=theta), adversary=exact.adversary, risk=risk)

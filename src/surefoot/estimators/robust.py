@@ -28,23 +28,30 @@ class RobustLogisticRegression(LinearClassifier):
 
     Parameters
     ----------
-    radius : float, "auto", "calibrated" or Calibrated, default="auto"
-        Radius of the decision set. "auto": the largest at which the median confidence over all rows is at least
-        `confidence` (the paper's as-robust-as-possible rule), to 5 % of its excess over the minimal radius.
-        "calibrated": estimated from half-splits of the labeled rows, see `calibrate_radius`.
-    label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
+    radius : float, "predictive", "auto", "calibrated" or Calibrated, default="predictive"
+        Radius of the decision set. "predictive": the minimal radius and a little more, which predicts well
+        (docs/prediction.md); it promises nothing about the truth. "auto": the largest at which the median confidence
+        over all rows is at least `confidence` (the paper's as-robust-as-possible rule), to 5 % of its excess over the
+        minimal radius. "calibrated": estimated from half-splits of the labeled rows, see `calibrate_radius`.
+    label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
         Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order. Also
-        "hypergeometric" and "assisted", see `surefoot.priors`.
-    label_cost : float or array of shape (K, K), default=1.0
+        "hypergeometric" and "assisted", see `surefoot.priors`. "auto": "clopper-pearson", and None where fit is given
+        X_target, of whose label probabilities y says nothing.
+    label_cost : float, "median", array of shape (K, K) or None, default=None
         Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
-    metric : str, FeatureMetric or callable, default="euclidean"
-        Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
+        "median": the median distance between rows. None: "median" with radius="predictive", 1 with any other.
+    metric : str, FeatureMetric, callable or None, default=None
+        Distance d between rows: "euclidean", "manhattan", "chebyshev", "learned" (from the labels, see
+        `surefoot.costs.Learned`), an object of `surefoot.costs`, or a function. None: "learned" with
+        radius="predictive", "euclidean" with any other: a radius that is a number has the unit of the features.
     tol : float, default=1e-4
         Certified gap to reach, in units of the loss (absolute); a ConvergenceWarning says so when it is not reached.
     classes : array of shape (K,) or None, default=None
         All classes, where the labels may miss some.
-    l2 : float, default=0.0
-        Weight of ½‖θ‖², added to the worst expected loss; the intercept is free.
+    l2 : float or None, default=None
+        Weight of ½‖θ‖², added to the worst expected loss; the intercept is free. None: with radius="predictive" that
+        of scikit-learn's LogisticRegression, 1/n on standardised features; with any other radius, and with Algorithm
+        1, none.
     fit_intercept : bool, default=True
         Whether the scores have an intercept.
     confidence : float, default=0.7
@@ -66,11 +73,16 @@ class RobustLogisticRegression(LinearClassifier):
     intercept_ : array of shape (1,), or (K,)
         Intercepts, zero without `fit_intercept`.
     certificate_ : Certificate
-        Both bounds on the worst expected loss.
+        Both bounds on the worst expected loss over the decision set of the fit, at its radius. A promise about the
+        truth is a certificate at a radius that covers it: see `certify`.
     worst_case_ : WorstCase
         The distribution behind the lower bound.
     radius_ : float
         Radius of the decision set.
+    metric_ : FeatureMetric
+        The metric of the fit, which measures any rows: a learned one with what it learned.
+    label_cost_ : float or array of shape (K, K)
+        The label cost of the fit.
     classes_ : array of shape (K,)
         Classes, in sorted order.
     n_iter_ : int
@@ -86,14 +98,14 @@ class RobustLogisticRegression(LinearClassifier):
 
     def __init__(
         self,
-        radius: float | str | Calibrated = "auto",
-        label_prior: LabelPrior | ArrayLike | str | None = "clopper-pearson",
-        label_cost: ArrayLike = 1.0,
-        metric: FeatureMetric | str | Callable[..., float] = "euclidean",
+        radius: float | str | Calibrated = "predictive",
+        label_prior: LabelPrior | ArrayLike | str | None = "auto",
+        label_cost: ArrayLike | str | None = None,
+        metric: FeatureMetric | str | Callable[..., float] | None = None,
         tol: float = 1e-4,
         classes: ArrayLike | None = None,
         *,
-        l2: float = 0.0,
+        l2: float | None = None,
         fit_intercept: bool = True,
         confidence: float = 0.7,
         max_iter: int = 600,
@@ -121,6 +133,7 @@ class RobustLogisticRegression(LinearClassifier):
         sample_weight: ArrayLike | None = None,
         *,
         X_unlabeled: Any = None,
+        X_target: Any = None,
     ) -> RobustLogisticRegression:
         """Learn from labeled and unlabeled rows.
 
@@ -137,6 +150,9 @@ class RobustLogisticRegression(LinearClassifier):
             Unlabeled rows, bare or in an `Unlabeled`; also a memory map, `ParquetRows`, a Dask array or dataframe.
             Wherever the rows lie, more than 2^24 distances are computed in blocks, and no more than a block of them
             need be held (see `Newton`).
+        X_target : array of shape (M, d), Unlabeled or None, default=None
+            Rows of another population, as X_unlabeled may be: they alone are the feature marginal then, without those
+            of X (labels from last year, rows from this year).
 
         Returns
         -------
@@ -145,7 +161,7 @@ class RobustLogisticRegression(LinearClassifier):
         """
         progress = FitProgress(self)
         asked = resolve_radius(self.radius, auto=True)
-        problem = FitProblem.of(self, X, y, sample_weight, X_unlabeled, progress)
+        problem = FitProblem.of(self, X, y, sample_weight, X_unlabeled, progress, X_target=X_target)
         problem.solve(asked).store(self)
         problem.warn_about(self.certificate_)
         progress.done()

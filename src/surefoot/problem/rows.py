@@ -20,7 +20,11 @@ from surefoot.problem.sets import DecisionSet, build_decision_set
 
 @dataclass(frozen=True, eq=False)
 class LabeledData:
-    """Labeled rows (n, d), their codes (n,) and weights (n,), unlabeled rows (M, d) or None, and the metric."""
+    """Labeled rows (n, d), their codes (n,) and weights (n,), unlabeled rows (M, d) or None, and the metric.
+
+    target : whether the unlabeled rows are those of another population, and alone make up the feature marginal.
+    rule : the GroundRule by which metric and label cost were found, so that some of the labels can find them again.
+    """
 
     rows: FloatArray
     codes: NDArray[np.intp]
@@ -28,6 +32,8 @@ class LabeledData:
     unlabeled: FloatArray | None
     classes: NDArray[Any]
     metric: FeatureMetric
+    target: bool = False
+    rule: Any = None
 
     @classmethod
     def check(
@@ -51,8 +57,20 @@ class LabeledData:
 
     @cached_property
     def everything(self) -> FloatArray:
-        """(N, d) all rows, the labeled ones first."""
-        return self.rows if self.unlabeled is None else np.vstack([self.rows, self.unlabeled])
+        """(N, d) the rows of the feature marginal: all, the labeled ones first; or those of the target population."""
+        if self.unlabeled is None:
+            return self.counted_rows
+        return self.unlabeled if self.target else np.vstack([self.rows, self.unlabeled])
+
+    @property
+    def counted_rows(self) -> FloatArray:
+        """The labeled rows that count in the feature marginal: all, or none beside a target population."""
+        return self.rows[:0] if self.target else self.rows
+
+    @property
+    def counted_weights(self) -> FloatArray:
+        """Their weights."""
+        return self.weights[:0] if self.target else self.weights
 
     def decision_set(
         self, label_prior: LabelPrior | ArrayLike | str | None, label_cost: ArrayLike, radius: float = np.inf
@@ -67,11 +85,17 @@ class LabeledData:
             label_prior=label_prior,
             label_cost=label_cost,
             metric=self.metric,
+            target=self.target,
         )
 
     def distances_between_labeled(self) -> FloatArray:
         """(n, n)."""
         if isinstance(self.metric, Precomputed):
+            if self.target:
+                raise ValueError(
+                    "a radius is estimated from the distances between labeled rows; precomputed ones to X_target do "
+                    "not hold them. Pass a number as radius, or a metric."
+                )
             return self.metric.matrix[: len(self.rows)]
         n = len(self.rows)
         fix = "Pass a number as radius, or estimate one by calibrate_radius on a random sample of the labeled rows."
@@ -82,8 +106,11 @@ class LabeledData:
 def fingerprints(rows: FloatArray) -> NDArray[np.uint64]:
     """(N,) a 64-bit number per row, equal for equal rows."""
     bits = np.ascontiguousarray(rows + 0.0).view(np.uint64)  # −0.0 becomes 0.0
-    odd = np.random.default_rng(20211).integers(1 << 63, size=rows.shape[1], dtype=np.uint64) * np.uint64(
-        2
-    ) + np.uint64(1)
-    mixed = (bits ^ (bits >> np.uint64(31))) * odd
+    mixed = (bits ^ (bits >> np.uint64(31))) * fingerprint_factors(rows.shape[1])
     return np.asarray((mixed ^ (mixed >> np.uint64(29))).sum(axis=1, dtype=np.uint64))
+
+
+def fingerprint_factors(n_features: int) -> NDArray[np.uint64]:
+    """(d,) odd numbers, one per feature."""
+    half = np.random.default_rng(20211).integers(1 << 63, size=n_features, dtype=np.uint64)
+    return half * np.uint64(2) + np.uint64(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import pairwise
 from typing import cast
 
 import numpy as np
@@ -63,6 +64,11 @@ class DecisionSet:
         return np.append(np.searchsorted(self.anchor_labels, self.present), len(self.anchor_labels)).astype(np.int64)
 
     @cached_property
+    def class_columns(self) -> tuple[tuple[int, int], ...]:
+        """(C) first anchor and stop of each class that is present."""
+        return tuple(pairwise(self.class_offsets.tolist()))
+
+    @cached_property
     def anchor_slots(self) -> NDArray[np.intp]:
         """(n,) position of each anchor's class among the classes that are present."""
         return np.searchsorted(self.present, self.anchor_labels)
@@ -93,6 +99,13 @@ class DecisionSet:
     def with_radius(self, radius: float) -> DecisionSet:
         return replace(self, radius=float(radius))
 
+    def with_label_shares(self, shares: FloatArray) -> DecisionSet:
+        """The same with anchors that count by class, such that their labels have these shares (K,), as far as seen."""
+        wanted = np.where(np.isin(np.arange(self.n_classes), self.present), shares, 0.0)
+        ratio = np.divide(wanted, self.label_frequencies, out=np.zeros(self.n_classes), where=wanted > 0)
+        weights = self.anchor_weights * ratio[self.anchor_labels]
+        return replace(self, anchor_weights=weights / weights.sum())
+
 
 def row_chunks(n_rows: int, n_columns: int, entries: int = 1 << 18) -> Iterator[slice]:
     """Slices of rows such that a chunk of an (n_rows, n_columns) matrix has about `entries` entries."""
@@ -112,22 +125,27 @@ def build_decision_set(
     label_prior: LabelPrior | ArrayLike | str | None = None,
     label_cost: ArrayLike = 1.0,
     metric: FeatureMetric | str | Callable[..., float] = "euclidean",
+    target: bool = False,
 ) -> DecisionSet:
     """Lay out labeled rows X (n, d) with class codes, and unlabeled rows (M, d), as a decision set.
 
     A weight counts a labeled row that many times, in the labeled distribution and in the feature marginal, where an
     unlabeled row counts once. Labeled rows that coincide in features and label are one anchor with their weights added.
+
+    target : the unlabeled rows are those of another population, and alone make up the feature marginal.
     """
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
     rows = X if X_unlabeled is None else np.vstack([X, X_unlabeled])
     row_weights = np.concatenate([weights, np.ones(len(rows) - len(X))])
     counts = np.bincount(codes, weights=weights, minlength=n_classes)
-    prior = resolve_prior(label_prior).for_rows(X, codes, n_classes, X_unlabeled)
-    intervals = tighten(prior.intervals(counts))
+    prior = resolve_prior(label_prior, other_population=target)
+    intervals = tighten(prior.for_rows(X, codes, n_classes, None if target else X_unlabeled).intervals(counts))
     feature_metric = resolve_metric(metric)
     # the columns of precomputed distances stand for labeled rows one by one: equal features need not mean equal columns
     merge = not isinstance(feature_metric, Precomputed)
     anchors, anchor_weights = _anchors(X, codes, weights, merge=merge)
+    if target and X_unlabeled is not None:
+        rows, row_weights = X_unlabeled, np.ones(len(X_unlabeled))
     check_fits(len(rows), len(anchors), "the distances of all rows to labeled rows", _WHERE_DISTANCES_DO_NOT_FIT)
     return DecisionSet(
         distances=distances_to_anchors(feature_metric, rows, X, anchors),

@@ -1,7 +1,4 @@
-"""Ground costs c((x, y), (x', y')) = d(x, x') + labelcost(y, y').
-
-A feature metric d is an object with one method, `distances`; the label cost is a K×K matrix. All are data only.
-"""
+"""Feature metrics d(x, x'): objects with one method, `distances`. All are data only."""
 
 from __future__ import annotations
 
@@ -207,6 +204,73 @@ class Mahalanobis(FeatureMetric):
 
 
 @dataclass(frozen=True, eq=False)
+class Weighted(FeatureMetric):
+    """Euclidean distance of weighted features, and of directions beside them: (‖w ∘ (x − x')‖² + ‖Vᵀ(x − x')‖²)^½.
+
+    What `Learned` makes of labels, as `clf.metric_` of a fit.
+
+    Parameters
+    ----------
+    weights : array of shape (d,)
+        The weights w of the features, at least 0.
+    directions : array of shape (d, r) or None, default=None
+        The directions V.
+
+    Examples
+    --------
+    >>> Weighted([2.0, 0.0]).distances([[1.0, 5.0]], [[0.0, 0.0]])
+    array([[2.]])
+    """
+
+    weights: FloatArray
+    directions: FloatArray | None = None
+
+    def __post_init__(self) -> None:
+        weights = check_finite_array(self.weights, "weights", ndim=1)
+        if weights.size == 0 or weights.min() < 0:
+            raise ValueError(f"weights must be at least 0, one per feature; got {weights}. Pass their absolute values.")
+        object.__setattr__(self, "weights", read_only_copy(weights))
+        if self.directions is not None:
+            V = check_finite_array(self.directions, "directions", ndim=2)
+            if len(V) != len(weights):
+                raise ValueError(
+                    f"directions must have a row per feature, {len(weights)}; got {len(V)}. Pass an array (d, r)."
+                )
+            object.__setattr__(self, "directions", read_only_copy(V))
+
+    def transform(self, X: ArrayLike) -> FloatArray:
+        """Rows whose Euclidean distances are the distances of this metric.
+
+        Parameters
+        ----------
+        X : array of shape (N, d)
+            Rows.
+
+        Returns
+        -------
+        array of shape (N, d), or (N, d + r)
+            Weighted features, then directions.
+        """
+        return self._transform(X, "X")
+
+    def distances(self, rows: ArrayLike, anchors: ArrayLike) -> FloatArray:
+        return _checked_cdist(self._transform(rows, "rows"), self._transform(anchors, "anchors"), "euclidean")
+
+    def _transform(self, X: ArrayLike, name: str) -> FloatArray:
+        array = check_finite_array(X, name, ndim=2)
+        if array.shape[1] != len(self.weights):
+            raise ValueError(
+                f"{name} must have as many features as there are weights, {len(self.weights)}; got {array.shape[1]}. "
+                "Pass the features that the metric was made for."
+            )
+        weighted: FloatArray = array * self.weights
+        return weighted if self.directions is None else np.hstack([weighted, array @ self.directions])
+
+    def __repr__(self) -> str:
+        return f"Weighted(<{len(self.weights)} features>)"
+
+
+@dataclass(frozen=True, eq=False)
 class Precomputed(FeatureMetric):
     """Distances given as a matrix.
 
@@ -214,7 +278,7 @@ class Precomputed(FeatureMetric):
     ----------
     matrix : array of shape (N, n)
         Entry [j, i] is the distance from row j to labeled row i. Its rows are the rows of X first, then those of
-        X_unlabeled; its columns are the labeled rows, that is the rows of X.
+        X_unlabeled, or those of X_target alone; its columns are the labeled rows, that is the rows of X.
 
     Examples
     --------
@@ -241,7 +305,8 @@ class Precomputed(FeatureMetric):
         if self.matrix.shape != (n_rows, n_anchors):
             raise ValueError(
                 f"precomputed distances must have shape (N, n) = ({n_rows}, {n_anchors}), one row per row of X and "
-                f"then of X_unlabeled, one column per row of X; got {self.matrix.shape}. Pass that matrix."
+                "then of X_unlabeled (or of X_target alone), one column per row of X; got "
+                f"{self.matrix.shape}. Pass that matrix."
             )
         return self.matrix
 
@@ -287,95 +352,6 @@ class CallableMetric(FeatureMetric):
         matrix = np.ascontiguousarray(check_finite_array(result, source, ndim=2))
         _check_distances(matrix, shape, source)
         return matrix
-
-
-_NAMED_METRICS: dict[str, type[Euclidean | Manhattan | Chebyshev]] = {
-    "euclidean": Euclidean,
-    "l2": Euclidean,
-    "manhattan": Manhattan,
-    "l1": Manhattan,
-    "cityblock": Manhattan,
-    "chebyshev": Chebyshev,
-    "linf": Chebyshev,
-}
-
-
-def resolve_metric(metric: FeatureMetric | str | Callable[[Any, Any], float]) -> FeatureMetric:
-    """Feature metric from an instance, a name or a function.
-
-    Parameters
-    ----------
-    metric : FeatureMetric, str or callable
-        A metric; "euclidean" or "l2", "manhattan", "l1" or "cityblock", "chebyshev" or "linf"; or a function(x, x') ->
-        float.
-
-    Returns
-    -------
-    FeatureMetric
-        The metric.
-
-    Examples
-    --------
-    >>> resolve_metric("l1")
-    Manhattan()
-    """
-    if isinstance(metric, FeatureMetric):
-        return metric
-    if isinstance(metric, str) and metric in _NAMED_METRICS:
-        return _NAMED_METRICS[metric]()
-    if isinstance(metric, type) and issubclass(metric, FeatureMetric):
-        raise ValueError(f"metric must be an instance; got the class {metric.__name__}. Pass {metric.__name__}(...).")
-    if callable(metric):
-        return CallableMetric(metric)
-    raise ValueError(
-        f"metric must be one of {', '.join(map(repr, _NAMED_METRICS))}, a FeatureMetric or a function of two vectors; "
-        f"got {metric!r}. Pass one of these; for distances of your own, Precomputed(matrix)."
-    )
-
-
-def label_cost_matrix(label_cost: ArrayLike, n_classes: int) -> FloatArray:
-    """Label cost as a matrix (K, K): entry [k, c] is the cost of turning a label c of a labeled row into k.
-
-    Parameters
-    ----------
-    label_cost : float or array of shape (K, K)
-        A number κ > 0 stands for κ·1[k≠c]. A matrix has a zero diagonal and is positive elsewhere; it need not be
-        symmetric.
-    n_classes : int
-        Classes, K.
-
-    Returns
-    -------
-    array of shape (K, K)
-        The matrix, checked.
-
-    Examples
-    --------
-    >>> label_cost_matrix(2.0, 2)
-    array([[0., 2.],
-           [2., 0.]])
-    """
-    if np.ndim(label_cost) == 0:
-        kappa = check_positive_scalar(label_cost, "label_cost")
-        return kappa * (1.0 - np.eye(n_classes))
-    matrix = check_finite_array(label_cost, "label_cost")
-    if matrix.shape != (n_classes, n_classes):
-        raise ValueError(
-            f"label_cost must be a number or a matrix for the K = {n_classes} classes; got shape {matrix.shape}. "
-            f"Pass a matrix of shape ({n_classes}, {n_classes})."
-        )
-    if np.diagonal(matrix).any():
-        raise ValueError(
-            f"label_cost must have a zero diagonal, as keeping a label costs nothing; got {np.diagonal(matrix)}. "
-            "Set the diagonal to 0."
-        )
-    off_diagonal = matrix[~np.eye(n_classes, dtype=bool)]
-    if off_diagonal.size and off_diagonal.min() <= 0:
-        raise ValueError(
-            f"label_cost must be > 0 off its diagonal; got {float(off_diagonal.min())!r}. "
-            "Pass a positive cost for each change of label."
-        )
-    return np.array(matrix, order="C")
 
 
 def _check_rows(rows: ArrayLike, anchors: ArrayLike) -> tuple[FloatArray, FloatArray]:

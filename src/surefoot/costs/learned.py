@@ -1,0 +1,213 @@
+"""A metric learned from labels: features count by how much a logistic regression on the labels makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.linear_model import LogisticRegression
+
+from surefoot._types import FloatArray
+from surefoot._validation import (
+    check_labeled_rows,
+    check_more_rows,
+    check_positive_scalar,
+    check_weights,
+    encode_labels,
+)
+from surefoot.costs.metrics import CallableMetric, Chebyshev, Euclidean, FeatureMetric, Manhattan, Weighted
+
+LEARNED = "learned"
+# Steps and gradient of the regression: its coefficients are to six digits, whatever the unit of a feature.
+_MOST_STEPS, _GRADIENT = 1000, 1e-6
+# Weight of the scores beside the features, over √n.
+_DIRECTION = 0.05
+
+
+@dataclass(frozen=True)
+class Learned(FeatureMetric):
+    """Distances of standardised features, each times the size of its coefficient in a regression on the labels.
+
+    The regression is logistic, with a ridge penalty; beside the features count the differences of its scores. Features
+    that say nothing about the labels then hardly count. The metric does not depend on the unit of any feature.
+    It is learned in a fit, or by `learn`, from the labels and from the spread of each feature over all rows; of a fit
+    it is `metric_`. Where the labels show one class only, all features count alike.
+
+    Parameters
+    ----------
+    C : float, default=0.3
+        Inverse strength of the ridge penalty, as in scikit-learn's LogisticRegression on standardised features.
+    shrinkage : float, default=0.0
+        Added to each weight, in units of their root mean square: 0 trusts the regression, large values make the metric
+        Euclidean on standardised features.
+    direction : float or None, default=None
+        Weight of the differences of the regression's own scores, beside those of the features. None: √n/20, since more
+        labels make the scores more reliable.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> X, y = [[0.0, 3.0], [0.2, 1.0], [1.0, 2.0], [1.3, 2.0]], [0, 0, 1, 1]
+    >>> metric = sf.costs.Learned().learn(X, y)
+    >>> bool(metric.weights[0] > metric.weights[1])
+    True
+    >>> sf.RobustLogisticRegression(metric=sf.costs.Learned(C=1.0)).fit(X, y).metric_
+    Weighted(<2 features>)
+    """
+
+    C: float = 0.3
+    shrinkage: float = 0.0
+    direction: float | None = None
+
+    def __post_init__(self) -> None:
+        check_positive_scalar(self.C, "C")
+        check_positive_scalar(self.shrinkage, "shrinkage", allow_zero=True)
+        if self.direction is not None:
+            check_positive_scalar(self.direction, "direction", allow_zero=True)
+
+    def learn(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        X_unlabeled: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> Weighted:
+        """The metric of these labels.
+
+        Parameters
+        ----------
+        X : array of shape (n, d)
+            Labeled rows.
+        y : array of shape (n,)
+            Their labels.
+        X_unlabeled : array of shape (M, d) or None, default=None
+            Unlabeled rows: with X they say how far each feature spreads.
+        sample_weight : array of shape (n,) or None, default=None
+            How many times each labeled row counts; by default once.
+
+        Returns
+        -------
+        Weighted
+            The metric.
+        """
+        rows, labels = check_labeled_rows(X, y)
+        weights = check_weights(sample_weight, "sample_weight", len(rows))
+        codes = encode_labels(labels, None)[1]
+        U = np.empty((0, rows.shape[1])) if X_unlabeled is None else X_unlabeled
+        more = check_more_rows(U, "X_unlabeled", rows.shape[1])
+        spread = feature_spread(np.vstack([rows, more]), np.append(weights, np.ones(len(more))))
+        return self.from_codes(rows, codes, weights, spread)
+
+    def from_codes(
+        self, rows: FloatArray, codes: NDArray[np.intp], weights: FloatArray, spread: FloatArray
+    ) -> Weighted:
+        """The metric of class codes (n,) at rows (n, d), given each feature's spread (d,) over all rows.
+
+        Parameters
+        ----------
+        rows : array of shape (n, d)
+            Labeled rows.
+        codes : array of shape (n,)
+            Class codes.
+        weights : array of shape (n,)
+            How many times each counts. Only their ratios matter.
+        spread : array of shape (d,)
+            Standard deviation of each feature over all rows; a feature without one does not count.
+
+        Returns
+        -------
+        Weighted
+            The metric.
+        """
+        per_unit = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
+        coef = _ridge_coefficients((rows - rows.mean(axis=0)) * per_unit, codes, weights, self.C)
+        importance = np.sqrt((coef**2).sum(axis=0))
+        size = np.sqrt((importance**2).mean())
+        if size == 0:
+            return Weighted(per_unit)
+        weights_found = (importance / size + self.shrinkage) / np.sqrt(1.0 + self.shrinkage)
+        direction = _DIRECTION * np.sqrt(_effective(weights)) if self.direction is None else self.direction
+        directions = (direction / size) * (coef * per_unit).T if direction else None
+        return Weighted(weights_found * per_unit, directions)
+
+    def distances(self, rows: ArrayLike, anchors: ArrayLike) -> FloatArray:
+        raise ValueError(
+            f"distances need a metric that is learned; got {self!r}, which has seen no labels. Pass metric_ of a "
+            "fitted estimator, or what learn(X, y) returns."
+        )
+
+
+def feature_spread(rows: FloatArray, weights: FloatArray) -> FloatArray:
+    """(d,) weighted standard deviation of each feature; exactly 0 where it is constant to the last digits."""
+    size = np.abs(rows).max(axis=0, initial=0.0)
+    size[size == 0] = 1.0
+    unit, share = rows / size, weights / weights.sum()
+    centred = unit - share @ unit
+    spread = np.sqrt(share @ centred**2)
+    return np.where(spread > 1e-12, spread * size, 0.0)
+
+
+def _effective(weights: FloatArray) -> float:
+    """How many labels of equal weight say as much: of equal weights, their number."""
+    return float(weights.sum() ** 2 / (weights**2).sum())
+
+
+def _ridge_coefficients(S: FloatArray, codes: NDArray[np.intp], weights: FloatArray, C: float) -> FloatArray:
+    """(1, d) or (K, d), zero where one class is seen; copies of a row count as one label of more weight."""
+    kept = weights > 0
+    S, codes, weights = S[kept], codes[kept], weights[kept]
+    if len(np.unique(codes)) < 2:
+        return np.zeros((1, S.shape[1]))
+    effective = _effective(weights)
+    model = LogisticRegression(C=C, tol=_GRADIENT, max_iter=_MOST_STEPS)
+    coef: FloatArray = model.fit(S, codes, sample_weight=weights * (effective / weights.sum())).coef_
+    return coef
+
+
+_NAMED_METRICS: dict[str, Callable[[], FeatureMetric]] = {
+    "euclidean": Euclidean,
+    "l2": Euclidean,
+    "manhattan": Manhattan,
+    "l1": Manhattan,
+    "cityblock": Manhattan,
+    "chebyshev": Chebyshev,
+    "linf": Chebyshev,
+    LEARNED: Learned,
+}
+
+
+def resolve_metric(metric: FeatureMetric | str | Callable[[Any, Any], float]) -> FeatureMetric:
+    """Feature metric from an instance, a name or a function.
+
+    Parameters
+    ----------
+    metric : FeatureMetric, str or callable
+        A metric; "euclidean" or "l2", "manhattan", "l1" or "cityblock", "chebyshev" or "linf", "learned"; or a
+        function(x, x') -> float.
+
+    Returns
+    -------
+    FeatureMetric
+        The metric.
+
+    Examples
+    --------
+    >>> resolve_metric("l1")
+    Manhattan()
+    """
+    if isinstance(metric, FeatureMetric):
+        return metric
+    if isinstance(metric, str) and metric in _NAMED_METRICS:
+        return _NAMED_METRICS[metric]()
+    if isinstance(metric, type) and issubclass(metric, FeatureMetric):
+        raise ValueError(f"metric must be an instance; got the class {metric.__name__}. Pass {metric.__name__}(...).")
+    if callable(metric):
+        return CallableMetric(metric)
+    raise ValueError(
+        f"metric must be one of {', '.join(map(repr, _NAMED_METRICS))}, a FeatureMetric or a function of two vectors; "
+        f"got {metric!r}. Pass one of these; for distances of your own, Precomputed(matrix)."
+    )
