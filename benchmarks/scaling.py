@@ -66,9 +66,9 @@ def main():
             return DaskRows(da.concatenate(parts), client)
     if by == "cuda":
         solver, U = sf.Newton("cuda", memory=64 << 30), np.array(U)
-    fit = lambda rows, radius, n=n: sf.RobustLogisticRegression(radius=radius, solver=solver, n_jobs=threads).fit(
-        X[:n], y[:n], X_unlabeled=rows
-    )
+    fit = lambda rows, radius, n=n: sf.RobustLogisticRegression(
+        radius, "clopper-pearson", 1.0, "euclidean", l2=0.0, solver=solver, n_jobs=threads
+    ).fit(X[:n], y[:n], X_unlabeled=rows)
     fit(wrap(U[:5000]), 5.0, n=20)  # compiles
     start, done, peak = time.perf_counter(), threading.Event(), [0.0]
 
@@ -83,7 +83,8 @@ def main():
         from gpu import radius_of
     if radius == 0:
         radius = radius_of((X, y, U)) if by == "cuda" else (
-            sf.minimal_radius(X, y, X_unlabeled=wrap(U), label_prior="clopper-pearson", n_jobs=threads) + 0.01
+            sf.minimal_radius(X, y, X_unlabeled=wrap(U), label_prior="clopper-pearson", label_cost=1.0,
+                metric="euclidean", n_jobs=threads) + 0.01
         )
         alone = round(time.perf_counter() - start, 2)
     else:

@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot._errors import import_extra
+from surefoot._threads import one_blas_thread
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array
 from surefoot.blocks.sources import StackedRows
@@ -120,8 +121,10 @@ class DaskRows:
         """All rows, the first ones those of `source`, over the workers, each of which may keep `memory` bytes."""
         import dask.array as da
 
-        first = da.from_array(np.ascontiguousarray(source.first), chunks=(-1, -1))
-        rows = da.concatenate([first, self.array]).rechunk((block_rows, -1))
+        rows = self.array
+        if len(source.first):
+            rows = da.concatenate([da.from_array(np.ascontiguousarray(source.first), chunks=(-1, -1)), rows])
+        rows = rows.rechunk((block_rows, -1))
         return DaskSweep(rows, weights, unit, anchors, self.connected, losses_at, self.traffic, memory)
 
 
@@ -336,9 +339,7 @@ def _feature_total(block: RowBlock, shared: Any) -> RowTotals:
 
 
 def _one_thread(work: Callable[[], Any]) -> Any:
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         return work()
 
 

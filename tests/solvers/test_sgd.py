@@ -301,7 +301,7 @@ class TestEstimator:
     def test_auto_and_exact_calibrated_radii(self) -> None:
         X, y, U = sample()
         how = StochasticGradient(n_steps=2000, decay_every=500)
-        auto = sf.RobustLogisticRegression(solver=how, tol=0.5).fit(X, y, X_unlabeled=U)
+        auto = sf.RobustLogisticRegression("auto", solver=how, tol=0.5).fit(X, y, X_unlabeled=U)
         assert auto.radius_ >= auto.certificate_.minimal_radius
         clf = sf.RobustLogisticRegression("calibrated", [0.5, 0.5], solver=how, tol=0.5).fit(X, y, X_unlabeled=U)
         assert clf.certificate_.estimate is not None

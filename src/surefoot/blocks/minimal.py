@@ -14,7 +14,8 @@ from surefoot.dual.objective import Evaluation, SmoothedDual
 from surefoot.dual.point import DualPoint
 from surefoot.dual.sweep import Sweep
 from surefoot.problem.sets import DecisionSet
-from surefoot.solvers.newton import NewtonOptions, PathPoint, StallError, centre, follow_path
+from surefoot.solvers.direction import StallError
+from surefoot.solvers.newton import NewtonOptions, PathPoint, centre, follow_path
 
 _MAX_ROUNDS = 12
 # Where the path begins, in units of the typical distance: above it all rows are as near to all anchors.

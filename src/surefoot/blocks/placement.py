@@ -19,32 +19,33 @@ from surefoot._types import FloatArray
 from surefoot._validation import check_more_rows, check_n_jobs, check_positive_scalar, check_same_names, is_source
 from surefoot.blocks.newton import Newton
 from surefoot.blocks.problem import BlockProblem
-from surefoot.blocks.sources import ArrayRows, RowSource, as_source, sample_rows
+from surefoot.blocks.sources import ArrayRows, RowSource, StackedRows, as_source, sample_rows
 from surefoot.costs import FeatureMetric, Precomputed
 from surefoot.distributed import DaskRows
 from surefoot.exact.problem import HeldProblem, RobustProblem
 from surefoot.priors import LabelPrior
+from surefoot.problem.ground import settle_ground_cost
 from surefoot.problem.rows import LabeledData
-from surefoot.unlabeled import unwrap, warn_about_unlabeled
+from surefoot.unlabeled import COMPARED, TARGET, UNLABELED, choose_marginal, unwrap, warn_about_unlabeled
 
 # Up to so many distances, 128 MiB, a problem is solved in memory: beyond, blocks are faster as well as smaller.
 MOST_DISTANCES = 1 << 24
 # Below this tolerance rows that lie in memory are solved there: a path over blocks ends at a smoothing, not a vertex.
 FINEST_IN_BLOCKS = 1e-5
-# Rows that lie elsewhere are compared with the labeled ones by a sample of so many.
-_COMPARED = 10_000
 
 
 @dataclass(frozen=True, eq=False)
 class RowPlacement:
     """Unlabeled rows for a solve in memory, `rows`, or over blocks, `source`: one of the two, or neither.
 
-    wrapped : whether they came in an `Unlabeled`.
+    wrapped : whether they came in an `Unlabeled`. name : "X_unlabeled", or "X_target" where they alone make up the
+    feature marginal.
     """
 
     rows: Any
     source: RowSource | None
     wrapped: bool = False
+    name: str = UNLABELED
 
     @property
     def in_blocks(self) -> bool:
@@ -52,25 +53,40 @@ class RowPlacement:
 
 
 def place(
-    X_unlabeled: Any, X: Any, n: int, d: int, *, memory_only: bool = False, blocks_only: bool = False
+    X_unlabeled: Any,
+    X: Any,
+    n: int,
+    d: int,
+    *,
+    X_target: Any = None,
+    memory_only: bool = False,
+    blocks_only: bool = False,
 ) -> RowPlacement:
-    """Unlabeled rows beside labeled ones X (n, d), where they are solved.
+    """Unlabeled rows beside labeled ones X (n, d), or those of a target population, where they are solved.
 
     memory_only : what is asked for is not to be had over blocks; rows that lie elsewhere are placed as ever, since many
         of them cannot come here.
     """
-    bare, wrapped = unwrap(X_unlabeled)
+    chosen, name = choose_marginal(X_unlabeled, X_target)
+    bare, wrapped = unwrap(chosen)
     if bare is None:
         return RowPlacement(None, None)
     if not _is_elsewhere(bare):
+        _check_some(_length(bare), name)
         few = not blocks_only and (memory_only or (n + _length(bare)) * n <= MOST_DISTANCES)
         if few:
-            return RowPlacement(bare, None, wrapped)
-        return RowPlacement(None, _array_source(bare, X, d), wrapped)
-    source = _source_of(bare, X, d)
+            return RowPlacement(bare, None, wrapped, name)
+        return RowPlacement(None, _array_source(bare, X, d, name), wrapped, name)
+    source = _source_of(bare, X, d, name)
+    _check_some(source.n_rows, name)
     if blocks_only or (n + source.n_rows) * n > MOST_DISTANCES:
-        return RowPlacement(None, source, wrapped)
-    return RowPlacement(_named(source.read(0, source.n_rows), source, X), None, wrapped)
+        return RowPlacement(None, source, wrapped, name)
+    return RowPlacement(_named(source.read(0, source.n_rows), source, X), None, wrapped, name)
+
+
+def _check_some(n_rows: int, name: str) -> None:
+    if name == TARGET and n_rows == 0:
+        raise ValueError("X_target must have at least one row; got none. Pass the rows to judge, or leave it out.")
 
 
 def needs_memory(metric: Any, tol: float | None = None) -> bool:
@@ -78,11 +94,12 @@ def needs_memory(metric: Any, tol: float | None = None) -> bool:
     return isinstance(metric, Precomputed) or (tol is not None and check_positive_scalar(tol, "tol") < FINEST_IN_BLOCKS)
 
 
-def check_problem(
+def check_problem(  # noqa: PLR0913 - one keyword per part of the problem
     X: ArrayLike,
     y: ArrayLike,
     *,
     X_unlabeled: Any = None,
+    X_target: Any = None,
     sample_weight: ArrayLike | None = None,
     classes: ArrayLike | None = None,
     metric: FeatureMetric | str | Callable[..., float] = "euclidean",
@@ -97,10 +114,12 @@ def check_problem(
     data = LabeledData.check(X, y, sample_weight=sample_weight, classes=classes, metric=metric)
     memory_only = memory_only or needs_memory(data.metric, tol)
     blocks_only = isinstance(check_solver(solver), Newton)
-    placed = place(X_unlabeled, X, *data.rows.shape, memory_only=memory_only, blocks_only=blocks_only)
+    placed = place(
+        X_unlabeled, X, *data.rows.shape, X_target=X_target, memory_only=memory_only, blocks_only=blocks_only
+    )
     if placed.rows is not None:
-        check_same_names(X, placed.rows, "X_unlabeled")
-        placed = replace(placed, rows=check_more_rows(placed.rows, "X_unlabeled", data.rows.shape[1]))
+        check_same_names(X, placed.rows, placed.name)
+        placed = replace(placed, rows=check_more_rows(placed.rows, placed.name, data.rows.shape[1]))
     placed = replace(placed, wrapped=True)  # no cross-validation cuts the arguments of a function
     return robust_problem(data, placed, label_prior, label_cost, solver, n_jobs)
 
@@ -115,18 +134,38 @@ def robust_problem(
 ) -> RobustProblem:
     """The robust problem of checked labeled rows and placed unlabeled ones; says so where a known trap caught these."""
     n_jobs = check_n_jobs(n_jobs)
+    data = replace(data, target=placed.name == TARGET)
+    known: dict[str, Any] = {"wrapped": placed.wrapped, "name": placed.name}
     if placed.rows is not None:
-        warn_about_unlabeled(data.rows, placed.rows, len(placed.rows), wrapped=placed.wrapped)
+        warn_about_unlabeled(data.rows, placed.rows, len(placed.rows), **known)
     elif placed.source is not None:
-        seen = sample_rows(placed.source, _COMPARED, np.random.default_rng(0))[0]
-        warn_about_unlabeled(data.rows, seen, placed.source.n_rows, wrapped=placed.wrapped)
+        seen = sample_rows(placed.source, COMPARED, np.random.default_rng(0))[0]
+        warn_about_unlabeled(data.rows, seen, placed.source.n_rows, **known)
     if placed.in_blocks or isinstance(solver, Newton):
+        stacked = StackedRows(data.rows, placed.source)
+        data, label_cost = settle_ground_cost(data, label_cost, stacked.n_rows, stacked.take)
         how = solver if isinstance(solver, Newton) else Newton()
         workers = effective_n_jobs(n_jobs)
         executor = ThreadPoolExecutor(workers) if workers > 1 else None
         return BlockProblem.of(data, data.decision_set(label_prior, label_cost), placed.source, how, executor)
     whole = data if placed.rows is None else replace(data, unlabeled=placed.rows)
+    rest = None if whole.unlabeled is None else ArrayRows(whole.unlabeled)
+    stacked = StackedRows(whole.rows, rest)
+    whole, label_cost = settle_ground_cost(whole, label_cost, stacked.n_rows, stacked.take)
     return HeldProblem.of(whole, label_prior, label_cost, n_jobs)
+
+
+def rows_as_passed(problem: HeldProblem, X: Any, X_unlabeled: Any, X_target: Any = None) -> list[Any]:
+    """The rows of the feature marginal as a classifier should see them: as they were passed, frames with their names.
+
+    Labeled and unlabeled ones, or those of the target population.
+    """
+    bare = unwrap(X_unlabeled if X_target is None else X_target)[0]
+    if bare is None:
+        return [X]
+    if _is_elsewhere(bare):
+        bare = _named(problem.data.everything[len(problem.data.counted_rows) :], bare, X)
+    return [bare] if problem.data.target else [X, bare]
 
 
 def check_solver(solver: Any) -> Newton | None:
@@ -141,19 +180,19 @@ def _is_elsewhere(rows: Any) -> bool:
     return is_source(rows) or isinstance(rows, np.memmap) or hasattr(rows, "__dask_graph__")
 
 
-def _source_of(rows: Any, X: Any, n_features: int) -> RowSource:
+def _source_of(rows: Any, X: Any, n_features: int, name: str) -> RowSource:
     """A source for rows that lie elsewhere, with the columns of X."""
-    source = as_source(DaskRows(rows) if hasattr(rows, "__dask_graph__") else rows, n_features)
-    check_same_names(X, source, "X_unlabeled")
+    source = as_source(DaskRows(rows) if hasattr(rows, "__dask_graph__") else rows, n_features, name)
+    check_same_names(X, source, name)
     return source
 
 
-def _array_source(rows: Any, X: Any, n_features: int) -> ArrayRows:
-    check_same_names(X, rows, "X_unlabeled")
-    return ArrayRows(check_more_rows(rows, "X_unlabeled", n_features))
+def _array_source(rows: Any, X: Any, n_features: int, name: str) -> ArrayRows:
+    check_same_names(X, rows, name)
+    return ArrayRows(check_more_rows(rows, name, n_features))
 
 
-def _named(rows: FloatArray, source: RowSource, X: Any) -> Any:
+def _named(rows: FloatArray, source: Any, X: Any) -> Any:
     """Rows with their names, where X is a pandas frame and the source knows them."""
     columns = getattr(source, "columns", None)
     if columns is None or type(X).__module__.split(".")[0] != "pandas":

@@ -40,6 +40,8 @@ _FEWEST_ROWS = 2000
 _HANDOVER = 0.03
 # A sample that has more than this share of the rows saves nothing.
 _LARGEST_SHARE = 0.4
+# What a BlockProblem keeps of its rows, whatever their labels.
+_OF_ROWS = ("rows", "row_weights", "used", "samples", "sweeps")
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +77,7 @@ class BlockProblem(RobustProblem):
 
     @cached_property
     def rows(self) -> StackedRows:
-        return StackedRows(self.data.rows, self.source)
+        return StackedRows(self.data.counted_rows, self.source)
 
     @property
     def n_rows(self) -> int:
@@ -83,7 +85,8 @@ class BlockProblem(RobustProblem):
 
     @cached_property
     def row_weights(self) -> FloatArray:
-        weights = np.concatenate([self.data.weights, np.ones(self.n_rows - len(self.data.rows))])
+        counted = self.data.counted_weights
+        weights = np.concatenate([counted, np.ones(self.n_rows - len(counted))])
         return weights / weights.sum()
 
     @property
@@ -115,9 +118,10 @@ class BlockProblem(RobustProblem):
         """Over each sample, and last over all rows; with losses where these are fixed."""
         make = self.how.sweep_maker(losses_at, self.executor)
         anchors = Anchors(self.anchors, self.data.metric)
-        total = self.data.weights.sum() + self.n_rows - len(self.data.rows)
+        counted = self.data.counted_weights
+        total = counted.sum() + self.n_rows - len(counted)
         found = [make(StackedRows(rows, None), np.empty(0), 1.0 / len(rows), anchors) for rows, _ in self.samples]
-        return [*found, make(self.rows, self.data.weights / total, 1.0 / total, anchors)]
+        return [*found, make(self.rows, counted / total, 1.0 / total, anchors)]
 
     @cached_property
     def transports(self) -> list[SoftTransport]:
@@ -145,12 +149,14 @@ class BlockProblem(RobustProblem):
     def minimal(self) -> MinimalRadius:
         return MinimalRadius.of(self.decision_set, self.transports[-1])
 
-    def linear(self, l2: float, fit_intercept: bool, *, as_given: bool = False) -> BlockGame:
+    def linear(
+        self, l2: float, fit_intercept: bool, *, as_given: bool = False, standardized: bool = False
+    ) -> BlockGame:
         if as_given:
             raise ValueError('rows in blocks need solver="newton" or Newton(...); got another. Pass rows in memory.')
         with solver_threads(None):
-            coordinates = standardize(self.sweeps[-1], l2, fit_intercept)
-        penalty = coordinates.penalty(l2)
+            coordinates = standardize(self.sweeps[-1], 0.0 if standardized else l2, fit_intercept)
+        penalty = coordinates.penalty(l2, standardized=standardized)
         model = LinearModel(np.empty((0, len(penalty))), penalty, self.decision_set.n_classes)
         return BlockGame(self, [sweep.in_coordinates(coordinates) for sweep in self.sweeps], model, coordinates)
 
@@ -159,6 +165,12 @@ class BlockProblem(RobustProblem):
         with solver_threads(None):
             sweeps = self._sweeps(losses)
         return BlockGame(self, sweeps, FixedLosses(np.empty((0, self.decision_set.n_classes)), scale or 1.0), None)
+
+    def with_label_shares(self, shares: FloatArray) -> BlockProblem:
+        found = replace(self, decision_set=self.decision_set.with_label_shares(shares))
+        # what does not depend on how much a label counts is not read again
+        found.__dict__.update({name: self.__dict__[name] for name in _OF_ROWS if name in self.__dict__})
+        return found
 
     def sample(self, most: int, seed: int) -> HeldProblem:
         rows = self.data.rows[:0]

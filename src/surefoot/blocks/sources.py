@@ -47,7 +47,11 @@ class ArrayRows:
         return int(self.array.shape[1])
 
     def read(self, start: int, stop: int) -> FloatArray:
-        return _checked(self.array[start:stop], start)
+        return _checked(self.array[start:stop], range(start, stop))
+
+    def take(self, chosen: NDArray[np.intp]) -> FloatArray:
+        """The rows of ascending indices."""
+        return _checked(self.array[chosen], chosen)
 
 
 class ParquetRows:
@@ -123,7 +127,7 @@ class ParquetRows:
         for at in range(first, last):
             lo, hi = max(start - self._edges[at], 0), min(stop, self._edges[at + 1]) - self._edges[at]
             parts.append(self._group(at)[lo:hi])
-        return _checked(np.concatenate(parts) if parts else np.empty((0, self.n_features)), start)
+        return _checked(np.concatenate(parts) if parts else np.empty((0, self.n_features)), range(start, stop))
 
     def _group(self, at: int) -> FloatArray:
         """One row group as numbers. The last ones stay in memory: a group may hold many blocks."""
@@ -212,23 +216,23 @@ def take_rows(source: RowSource, chosen: NDArray[np.intp]) -> FloatArray:
     return np.concatenate(parts)
 
 
-def as_source(rows: Any, n_features: int) -> RowSource:
+def as_source(rows: Any, n_features: int, name: str = "X_unlabeled") -> RowSource:
     """A source of rows as it is, or the rows of an array (memory maps stay on disk)."""
     source: RowSource = rows if is_source(rows) else ArrayRows(np.asanyarray(rows))
     if isinstance(source, ArrayRows) and source.array.ndim != 2:
-        raise ValueError(f"X_unlabeled must have 2 dimensions; got {source.array.ndim}. Pass an array (M, d).")
+        raise ValueError(f"{name} must have 2 dimensions; got {source.array.ndim}. Pass an array (M, d).")
     if source.n_features != n_features:
         raise ValueError(
-            f"X_unlabeled must have the {n_features} features of X; got {source.n_features}. Pass the same columns."
+            f"{name} must have the {n_features} features of X; got {source.n_features}. Pass the same columns."
         )
     return source
 
 
-def _checked(rows: NDArray[Any], start: int) -> FloatArray:
-    """Rows as float64, refused where a number is missing or infinite."""
+def _checked(rows: NDArray[Any], numbers: Sequence[int] | NDArray[np.intp]) -> FloatArray:
+    """Rows as float64, refused where a number is missing or infinite; numbers : of the rows in their source."""
     found = np.ascontiguousarray(rows, dtype=np.float64)  # the order in memory would show in the last digit
     if not np.isfinite(found).all():
-        bad = start + int(np.flatnonzero(~np.isfinite(found).all(axis=1))[0])
+        bad = numbers[int(np.flatnonzero(~np.isfinite(found).all(axis=1))[0])]
         return check_finite_array(found, f"X_unlabeled (see its row {bad})", ndim=2)
     return found
 

@@ -6,7 +6,7 @@ The solver's sums may be in float32; both bounds are always evaluated in float64
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
@@ -16,49 +16,23 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from surefoot._types import FloatArray
-from surefoot.blocks.sources import RowSource
+from surefoot.blocks.sources import RowSource, block_edges, rows_per_block
 from surefoot.blocks.sweep import Anchors, BlockSweep
-from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan
+from surefoot.blocks.torch_held import DeviceRows
+from surefoot.dual.adversary import Adversary
 from surefoot.dual.block import Block, RowlessProblem
+from surefoot.dual.bounds import AnchorRepair
 from surefoot.dual.design import Coordinates, FeatureBlock
+from surefoot.dual.models import LinearModel
 from surefoot.dual.point import DualPoint
 from surefoot.dual.row_sums import RowSums
-from surefoot.dual.smallest_loss import RowTotals
+from surefoot.dual.smallest_loss import LogisticSums, RowTotals, SoftLabels
 from surefoot.dual.torch_arrays import TorchArrays
 from surefoot.kernels.torch_rows import SoftRows, add_row_sums
-from surefoot.problem.rows import fingerprints
+from surefoot.problem.sets import row_chunks
 
-_POWERS = {Euclidean: 2.0, Mahalanobis: 2.0, Manhattan: 1.0, Chebyshev: float("inf")}
-
-
-@dataclass(frozen=True, eq=False)
-class DeviceRows:
-    """Rows (N, d), weights (N,) and losses (N, K), or None, on a device.
-
-    Distances are kept, in each precision that is asked for, as far as `keep_bytes` goes.
-    """
-
-    rows: Tensor
-    weights: Tensor
-    losses: Tensor | None
-    anchors: Anchors
-    keep_bytes: int
-    kept: dict[tuple[int, torch.dtype], Tensor] = field(default_factory=dict)
-
-    def chunks(self) -> Iterator[slice]:
-        size = max(1, TorchArrays.entries // len(self.anchors.rows))
-        for start in range(0, len(self.rows), size):
-            yield slice(start, min(start + size, len(self.rows)))
-
-    def distances(self, rows: slice, dtype: torch.dtype) -> Tensor:
-        """(B, n), from the device's memory where they are kept in this precision."""
-        key = (rows.start, dtype)
-        if key not in self.kept:
-            found = device_distances(self.anchors.metric, self.rows[rows], self.anchors.rows).to(dtype)
-            if sum(part.nbytes for part in self.kept.values()) + found.nbytes > self.keep_bytes:
-                return found
-            self.kept[key] = found
-        return self.kept[key]
+# Sums that stay on the device: the blocks of the Hessian, which is put together and factored there.
+_STAYING = ("beta_beta", "theta_alpha", "theta_label", "theta_theta", "theta_beta")
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,10 +57,10 @@ class TorchSweep(BlockSweep):
         keep_bytes: int = 0,
     ) -> TorchSweep:
         """All rows of a source: the first have these weights, all others count `unit`."""
-        rows, send = source.read(0, source.n_rows), TorchArrays(device).send
-        all_weights = np.concatenate([weights, np.full(len(rows) - len(weights), unit)])
+        send = TorchArrays(device).send
+        all_weights = np.concatenate([weights, np.full(source.n_rows - len(weights), unit)])
         sent = None if losses is None else send(losses)
-        return cls(DeviceRows(send(rows), send(all_weights), sent, anchors, keep_bytes), dtype)
+        return cls(DeviceRows(_sent(source, device), send(all_weights), sent, anchors, keep_bytes), dtype)
 
     @property
     def n_rows(self) -> int:  # type: ignore[override]
@@ -99,14 +73,13 @@ class TorchSweep(BlockSweep):
         return work(FeatureBlock(self.held.rows, self.held.weights), *parameters)
 
     def fingerprints(self) -> NDArray[np.uint64]:
-        return fingerprints(self.held.rows.cpu().numpy())
+        return self.held.fingerprints()
 
     def blocks(self, problem: RowlessProblem, dtype: torch.dtype = torch.float64) -> Iterator[Block]:
         """The rows in chunks, with distances in a precision."""
-        held = self.held
-        for rows in held.chunks():
-            parts = partial(_part, self.design, rows), partial(_part, held.losses, rows)
-            yield Block(problem, held.distances(rows, dtype), held.weights[rows], *parts, rows.start)
+        for rows, distances in self.held.chunks(dtype):
+            parts = partial(_part, self.design, rows), partial(_part, self.held.losses, rows)
+            yield Block(problem, distances, self.held.weights[rows], *parts, rows.start)
 
     def total(self, problem: RowlessProblem, work: Any, *parameters: Any, **named: Any) -> Any:
         whole = None
@@ -121,34 +94,64 @@ class TorchSweep(BlockSweep):
     def row_sums(
         self, problem: RowlessProblem, point: DualPoint, tau: float, *, second_order: bool, exact: bool
     ) -> RowSums:
-        """By the kernels of torch, in float32 where that was asked for and `exact` does not forbid it."""
+        """By fused kernels on a GPU, else by torch; in float32 where that was asked for and `exact` allows it."""
         dtype = torch.float64 if exact else self.dtype
-        ds, xp = problem.decision_set, TorchArrays(self.held.rows.device)
+        ds, xp, fused = problem.decision_set, TorchArrays(self.held.rows.device), self.held.fused
         zeros = RowSums.zeros(ds.n_classes, len(ds.anchor_weights), problem.model.shape, second_order)
-        sums = {name: xp.send(part) for name, part in vars(zeros).items()}
-        constants = SoftRows.of(ds, point, tau, cast("str", xp.device), dtype)
+        sums = {name: xp.zeros(part.shape) for name, part in vars(zeros).items()}
+        constants: Any = SoftRows.of(ds, point, tau, cast("str", xp.device), dtype)
+        add: Any = add_row_sums
+        if fused is not None:
+            constants, add = fused.FusedRows.of(constants), fused.add_row_sums
+        lam = xp.send(point.lam)
+        columns = len(ds.anchor_weights) if second_order or fused is None else 4 * ds.present_label_cost.size
         for block in self.blocks(problem, dtype):
             losses = block.model.losses(point.theta, slice(None))
-            add_row_sums(
-                sums,
-                constants,
-                cast("Tensor", block.distances),
-                block.weights,
-                (losses - xp.send(point.lam)).to(dtype),
-                block.design if problem.model.learns else None,
-                losses,
-                second_order=second_order,
-            )
-        return RowSums(**{name: part.cpu().numpy() for name, part in sums.items()})
+            for rows in row_chunks(len(losses), columns, xp.entries):
+                add(
+                    sums,
+                    constants,
+                    cast("Tensor", block.distances)[rows],
+                    block.weights[rows],
+                    losses[rows] - lam,
+                    block.design[rows] if problem.model.learns else None,
+                    losses[rows],
+                    second_order=second_order,
+                )
+        return _fetched(sums)
 
-    def solve_positive(self, matrix: FloatArray, right: FloatArray) -> FloatArray:
-        """On the device."""
+    def anchor_repair(self, problem: RowlessProblem, point: DualPoint, tau: float) -> AnchorRepair:
+        """From the sums of the solver: they have what the plan brings to each anchor."""
+        mass = self.row_sums(problem, point, tau, second_order=False, exact=True).beta
+        return AnchorRepair.of(problem.decision_set, mass)
+
+    def _logistic(self, problem: RowlessProblem, adversary: Adversary) -> LogisticSums:
+        """Labels (N, K) are found once: they take far less room than distances."""
+        if not isinstance(problem.model, LinearModel):
+            raise TypeError("soft labels are for a model that is learned")
+        q = torch.cat([adversary.at(block) for block in self.blocks(problem)])
+        kept = self.held.weights > 0
+        model = problem.model.over(self)  # type: ignore[arg-type]
+        if bool(kept.all()):
+            return SoftLabels(model, self.held.weights, q)
+        return SoftLabels(replace(model, X=model.X[kept]), self.held.weights[kept], q[kept])
+
+    def factorized(self, matrix: Any) -> Callable[[FloatArray], FloatArray]:
+        """On the device, where the matrix may be already."""
         send = TorchArrays(self.held.rows.device).send
         factor, failed = torch.linalg.cholesky_ex(send(matrix))
         if int(failed) > 0:
             raise np.linalg.LinAlgError("not positive definite")
-        found = torch.cholesky_solve(send(right)[:, None], factor)
-        return cast("FloatArray", found[:, 0].cpu().numpy())
+        return lambda right: cast("FloatArray", torch.cholesky_solve(send(right)[:, None], factor)[:, 0].cpu().numpy())
+
+
+def _sent(source: RowSource, device: str) -> Tensor:
+    """(N, d) the rows of a source, sent block by block."""
+    rows = torch.empty((source.n_rows, source.n_features), dtype=torch.float64, device=device)
+    for start, stop in block_edges(source.n_rows, rows_per_block(source.n_rows)):
+        part = source.read(start, stop)
+        rows[start:stop] = torch.from_numpy(part if part.flags.writeable else part.copy())  # torch asks for the former
+    return rows
 
 
 def _part(whole: Tensor | None, rows: slice) -> Tensor:
@@ -157,14 +160,12 @@ def _part(whole: Tensor | None, rows: slice) -> Tensor:
     return whole[rows]
 
 
-def device_distances(metric: FeatureMetric, rows: Tensor, anchors: FloatArray) -> Tensor:
-    """(B, n) distances in float64, computed on the device for the metrics that torch knows."""
-    right = torch.as_tensor(anchors, dtype=rows.dtype, device=rows.device)
-    power = _POWERS.get(type(metric))
-    if power is None:
-        return torch.as_tensor(metric.distances(rows.cpu().numpy(), anchors), device=rows.device)
-    if isinstance(metric, Mahalanobis):
-        factor = torch.as_tensor(np.linalg.cholesky(metric.inverse_covariance), device=rows.device)
-        rows, right = rows @ factor, right @ factor
-    # by differences, not by a matrix product: near rows keep their digits, equal rows are at distance zero
-    return torch.cdist(rows, right, p=power, compute_mode="donot_use_mm_for_euclid_dist")
+def _fetched(sums: dict[str, Tensor]) -> RowSums:
+    """Small sums as arrays, by one transfer; large ones stay."""
+    names = [name for name in sums if name not in _STAYING]
+    flat = torch.cat([sums[name].flatten() for name in names]).cpu().numpy()
+    ends = np.cumsum([sums[name].numel() for name in names])
+    small = {
+        name: part.reshape(tuple(sums[name].shape)) for name, part in zip(names, np.split(flat, ends[:-1]), strict=True)
+    }
+    return RowSums(**small, **{name: cast("FloatArray", sums[name]) for name in _STAYING})

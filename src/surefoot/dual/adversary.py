@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 from surefoot._errors import warn_caller
 from surefoot._types import FloatArray
 from surefoot.dual.arrays import arrays_of
-from surefoot.dual.bounds import AnchorRepair, soft_plan
+from surefoot.dual.bounds import AnchorRepair, soft_labels
 from surefoot.dual.models import Model
 from surefoot.dual.point import DualPoint
 from surefoot.problem.distances import Distances
@@ -128,7 +128,7 @@ class SoftPlanLabels:
         q = xp.zeros((len(block.weights), ds.n_classes))
         for rows in row_chunks(len(block.weights), block.distances.shape[1], xp.entries):
             losses = block.model.losses(self.point.theta, rows)
-            q[rows] = soft_plan(ds, block.distances[rows], losses, self.point, self.tau)[0].sum(axis=2)
+            q[rows] = soft_labels(ds, block.distances[rows], losses, self.point, self.tau)
         return q
 
 
@@ -150,8 +150,8 @@ class NearestPlanLabels:
         xp = arrays_of(block.weights)
         q = xp.zeros((len(block.weights), len(self.relabel)))
         for rows in row_chunks(len(block.weights), block.distances.shape[1], xp.entries):
-            share = xp.softmax((block.distances[rows] + xp.send(self.potentials)) / -self.tau)
-            q[rows] = self.repair.class_shares(share, self.classes) @ xp.send(self.relabel.T)
+            shares = self.repair.class_shares(block.distances[rows], self.potentials, self.tau, self.classes)
+            q[rows] = shares @ xp.send(self.relabel.T)
         return q
 
 
@@ -195,13 +195,15 @@ def allowance(ds: DecisionSet, nearest: float) -> float:
     return max(share, _ROUNDING * nearest)
 
 
-def meet(risk: float, lower: float) -> float:
+_AT_MINIMAL = "float64 cannot tell this radius from the minimal one. Raise the radius, or bring"
+
+
+def meet(risk: float, lower: float, why: str = _AT_MINIMAL) -> float:
     """The lower bound, at most the upper one: they may cross by rounding, and what crosses further is reported."""
     if lower - risk > _CROSSING * max(1.0, abs(risk)):
         warn_caller(
             f"the bounds cross by {lower - risk:.2e}: risk = {risk:.6g} holds, but the lower bound {lower:.6g} does "
-            "not, since float64 cannot tell this radius from the minimal one. Raise the radius, or bring features and "
-            "label costs to similar scales.",
+            f"not, since {why} features and label costs to similar scales.",
             ConvergenceWarning,
         )
     return min(lower, risk)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg.blas import dsymv
 from scipy.special import entr, logsumexp, softmax
 
 from surefoot._types import FloatArray
@@ -25,6 +26,11 @@ class NumpyArrays:
     entr = staticmethod(entr)
     log_loss = staticmethod(log_loss_matrix)
     probabilities = staticmethod(probabilities)
+
+    @staticmethod
+    def fused(distances: Any) -> Any:
+        """Kernels that need no matrix beside the distances, or None where there are none for them."""
+        return None
 
     @staticmethod
     def send(array: Any) -> Any:
@@ -47,6 +53,20 @@ class NumpyArrays:
     @staticmethod
     def hstack(left: FloatArray, right: FloatArray) -> FloatArray:
         return np.hstack([left, right])
+
+    @staticmethod
+    def tall_product(left: FloatArray, right: FloatArray) -> FloatArray:
+        """(a, b) of matrices (N, a) and (N, b)."""
+        return np.asarray(left.T @ right)
+
+    @staticmethod
+    def symmetric_product(lower: FloatArray, vector: FloatArray) -> FloatArray:
+        """Of a symmetric matrix, of which the lower triangle is read, and a vector."""
+        return np.asarray(dsymv(1.0, lower.T, vector, lower=0))  # its transpose is in Fortran order: no copy
+
+    @staticmethod
+    def copy(array: FloatArray) -> FloatArray:
+        return array.copy()
 
     @staticmethod
     def softmax(array: FloatArray) -> FloatArray:

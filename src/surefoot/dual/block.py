@@ -101,7 +101,9 @@ class Block:
         xp = arrays_of(self.weights)
         slots = xp.slots(self.problem.decision_set)
         mass = xp.zeros((self.distances.shape[1],))
-        for part, _, joint, share in self._soft_plan(point, tau):
+        for part in self.chunks():
+            losses = self.model.losses(point.theta, part)
+            joint, share = soft_plan(self.problem.decision_set, self.distances[part], losses, point, tau)
             mass += self.weights[part] @ (joint.sum(axis=1)[:, slots] * share)
         return RowTotals((xp.fetch(mass),))
 
@@ -110,20 +112,17 @@ class Block:
         ds = self.problem.decision_set
         q = arrays_of(self.weights).zeros((len(self.weights), ds.n_classes))
         cost = 0.0
-        for part, D, joint, share in self._soft_plan(point, tau):
+        for part in self.chunks():
+            losses = self.model.losses(point.theta, part)
+            joint, moments = repair.plan(ds, self.distances[part], losses, point, tau)
             q[part] = joint.sum(axis=2)
-            cost += float(self.weights[part] @ repair.cost(ds, D, joint, share))
+            cost += float(self.weights[part] @ repair.cost(ds, joint, moments))
         return cost, q
 
     def plan_cost(self, point: DualPoint, tau: float, repair: AnchorRepair) -> RowTotals:
         """Cost of the repaired plan, and its label probabilities (K,)."""
         cost, q = self.repaired_plan(point, tau, repair)
         return RowTotals((np.array([cost]), arrays_of(q).fetch(self.weights @ q)))
-
-    def _soft_plan(self, point: DualPoint, tau: float) -> Iterator[tuple[slice, Any, Any, Any]]:
-        for part in self.chunks():
-            D = self.distances[part]
-            yield part, D, *soft_plan(self.problem.decision_set, D, self.model.losses(point.theta, part), point, tau)
 
     def labels(self, adversary: Adversary) -> FloatArray:
         """(B, K) μ(y=k | x)."""

@@ -8,6 +8,7 @@ additive over blocks of them, and runs on NumPy arrays and on tensors alike.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,11 @@ def dual_constant(ds: DecisionSet, point: DualPoint) -> float:
 def row_values(ds: DecisionSet, distances: Any, losses: Any, point: DualPoint) -> Any:
     """(B,) Φ_j = max_{k,i} ℓ_jk − α c((x_j, k), z_i) − β_i − λ_k at rows with these distances (B, n), losses (B, K)."""
     xp = arrays_of(distances)
-    least = xp.least_by_class(point.alpha * distances + xp.send(_centred(ds, point)), ds)
+    fused, beta = xp.fused(distances), xp.send(_centred(ds, point))
+    if fused is None:
+        least = xp.least_by_class(point.alpha * distances + beta, ds)
+    else:
+        least = fused.class_least(distances, point.alpha, beta, ds.class_columns)
     gain = (losses - xp.send(point.lam))[:, :, None] - point.alpha * xp.send(ds.present_label_cost)
     return xp.largest(gain - least[:, None, :], (1, 2))
 
@@ -67,12 +72,27 @@ def soft_plan(ds: DecisionSet, distances: Any, losses: Any, point: DualPoint, ta
     share = xp.exp(V - top[:, slots])
     total = xp.sum_by_class(share, ds)
     share /= total[:, slots]
-    soft = top + xp.log(total)
+    return joint_plan(ds, top + xp.log(total), losses, point, tau), share
+
+
+def joint_plan(ds: DecisionSet, soft: Any, losses: Any, point: DualPoint, tau: float) -> Any:
+    """P(label, class of anchor | row) (B, K, C), from log Σ exp(−(α d + β) / τ) over the anchors of each class."""
+    xp = arrays_of(soft)
     gain = (losses - xp.send(point.lam)) / tau
     logits = gain[:, :, None] - point.alpha / tau * xp.send(ds.present_label_cost) + soft[:, None, :]
     joint = xp.exp(logits - xp.log_total(logits))
     joint /= joint.sum(axis=(1, 2), keepdims=True)
-    return joint, share
+    return joint
+
+
+def soft_labels(ds: DecisionSet, distances: Any, losses: Any, point: DualPoint, tau: float) -> Any:
+    """(B, K) labels of the softmax plan."""
+    xp = arrays_of(distances)
+    fused = xp.fused(distances)
+    if fused is None:
+        return soft_plan(ds, distances, losses, point, tau)[0].sum(axis=2)
+    soft = fused.class_totals(distances, point.alpha, xp.send(point.beta), tau, ds.class_columns)
+    return joint_plan(ds, soft, losses, point, tau).sum(axis=2)
 
 
 @dataclass(frozen=True)
@@ -110,24 +130,54 @@ class AnchorRepair:
         nothing = np.zeros(len(ds.anchor_weights))
         return cls(nothing, np.ones(1), ds.anchor_weights, nothing)
 
-    def cost(self, ds: DecisionSet, D: Any, joint: Any, share: Any) -> Any:
-        """(B,) cost of the repaired plan, per unit of row weight, of a chunk of rows."""
+    def plan(
+        self, ds: DecisionSet, D: Any, losses: Any, point: DualPoint, tau: float
+    ) -> tuple[Any, tuple[Any, Any, Any, Any]]:
+        """The softmax plan of some rows, P(label, class | row) (B, K, C), and what `cost` needs of it.
+
+        Per row and class (B, C): the share that is kept, its distance, and the distance of what is moved within the
+        class; per row (B,) the distance of what is moved to other classes.
+        """
         xp = arrays_of(D)
+        fused = xp.fused(D)
+        if fused is None:
+            joint, share = soft_plan(ds, D, losses, point, tau)
+            held = share * xp.send(self.keep)
+            moved = xp.sum_by_class(D * xp.send(self.within), ds)
+            return joint, (xp.sum_by_class(held, ds), xp.sum_by_class(held * D, ds), moved, D @ xp.send(self.across))
+        soft, kept, kept_distance, moved, across = fused.class_repaired(
+            D, point.alpha, xp.send(point.beta), tau, xp.send(self.shares), ds.class_columns
+        )
+        return joint_plan(ds, soft, losses, point, tau), (kept, kept_distance, moved, across.sum(axis=1))
+
+    @property
+    def shares(self) -> FloatArray:
+        """(3, n) keep, within, across."""
+        return np.stack([self.keep, self.within, self.across])
+
+    def cost(self, ds: DecisionSet, joint: Any, moments: tuple[Any, Any, Any, Any]) -> Any:
+        """(B,) cost of the repaired plan, per unit of row weight, of a chunk of rows: from what `plan` gives."""
+        kept, kept_distance, moved_distance, across_distance = moments
+        xp = arrays_of(joint)
         label_cost, stay = xp.send(ds.present_label_cost), xp.send(self.stay)
-        held = share * xp.send(self.keep)
-        kept = xp.sum_by_class(held, ds)
-        kept_distance = xp.sum_by_class(held * D, ds)
         free = joint * (1.0 - kept)[:, None, :]
-        moved_distance = xp.sum_by_class(D * xp.send(self.within), ds)
         inside = joint * (kept_distance[:, None, :] + kept[:, None, :] * label_cost)
         inside += free * stay * (moved_distance[:, None, :] + label_cost)
         leaving = (free * (1.0 - stay)).sum(axis=2)
-        outside = leaving.sum(axis=1) * (D @ xp.send(self.across))
+        outside = leaving.sum(axis=1) * across_distance
         outside += leaving @ xp.send(ds.label_cost[:, ds.anchor_labels] @ self.across)
         return inside.sum(axis=(1, 2)) + outside
 
-    def class_shares(self, share: Any, classes: FloatArray) -> Any:
-        """(B, C) class shares of the repaired plan of a problem without labels; classes (n, C) is one-hot."""
-        xp = arrays_of(share)
-        held = share * xp.send(self.keep)
-        return held @ xp.send(classes) + (1.0 - held.sum(axis=1))[:, None] * xp.send(self.within @ classes)
+    def class_shares(self, D: Any, potentials: FloatArray, tau: float, classes: FloatArray) -> Any:
+        """(B, K) class shares of the repaired plan of a problem without labels; classes (n, K) is one-hot, in order."""
+        xp = arrays_of(D)
+        fused = xp.fused(D)
+        if fused is None:
+            held = xp.softmax((D + xp.send(potentials)) / -tau) * xp.send(self.keep)
+            return held @ xp.send(classes) + (1.0 - held.sum(axis=1))[:, None] * xp.send(self.within @ classes)
+        edges = np.flatnonzero(np.any(np.diff(classes, axis=0, prepend=-1.0, append=-1.0), axis=1)).tolist()
+        soft, kept, *_ = fused.class_repaired(
+            D, 1.0, xp.send(potentials), tau, xp.send(self.shares), tuple(pairwise(edges))
+        )
+        held = xp.softmax(soft) * kept
+        return held @ xp.send(classes[edges[:-1]]) + (1.0 - held.sum(axis=1))[:, None] * xp.send(self.within @ classes)

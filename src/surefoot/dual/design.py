@@ -53,17 +53,23 @@ class Coordinates:
             coef, intercept = coef - coef.mean(axis=0), intercept - intercept.mean()
         return coef, intercept
 
-    def penalty(self, l2: float) -> FloatArray:
-        """(p,) of ½ l2 ‖θ‖² on the features as given; a basis is taken only where there is no penalty."""
+    def penalty(self, l2: float, *, standardized: bool = False) -> FloatArray:
+        """(p,) of ½ l2 ‖θ‖², on the features as given or standardised.
+
+        A basis is taken only where there is no penalty on the features as given; one on standardised features is the
+        same in any orthonormal basis.
+        """
         p = len(self.scale) if self.basis is None else self.basis.shape[1]
         penalty = np.zeros(p + int(self.fit_intercept))
-        if l2 > 0:
+        if standardized:
+            penalty[:p] = l2
+        elif l2 > 0:
             penalty[: len(self.scale)] = l2 / self.scale**2
         return penalty
 
-    def model(self, rows: FloatArray, n_classes: int, l2: float) -> LinearModel:
+    def model(self, rows: FloatArray, n_classes: int, l2: float, *, standardized: bool = False) -> LinearModel:
         """A linear model over rows (N, d)."""
-        return LinearModel(self.design(rows), self.penalty(l2), n_classes)
+        return LinearModel(self.design(rows), self.penalty(l2, standardized=standardized), n_classes)
 
 
 class FeatureSums(Protocol):
@@ -94,7 +100,7 @@ class FeatureBlock:
     def second_moments(self, size: FloatArray, mean: FloatArray) -> RowTotals:
         xp = arrays_of(self.rows)
         unit = self.rows / xp.send(size) - xp.send(mean)
-        return RowTotals((xp.fetch(unit.T @ (self.weights[:, None] * unit)),))
+        return RowTotals((xp.fetch(xp.tall_product(unit, self.weights[:, None] * unit)),))
 
 
 def standardize(features: FeatureSums, l2: float, fit_intercept: bool) -> Coordinates:

@@ -9,12 +9,16 @@ additive over rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surefoot._types import FloatArray
+from surefoot.dual.arrays import arrays_of
 from surefoot.dual.block import RowlessProblem
 from surefoot.dual.models import Model
 from surefoot.dual.point import DualPoint
@@ -36,23 +40,23 @@ class Layout:
     lam_free: NDArray[np.intp]
     n_anchors: int
 
-    @property
+    @cached_property
     def theta(self) -> slice:
         return slice(0, self.theta_shape[0] * self.theta_shape[1])
 
-    @property
+    @cached_property
     def alpha(self) -> slice:
         return slice(self.theta.stop, self.theta.stop + int(self.alpha_free))
 
-    @property
+    @cached_property
     def lam(self) -> slice:
         return slice(self.alpha.stop, self.alpha.stop + len(self.lam_free))
 
-    @property
+    @cached_property
     def beta(self) -> slice:
         return slice(self.lam.stop, self.lam.stop + self.n_anchors)
 
-    @property
+    @cached_property
     def size(self) -> int:
         return self.beta.stop
 
@@ -163,14 +167,37 @@ class SmoothedDual:
         """Σ over all rows."""
         return self.sweep.row_sums(self._problem, point, tau, second_order=second_order, exact=self._exact)
 
-    def solve_positive(self, matrix: FloatArray, right: FloatArray) -> FloatArray:
-        """Solution x of matrix · x = right, from the lower triangle, which is overwritten: where the rows are."""
-        return self.sweep.solve_positive(matrix, right)
+    def factorized(self, matrix: FloatArray) -> Callable[[FloatArray], FloatArray]:
+        """What solves matrix · x = right, from the lower triangle, which is overwritten: where the rows are."""
+        return self.sweep.factorized(matrix)
 
     def evaluate(self, point: DualPoint, tau: float, *, second_order: bool) -> Evaluation:
         """Value, gradient (p,) and, if asked, Hessian (p, p) of F_τ in the layout's coordinates."""
         sums = self.row_sums(point, tau, second_order=second_order)
         return Evaluation.assemble(self, point, tau, sums, second_order)
+
+    @property
+    def can_share_theta(self) -> bool:
+        """Whether the block of θ can be computed for several sets at once."""
+        return self.model.learns and isinstance(self.sweep, HeldRows)
+
+    def evaluate_apart(self, point: DualPoint, tau: float) -> Evaluation:
+        """The same with a Hessian that lacks the curvature of θ, and the labels of which `theta_curvature` makes it."""
+        if not isinstance(self.sweep, HeldRows):
+            raise TypeError("labels are kept of rows in memory only")
+        sums, labels = self.sweep.row_sums_and_labels(self._problem, point, tau)
+        return replace(Evaluation.assemble(self, point, tau, sums, True), labels=labels)
+
+    def theta_curvature(
+        self, theta: FloatArray, tau: float, weights: FloatArray, labels: Sequence[FloatArray]
+    ) -> FloatArray:
+        """(q, q), lower triangle valid: the curvature of θ under a mixture of sets by weights (S,)."""
+        if not isinstance(self.sweep, HeldRows):
+            raise TypeError("labels are kept of rows in memory only")
+        blocks = self.sweep.theta_curvature(self._problem, theta, tau, weights, labels)
+        whole = np.zeros((theta.size, theta.size))
+        place_theta_blocks(blocks, whole)
+        return whole
 
 
 @dataclass(frozen=True)
@@ -183,9 +210,10 @@ class Evaluation:
 
     value: float
     gradient: FloatArray
-    hessian: FloatArray | None
+    hessian: Any  # None where it was not asked for
     entropy: float
     natural: FloatArray
+    labels: FloatArray | None = None  # (N, K) of the softmax plan, where the Hessian lacks the curvature of θ
 
     @classmethod
     def assemble(
@@ -210,26 +238,35 @@ class Evaluation:
         return cls(float(value), gradient, hessian, float(sums.small[3]), natural / tau)
 
     @staticmethod
-    def _hessian(dual: SmoothedDual, point: DualPoint, tau: float, sums: RowSums, curvature: FloatArray) -> FloatArray:
+    def _hessian(dual: SmoothedDual, point: DualPoint, tau: float, sums: RowSums, curvature: FloatArray) -> Any:
+        """Where the sums are: in memory or on a device."""
         at = dual.layout
         free = at.lam_free
-        H = np.zeros((at.size, at.size))
-        np.divide(sums.beta_beta, -tau, out=H[at.beta, at.beta])
-        H[at.beta, at.beta][np.diag_indices(at.n_anchors)] += sums.beta / tau
-        H[at.beta, at.lam] = sums.label_beta[free].T / tau
+        xp = arrays_of(sums.beta_beta)
+        send = xp.send
+        H = xp.zeros((at.size, at.size))
+        H[at.beta, at.beta] = sums.beta_beta
+        H[at.beta, at.beta] /= -tau
+        H[at.beta, at.beta][np.diag_indices(at.n_anchors)] += send(sums.beta / tau)
+        H[at.beta, at.lam] = send(sums.label_beta[free].T / tau)
         label_label = sums.label_label + np.diag(sums.label)
-        H[at.lam, at.lam] = label_label[np.ix_(free, free)] / tau + np.diag(curvature[free])
+        H[at.lam, at.lam] = send(label_label[np.ix_(free, free)] / tau + np.diag(curvature[free]))
         if at.alpha_free:
-            H[at.beta, at.alpha] = sums.alpha_beta[:, None] / tau
-            H[at.lam, at.alpha] = sums.label_cost[free][:, None] / tau
+            H[at.beta, at.alpha] = send(sums.alpha_beta[:, None] / tau)
+            H[at.lam, at.alpha] = send(sums.label_cost[free][:, None] / tau)
             H[at.alpha, at.alpha] = sums.small[2] / tau + BARRIER * tau / point.alpha**2
         k, p = at.theta_shape
-        H[at.beta, at.theta] = sums.theta_beta.transpose(1, 0, 2).reshape(at.n_anchors, k * p) / tau
-        H[at.lam, at.theta] = sums.theta_label.transpose(1, 0, 2)[free].reshape(len(free), k * p) / tau
+        H[at.beta, at.theta] = sums.theta_beta.swapaxes(0, 1).reshape(at.n_anchors, k * p) / tau
+        H[at.lam, at.theta] = sums.theta_label.swapaxes(0, 1)[free].reshape(len(free), k * p) / tau
         if at.alpha_free:
             H[at.alpha, at.theta] = sums.theta_alpha.ravel() / tau
-        blocks = sums.theta_theta + dual.model.penalty_hessian()
-        for a in range(k):
-            for b in range(a + 1):
-                H[a * p : (a + 1) * p, b * p : (b + 1) * p] = blocks[b, a].T
+        place_theta_blocks(sums.theta_theta + send(dual.model.penalty_hessian()), H)
         return H
+
+
+def place_theta_blocks(blocks: Any, H: Any) -> None:
+    """Write blocks (K−1, K−1, p, p), of which [a, b ≥ a] are valid, to the lower triangle of a Hessian."""
+    k, p = blocks.shape[0], blocks.shape[2]
+    for a in range(k):
+        for b in range(a + 1):
+            H[a * p : (a + 1) * p, b * p : (b + 1) * p] = blocks[b, a].T

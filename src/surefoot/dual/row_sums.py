@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from operator import iadd
+from typing import TypeVar
 
 import numpy as np
 from scipy.linalg.blas import dsyrk
@@ -19,9 +22,13 @@ from surefoot.dual.point import DualPoint
 from surefoot.problem.distances import Distances
 from surefoot.problem.sets import DecisionSet
 
+T = TypeVar("T")
+
 # Above this share of stored weights BLAS on the dense chunk beats the sparse products (measured in benchmarks/).
 DENSE_SHARE = 0.12
 _CHUNK_ENTRIES = 1 << 18
+# Threads work on groups of rows: so many at most, and none of fewer entries, distances and features, than this.
+_MOST_GROUPS, _GROUP_ENTRIES = 8, 1 << 16
 
 
 @dataclass
@@ -68,21 +75,88 @@ class WeightedRows:
     weights: FloatArray
     model: Model
 
-    def sums(self, point: DualPoint, tau: float, *, second_order: bool, executor: Executor | None = None) -> RowSums:
-        """Σ over all rows; the order of addition does not depend on the number of threads."""
+    def sums(
+        self,
+        point: DualPoint,
+        tau: float,
+        *,
+        second_order: bool,
+        executor: Executor | None = None,
+        labels: FloatArray | None = None,
+    ) -> RowSums:
+        """Σ over all rows; the order of addition does not depend on the number of threads.
+
+        labels : (N, K) where the labels of the softmax plan are to be stored, of which `theta_curvature` then makes
+        what is left out here, Σ over pairs of features.
+        """
+        work = partial(self._group_sums, point=point, tau=tau, second_order=second_order, labels=labels)
+        return self._total(work, executor)
+
+    def theta_curvature(
+        self,
+        theta: FloatArray,
+        tau: float,
+        weights: FloatArray,
+        labels: Sequence[FloatArray],
+        executor: Executor | None = None,
+    ) -> FloatArray:
+        """(K−1, K−1, p, p), blocks [a, b ≥ a] valid: the block of θ for a mixture of sets, one product for all.
+
+        weights : (S,) of the sets, summing to one; labels : (S) tables (N, K) of their softmax plans.
+        """
+        work = partial(self._group_curvature, theta=theta, tau=tau, weights=weights, labels=labels)
+        return self._total(work, executor)
+
+    def _total(self, work: Callable[[tuple[int, int]], T], executor: Executor | None) -> T:
+        """Σ over groups of rows, in their order."""
         N, n = self.distances.shape
-        groups = int(np.clip(2 * (N // (3 * n)), 2 if N >= 512 else 1, 8))
+        groups = int(np.clip(N * (n + self.model.shape[1]) // _GROUP_ENTRIES, 1, _MOST_GROUPS))
         edges = np.linspace(0, N, groups + 1).astype(int).tolist()
-        work = partial(self._group_sums, point=point, tau=tau, second_order=second_order)
         parts = map(work, pairwise(edges)) if executor is None else executor.map(work, pairwise(edges))
-        total: RowSums | None = None
+        total: T | None = None
         for part in parts:
-            total = part if total is None else total.__iadd__(part)
+            total = part if total is None else iadd(total, part)
         if total is None:
             raise ValueError("the decision set has no rows: give at least one labeled row")
         return total
 
-    def _group_sums(self, group: tuple[int, int], *, point: DualPoint, tau: float, second_order: bool) -> RowSums:
+    def _group_curvature(
+        self,
+        group: tuple[int, int],
+        *,
+        theta: FloatArray,
+        tau: float,
+        weights: FloatArray,
+        labels: Sequence[FloatArray],
+    ) -> FloatArray:
+        rows = slice(*group)
+        X, m = self.model.design(rows), self.weights[rows]
+        p = np.exp(-self.model.losses(theta, rows))
+        tables = [table[rows] for table in labels]
+        free = p.shape[1] - 1
+        total = np.zeros((free, free, X.shape[1], X.shape[1]))
+        mean = sum(w * q for w, q in zip(weights, tables, strict=True))
+        for k in range(1, free + 1):
+            for other in range(k, free + 1):
+                both = sum(w * q[:, k] * q[:, other] for w, q in zip(weights, tables, strict=True))
+                same = float(k == other)
+                weight = m * ((same * mean[:, k] - both) / tau + p[:, k] * (same - p[:, other]))
+                if same:
+                    Y = X * np.sqrt(np.maximum(weight, 0.0))[:, None]
+                    total[k - 1, k - 1] = Y.T @ Y
+                else:
+                    total[k - 1, other - 1] = X.T @ (X * weight[:, None])
+        return total
+
+    def _group_sums(
+        self,
+        group: tuple[int, int],
+        *,
+        point: DualPoint,
+        tau: float,
+        second_order: bool,
+        labels: FloatArray | None,
+    ) -> RowSums:
         from surefoot.kernels.soft_rows import soft_rows
 
         ds, model = self.decision_set, self.model
@@ -110,7 +184,9 @@ class WeightedRows:
                 X = model.design(rows)
                 sums.theta += (m[:, None] * (np.exp(-losses) - q[:b]))[:, 1:].T @ X
                 if second_order:
-                    _add_theta_blocks(sums, X, m, q[:b], np.exp(-losses), cck[:b], tau)
+                    if labels is not None:
+                        labels[rows] = q[:b]
+                    _add_theta_blocks(sums, X, m, q[:b], np.exp(-losses), cck[:b], tau, alone=labels is None)
             if second_order:
                 self._add_products(sums, A[:b], stored, m, s[:b], rows)
         sums.label_beta[0] = -sums.label_beta[1:].sum(axis=0)
@@ -135,15 +211,28 @@ class WeightedRows:
 
 
 def _add_theta_blocks(
-    sums: RowSums, X: FloatArray, m: FloatArray, q: FloatArray, p: FloatArray, cck: FloatArray, tau: float
+    sums: RowSums,
+    X: FloatArray,
+    m: FloatArray,
+    q: FloatArray,
+    p: FloatArray,
+    cck: FloatArray,
+    tau: float,
+    *,
+    alone: bool,
 ) -> None:
-    """The blocks of the Hessian that touch θ but not β: Cov over labels / τ, and the curvature of the loss itself."""
+    """The blocks of the Hessian that touch θ but not β: Cov over labels / τ, and the curvature of the loss itself.
+
+    alone : with the block of θ itself.
+    """
     free, K = sums.theta.shape[0], q.shape[1]
     sums.theta_alpha += (m[:, None] * cck[:, 1:]).T @ X
     for k in range(1, free + 1):
         cov = -q * q[:, [k]]
         cov[:, k] += q[:, k]
         sums.theta_label[k - 1] += (m[:, None] * cov).T @ X
+        if not alone:
+            continue
         weight = m * (cov[:, k] / tau + p[:, k] * (1.0 - p[:, k]))
         Y = X * np.sqrt(np.maximum(weight, 0.0))[:, None]
         sums.theta_theta[k - 1, k - 1] += Y.T @ Y

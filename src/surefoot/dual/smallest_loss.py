@@ -74,7 +74,7 @@ class SoftLabels:
         for a in range(free):
             for b in range(a + 1):
                 weight = self.m * (s[:, a + 1] * (float(a == b) - s[:, b + 1]))
-                block = X.T @ (X * weight[:, None])
+                block = xp.tall_product(X, X * weight[:, None])
                 H[a * p : (a + 1) * p, b * p : (b + 1) * p] = block
                 if a != b:
                     H[b * p : (b + 1) * p, a * p : (a + 1) * p] = block.T
@@ -96,7 +96,7 @@ class SoftLabels:
         return RowTotals((xp.fetch(self._residual(s)), values), largest)
 
     def _residual(self, s: Any) -> Any:
-        return (self.m[:, None] * (s - self.q))[:, 1:].T @ self.model.X
+        return arrays_of(s).tall_product((self.m[:, None] * (s - self.q))[:, 1:], self.model.X)
 
     def _entropy(self, s: Any) -> float:
         return float(self.m @ arrays_of(s).entr(s.clip(0.0)).sum(axis=1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
@@ -56,14 +56,14 @@ class Sweep(ABC):
         """What the smoothed dual and its derivatives are made of; `exact`: in float64."""
         return self.total(problem, Block.row_sums, point, tau, second_order)
 
-    def solve_positive(self, matrix: FloatArray, right: FloatArray) -> FloatArray:
-        """Solution x of matrix · x = right, by Cholesky from the lower triangle, which is overwritten.
+    def factorized(self, matrix: FloatArray) -> Callable[[FloatArray], FloatArray]:
+        """What solves matrix · x = right for any right (m,), by Cholesky from the lower triangle, which is overwritten.
 
         Raises LinAlgError where the matrix is not positive definite.
         """
         # the lower triangle in C order is the upper one in Fortran order: LAPACK then works without a copy
         factor = cho_factor(matrix.T, lower=False, overwrite_a=True, check_finite=False)
-        return cast("FloatArray", cho_solve(factor, right, check_finite=False))
+        return lambda right: cast("FloatArray", cho_solve(factor, right, check_finite=False))
 
     def upper_bound(self, problem: RowlessProblem, point: DualPoint) -> tuple[float, float]:
         """The exact dual value, and the least Φ over the rows."""
@@ -156,6 +156,24 @@ class HeldRows(Sweep):
         """By threads over groups of rows, where there is an executor."""
         rows = WeightedRows(problem.decision_set, self.distances, self.weights, self.block(problem).model)
         return rows.sums(point, tau, second_order=second_order, executor=self.executor)
+
+    def row_sums_and_labels(self, problem: RowlessProblem, point: DualPoint, tau: float) -> tuple[RowSums, FloatArray]:
+        """Second-order sums but those of the block of θ, and the labels (N, K) of the softmax plan."""
+        labels = np.empty((self.n_rows, problem.decision_set.n_classes))
+        rows = WeightedRows(problem.decision_set, self.distances, self.weights, self.block(problem).model)
+        return rows.sums(point, tau, second_order=True, executor=self.executor, labels=labels), labels
+
+    def theta_curvature(
+        self,
+        problem: RowlessProblem,
+        theta: FloatArray,
+        tau: float,
+        weights: FloatArray,
+        labels: Sequence[FloatArray],
+    ) -> FloatArray:
+        """The block of θ for a mixture of sets by weights (S,), from the labels (S) of their softmax plans."""
+        rows = WeightedRows(problem.decision_set, self.distances, self.weights, self.block(problem).model)
+        return rows.theta_curvature(theta, tau, weights, labels, self.executor)
 
     def soft_adversary(
         self, problem: RowlessProblem, point: DualPoint, tau: float

@@ -44,7 +44,9 @@ class Member:
 
     @property
     def closed(self) -> bool:
-        return self.decision_set.radius < self.opened.radius
+        """Whether the radius is the minimal one; where that is zero, float64 knows no larger one to open the set to."""
+        radius = self.decision_set.radius
+        return radius < self.opened.radius or radius == self.minimal.value == 0.0
 
     def problem(self, model: Model) -> RowlessProblem:
         return RowlessProblem.of(self.decision_set, model)

@@ -170,8 +170,11 @@ class RobustProblem(ABC):
         """(N,) fingerprints of the rows."""
 
     @abstractmethod
-    def linear(self, l2: float, fit_intercept: bool, *, as_given: bool = False) -> Game:
-        """A linear model to be learned; as_given : on the features as they are."""
+    def linear(self, l2: float, fit_intercept: bool, *, as_given: bool = False, standardized: bool = False) -> Game:
+        """A linear model to be learned.
+
+        as_given : on the features as they are; standardized : the penalty is one on standardised features.
+        """
 
     @abstractmethod
     def fixed(self, losses: Any, scale: float | None = None) -> Game:
@@ -180,6 +183,10 @@ class RobustProblem(ABC):
     @abstractmethod
     def sample(self, most: int, seed: int) -> HeldProblem:
         """The same problem over at most so many unlabeled rows, in memory; label intervals stay as they are."""
+
+    @abstractmethod
+    def with_label_shares(self, shares: FloatArray) -> RobustProblem:
+        """The same rows, where labels count by class such that they have these shares (K,)."""
 
     @property
     def anchors(self) -> FloatArray:
@@ -259,12 +266,14 @@ class HeldProblem(RobustProblem):
     def coordinates(self, l2: float, fit_intercept: bool) -> Coordinates:
         return standardize(FeatureBlock(self.data.everything, self.row_weights), l2, fit_intercept)
 
-    def linear(self, l2: float, fit_intercept: bool, *, as_given: bool = False) -> HeldGame:
+    def linear(self, l2: float, fit_intercept: bool, *, as_given: bool = False, standardized: bool = False) -> HeldGame:
         rows = self.data.everything
-        coordinates = (
-            Coordinates.as_given(rows.shape[1], fit_intercept) if as_given else self.coordinates(l2, fit_intercept)
-        )
-        return self.play(coordinates.model(rows, self.decision_set.n_classes, l2), coordinates)
+        if as_given:
+            coordinates = Coordinates.as_given(rows.shape[1], fit_intercept)
+        else:
+            coordinates = self.coordinates(0.0 if standardized else l2, fit_intercept)
+        model = coordinates.model(rows, self.decision_set.n_classes, l2, standardized=standardized)
+        return self.play(model, coordinates)
 
     def fixed(self, losses: Any, scale: float | None = None) -> HeldGame:
         return self.play(FixedLosses(np.asarray(losses), scale))
@@ -272,6 +281,9 @@ class HeldProblem(RobustProblem):
     def play(self, model: Model, coordinates: Coordinates | None = None) -> HeldGame:
         """Any model over the rows."""
         return HeldGame(self, HeldRows.of(self.decision_set, model), model, coordinates)
+
+    def with_label_shares(self, shares: FloatArray) -> HeldProblem:
+        return replace(self, decision_set=self.decision_set.with_label_shares(shares))
 
     def sample(self, most: int, seed: int) -> HeldProblem:
         U = self.data.unlabeled
@@ -284,8 +296,9 @@ class HeldProblem(RobustProblem):
 def replace_unlabeled(problem: RobustProblem, rows: FloatArray, n_jobs: int | None = 1) -> HeldProblem:
     """A problem with other unlabeled rows, in memory; label intervals and costs stay as they are."""
     data = replace(problem.data, unlabeled=rows)
-    ds = data.decision_set(None, problem.decision_set.label_cost)
-    return HeldProblem(data, replace(ds, intervals=problem.decision_set.intervals), n_jobs)
+    known = problem.decision_set
+    ds = data.decision_set(None, known.label_cost)
+    return HeldProblem(data, replace(ds, intervals=known.intervals, anchor_weights=known.anchor_weights), n_jobs)
 
 
 @dataclass(frozen=True, eq=False)

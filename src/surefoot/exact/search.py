@@ -18,8 +18,9 @@ from surefoot.dual.objective import SmoothedDual
 from surefoot.dual.point import DualPoint
 from surefoot.exact.judge import JointState, Judge, Member, with_theta
 from surefoot.exact.linear_programs import repair_by_linear_program, try_vertex, vertices_within
+from surefoot.solvers.direction import StallError
 from surefoot.solvers.joint_objective import JointDual, JointEvaluation, JointPoint
-from surefoot.solvers.newton import NewtonOptions, PathState, StallError, centre_objective, follow
+from surefoot.solvers.newton import NewtonOptions, PathState, centre_objective, follow
 from surefoot.solvers.starts import cold_start
 
 # Near the minimal radius the set is widened by this share of the ground cost per unit of relative smoothing.
@@ -303,18 +304,22 @@ class Search:
         """Go on to rounding at the last τ, on small problems: the order of rows and steps then leaves no trace."""
         if self.n_distances > SMALL:
             return path
-        options = replace(self.options, round_steps=12)
+        options, before = replace(self.options, round_steps=12), np.inf
+
+        def no_smaller(_point: JointPoint, _here: JointEvaluation, decrement: float) -> bool:
+            nonlocal before
+            last, before = before, decrement
+            return decrement < 1e-18 or decrement > 0.1 * last
+
         try:
-            point, _, used = centre_objective(
-                joint, path.point, path.tau, options, centred=lambda _p, _e, decrement: decrement < 1e-18
-            )
+            point, _, used = centre_objective(joint, path.point, path.tau, options, centred=no_smaller)
         except StallError:
             return path  # no decrease left to find: the point is as good as float64 allows
         exact = replace(path, point=point, steps=path.steps + used)
-        before, self.judge.upper = self.judge.upper, None
+        found, self.judge.upper = self.judge.upper, None
         self._certify(joint, inside, exact)
         if self.gap > self.tol:
-            self.judge.upper = before
+            self.judge.upper = found
         return exact
 
     def checkpoint(self) -> JointState | None:

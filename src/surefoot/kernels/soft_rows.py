@@ -67,7 +67,12 @@ def soft_rows(
     T2 = np.empty(C)
     ent = np.empty(C)
     norm = np.empty(C)
-    p = np.empty((K, C))
+    pairs = K * C
+    cost = np.empty(pairs)
+    flat = np.empty(pairs)
+    p = flat.reshape(K, C)
+    pair_scratch = np.empty(pairs)
+    pair_bits = pair_scratch.view(np.int64)
     pc = np.empty(C)
     kbar = np.empty(C)
     inv_tau = 1.0 / tau
@@ -103,22 +108,22 @@ def soft_rows(
             T1[c] = t1 * inv
             T2[c] = t2 * inv
             ent[c] = tv * inv * inv_tau + log_total
-        top = U[j, 0] - alpha * kappa[0, 0] - S[0]
+        low = alpha * kappa[0, 0] + S[0] - U[j, 0]
         for k in range(K):
             for c in range(C):
-                t = U[j, k] - alpha * kappa[k, c] - S[c]
-                p[k, c] = t
-                top = max(top, t)
+                t = alpha * kappa[k, c] + S[c] - U[j, k]
+                cost[k * C + c] = t
+                low = min(low, t)
+        exp_negative(cost, low, inv_tau, flat, pair_scratch, pair_bits)
         total = 0.0
-        for k in range(K):
-            for c in range(C):
-                t = (p[k, c] - top) * inv_tau
-                e = math.exp(t) if t > -700.0 else 0.0
-                p[k, c] = e
-                total += e
-        inv = 1.0 / total
-        phi[j] = top + tau * math.log(total)
         entropy = 0.0
+        for i in range(pairs):
+            total += flat[i]
+            entropy += flat[i] * (cost[i] - low)
+        inv = 1.0 / total
+        log_total = math.log(total)
+        phi[j] = tau * log_total - low
+        entropy = entropy * inv * inv_tau + log_total
         mean_c = 0.0
         mean_c2 = 0.0
         for c in range(C):
@@ -136,8 +141,7 @@ def soft_rows(
                 kbar[c] += e * kap
                 ck += e * (T1[c] + kap)
                 mean_c2 += e * (T2[c] + kap * (2.0 * T1[c] + kap))
-                if e > 0.0:
-                    entropy += e * (ent[c] - math.log(e))
+                entropy += e * ent[c]
             q[j, k] = qk
             cck[j, k] = ck
             mean_c += ck

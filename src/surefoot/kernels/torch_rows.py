@@ -6,11 +6,12 @@ Sums over rows are accumulated in float64. See `soft_rows` for the quantities.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor
+
+_GROUP = 2048
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class SoftRows:
     def of(cls, ds: Any, point: Any, tau: float, device: str, dtype: torch.dtype) -> SoftRows:
         beta = torch.as_tensor(point.beta, dtype=dtype, device=device)
         kappa = torch.as_tensor(ds.present_label_cost, dtype=dtype, device=device)
-        return cls(point.alpha, tau, beta, kappa, tuple((int(lo), int(hi)) for lo, hi in pairwise(ds.class_offsets)))
+        return cls(point.alpha, tau, beta, kappa, ds.class_columns)
 
 
 def class_moments(D: Tensor, beta: Tensor, alpha: float, tau: float) -> tuple[Tensor, ...]:
@@ -86,8 +87,8 @@ def add_row_sums(
     *,
     second_order: bool,
 ) -> None:
-    """Add a chunk of rows to the sums of `dual.RowSums`; m, X and losses are float64, D and gain of the kernel's."""
-    moments = soft_moments(at, D, gain)
+    """Add a chunk of rows to the sums of `dual.RowSums`; D sets the precision, all else is float64."""
+    moments = soft_moments(at, D, gain.to(D.dtype))
     a, s = moments["weights"], moments["s"]
     dtype = D.dtype
     small = m.to(dtype)
@@ -105,10 +106,8 @@ def add_row_sums(
         sums["label_beta"][:, lo:hi] += found[1:]
         sums["alpha_beta"][lo:hi] += (small @ (part * D[:, lo:hi])).double()
     if X is not None:
-        p = torch.exp(-losses)
-        sums["theta"] += (m[:, None] * (p - q))[:, 1:].T @ X
+        add_theta_sums(sums, X, m, q, torch.exp(-losses), label_cost, at.tau, second_order=second_order)
         if second_order:
-            _add_theta_blocks(sums, X, m, q, p, label_cost, at.tau)
             narrow = X.to(dtype)
             for k in range(sums["theta_beta"].shape[0]):
                 for c, (lo, hi) in enumerate(at.columns):
@@ -119,17 +118,39 @@ def add_row_sums(
         sums["beta_beta"] += (a.T @ a).double()
 
 
-def _add_theta_blocks(
-    sums: dict[str, Tensor], X: Tensor, m: Tensor, q: Tensor, p: Tensor, label_cost: Tensor, tau: float
+def add_theta_sums(
+    sums: dict[str, Tensor],
+    X: Tensor,
+    m: Tensor,
+    q: Tensor,
+    p: Tensor,
+    label_cost: Tensor,
+    tau: float,
+    *,
+    second_order: bool,
 ) -> None:
-    """The blocks of the Hessian that touch θ but not β."""
+    """What touches θ but not β; q, p and label_cost are (B, K)."""
     K = q.shape[1]
-    sums["theta_alpha"] += (m[:, None] * label_cost[:, 1:]).T @ X
+    sums["theta"] += tall_product((m[:, None] * (p - q))[:, 1:], X)
+    if not second_order:
+        return
+    sums["theta_alpha"] += tall_product(m[:, None] * label_cost[:, 1:], X)
     for k in range(1, K):
-        cov = -q * q[:, [k]]
+        cov = -q * q[:, k : k + 1]
         cov[:, k] += q[:, k]
-        sums["theta_label"][k - 1] += (m[:, None] * cov).T @ X
+        sums["theta_label"][k - 1] += tall_product(m[:, None] * cov, X)
         for other in range(k, K):
             curvature = p[:, k] * (float(k == other) - p[:, other])
             weight = m * (cov[:, other] / tau + curvature)
-            sums["theta_theta"][k - 1, other - 1] += X.T @ (X * weight[:, None])
+            sums["theta_theta"][k - 1, other - 1] += tall_product(X, X * weight[:, None])
+
+
+def tall_product(left: Tensor, right: Tensor) -> Tensor:
+    """leftᵀ · right of tall matrices (N, a) and (N, b), by groups of rows: one product would use little of a GPU."""
+    N, groups = len(left), len(left) // _GROUP
+    if groups < 2 or not left.is_cuda:
+        return left.T @ right
+    cut = groups * _GROUP
+    parts = left[:cut].reshape(groups, _GROUP, -1).transpose(1, 2) @ right[:cut].reshape(groups, _GROUP, -1)
+    whole = parts.sum(dim=0)
+    return whole if cut == N else whole + left[cut:].T @ right[cut:]

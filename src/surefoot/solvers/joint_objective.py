@@ -18,9 +18,11 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
 
 from surefoot._types import FloatArray
+from surefoot.dual.arrays import arrays_of
 from surefoot.dual.objective import BARRIER, Evaluation, SmoothedDual
 from surefoot.dual.point import DualPoint
-from surefoot.solvers.newton import OneSet, StallError, along_ray
+from surefoot.solvers.direction import Direction, StallError, along_ray, gradient_along_ray
+from surefoot.solvers.newton import OneSet
 
 
 @dataclass(frozen=True)
@@ -58,13 +60,17 @@ def smooth_maximum(values: FloatArray, barrier: float) -> tuple[float, FloatArra
 
 @dataclass(frozen=True)
 class JointEvaluation:
-    """F_τ at a point: its value and gradient, the evaluations of its sets and their weights p (S,)."""
+    """F_τ at a point: its value and gradient, the evaluations of its sets and their weights p (S,).
+
+    theta_curvature : lower triangle of Σ_s p_s ∂²D_s/∂θ² less the penalty, where the Hessians of the sets lack it.
+    """
 
     value: float
     gradient: FloatArray
     weights: FloatArray
     barrier: float
     parts: tuple[Evaluation, ...]
+    theta_curvature: FloatArray | None = None
 
     @classmethod
     def of(cls, parts: Sequence[Evaluation], barrier: float, n_theta: int) -> JointEvaluation:
@@ -87,7 +93,8 @@ class JointDual:
 
     def __init__(self, duals: Sequence[SmoothedDual]):
         self.duals = tuple(duals)
-        self._objectives = [OneSet(dual) for dual in duals]
+        apart = len(self.duals) > 1 and self.duals[0].can_share_theta
+        self._objectives = [OneSet(dual, apart) for dual in duals]
         self._n_theta = duals[0].layout.theta.stop
         sizes = [dual.layout.size - self._n_theta for dual in duals]
         stops = self._n_theta + np.cumsum(sizes)
@@ -113,9 +120,19 @@ class JointDual:
         )
 
     def evaluate(self, point: JointPoint, tau: float, *, second_order: bool) -> JointEvaluation:
-        pairs = zip(self.duals, point.parts, strict=True)
-        parts = [dual.evaluate(part, tau, second_order=second_order) for dual, part in pairs]
-        return JointEvaluation.of(parts, BARRIER * tau, self._n_theta)
+        pairs = zip(self._objectives, point.parts, strict=True)
+        parts = [one.evaluate(part, tau, second_order=second_order) for one, part in pairs]
+        return self._joined(point, parts, tau, second_order=second_order)
+
+    def _joined(
+        self, point: JointPoint, parts: Sequence[Evaluation], tau: float, *, second_order: bool
+    ) -> JointEvaluation:
+        joined = JointEvaluation.of(parts, BARRIER * tau, self._n_theta)
+        labels = [part.labels for part in parts if part.labels is not None]
+        if not second_order or not labels:
+            return joined
+        curvature = self.duals[0].theta_curvature(point.theta, tau, joined.weights, labels)
+        return replace(joined, theta_curvature=curvature)
 
     def balance(self, point: JointPoint, here: JointEvaluation, tau: float) -> tuple[JointPoint, JointEvaluation]:
         """The balance of each set by itself: it moves β_s alone."""
@@ -124,7 +141,7 @@ class JointDual:
         if all(local is before for (_, local), before in zip(moved, here.parts, strict=True)):
             return point, here
         parts, locals_ = zip(*moved, strict=True)
-        return JointPoint(parts), JointEvaluation.of(locals_, BARRIER * tau, self._n_theta)
+        return JointPoint(parts), self._joined(JointPoint(parts), locals_, tau, second_order=True)
 
     def smoothing_gap(self, point: JointPoint, here: JointEvaluation, tau: float) -> float:
         """Σ_s p_s (gap of set s), and max_s D_s − Σ_s p_s D_s = μ (S − 1 / max_s p_s)."""
@@ -132,41 +149,67 @@ class JointDual:
         gaps = np.array([one.smoothing_gap(part, local, tau) for one, part, local in triples])
         return float(here.weights @ gaps + here.barrier * (len(self.duals) - 1.0 / here.weights.max()))
 
-    def direction(self, here: JointEvaluation, ridge: float) -> tuple[FloatArray, float, float]:
+    def blur(self, here: JointEvaluation, tau: float) -> float:
+        """The same without the widened radii."""
+        blurs = np.array([one.blur(part, tau) for one, part in zip(self._objectives, here.parts, strict=True)])
+        return float(here.weights @ blurs + here.barrier * (len(self.duals) - 1.0 / here.weights.max()))
+
+    def direction(self, here: JointEvaluation, ridge: float) -> Direction[JointEvaluation]:
         """Newton's direction; the ridge grows until the factorisation stands, as in `newton_direction`."""
         if len(self.duals) == 1:
-            return self._objectives[0].direction(here.parts[0], ridge)
+            one = self._objectives[0].direction(here.parts[0], ridge)
+            return Direction(one.step, one.decrement, one.ridge, lambda there: one.decrement_at(there.parts[0]))
         if here.hessian is None:
             raise ValueError("direction needs an evaluation with second_order=True")
         arrow = _Arrow.of(self.duals, here)
+        gradient = _ArrowGradient.of(self.duals, here)
         while ridge < 1e8:
             try:
-                step, decrement = arrow.solve(ridge)
+                factors = arrow.factorized(ridge)
+                step, decrement = factors.solve(gradient)
             except LinAlgError:
                 decrement = np.inf  # not positive definite to rounding: a larger ridge follows
             if np.isfinite(decrement) and decrement >= 0:
-                return step, decrement, ridge
+
+                def decrement_at(there: JointEvaluation, factors: _ArrowFactors = factors) -> float:
+                    return factors.solve(_ArrowGradient.of(self.duals, there))[1]
+
+                return Direction(step, decrement, ridge, decrement_at)
             ridge *= 100.0
         raise StallError("the Hessian could not be factorised")
+
+
+@dataclass(frozen=True)
+class _ArrowGradient:
+    """The gradient in Newton's coordinates: corner (p+1,) of (θ, t), and of each v_s."""
+
+    corner: FloatArray
+    own: list[FloatArray]
+
+    @classmethod
+    def of(cls, duals: Sequence[SmoothedDual], here: JointEvaluation) -> _ArrowGradient:
+        p = duals[0].layout.theta.stop
+        triples = zip(duals, here.parts, here.weights, strict=True)
+        own = [w * gradient_along_ray(part.gradient, dual.ray, dual.layout.alpha)[p:] for dual, part, w in triples]
+        return cls(np.append(here.gradient[:p], 0.0), own)
 
 
 @dataclass(frozen=True)
 class _Block:
     """What one set adds to Newton's system, in coordinates where α_s is replaced by the multiple of its ray.
 
-    own : (m, m) block of v_s, lower triangle valid; border : (m, p+1) block of v_s and (θ, t); gradient, natural :
-    (m,); ray : (m,) the direction of α_s, whose place is alpha.
+    own : (m, m) block of v_s, lower triangle valid; border : (m, p+1) block of v_s and (θ, t); natural : (m,); ray :
+    (m,) the direction of α_s, whose place is alpha.
     """
 
     own: FloatArray
     border: FloatArray
-    gradient: FloatArray
     natural: FloatArray
     ray: FloatArray
     alpha: slice
 
     def eliminate(self, ridge: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Scale (m,), Cholesky factor L of the scaled, damped block, and L⁻¹ [border, gradient] (m, p+2)."""
+        """Scale (m,), Cholesky factor L of the scaled, damped block, and L⁻¹ border (m, p+1)."""
         diagonal = np.maximum(self.own.diagonal(), 0.0)
         scale = 1.0 / np.sqrt(diagonal + ridge * (diagonal + self.natural) + 1e-300)
         scaled = self.own * scale[:, None]
@@ -174,7 +217,7 @@ class _Block:
         np.fill_diagonal(scaled, 1.0)
         # the lower triangle in C order is the upper one in Fortran order: LAPACK then works without a copy
         upper = cholesky(scaled.T, lower=False, overwrite_a=True, check_finite=False)
-        right = np.column_stack([self.border, self.gradient]) * scale[:, None]
+        right = self.border * scale[:, None]
         return scale, upper, solve_triangular(upper, right, trans=1, overwrite_b=True, check_finite=False)
 
     def turned_back(self, step: FloatArray) -> FloatArray:
@@ -195,7 +238,6 @@ class _Arrow:
 
     blocks: list[_Block]
     corner: FloatArray  # (p+1, p+1) block of (θ, t), lower triangle valid
-    gradient: FloatArray  # (p+1,)
     natural: FloatArray  # (p+1,)
 
     @classmethod
@@ -205,36 +247,55 @@ class _Arrow:
         slopes -= stiffness @ slopes / stiffness.sum()
         corner, natural = np.zeros((p + 1, p + 1)), np.zeros(p + 1)
         corner[p, p] = stiffness.sum()
+        if here.theta_curvature is not None:
+            corner[:p, :p] = here.theta_curvature
         blocks = []
         for dual, part, weight, stiff, slope in zip(duals, here.parts, here.weights, stiffness, slopes, strict=True):
             if part.hessian is None:
                 raise ValueError("Newton's system needs evaluations with second_order=True")
-            H, g = along_ray(part.hessian, part.gradient, dual.ray, dual.layout.alpha)
+            H, g = along_ray(arrays_of(part.hessian).fetch(part.hessian), part.gradient, dual.ray, dual.layout.alpha)
             own, alpha = g[p:], slice(dual.layout.alpha.start - p, dual.layout.alpha.stop - p)
             corner[:p, :p] += weight * H[:p, :p] + stiff * np.outer(slope, slope)
             natural[:p] += weight * part.natural[:p]
             border = np.column_stack([weight * H[p:, :p] + stiff * np.outer(own, slope), -stiff * own])
             square = weight * H[p:, p:] + stiff * np.outer(own, own)
-            blocks.append(_Block(square, border, weight * own, weight * part.natural[p:], dual.ray[p:], alpha))
-        return cls(blocks, corner, np.append(here.gradient[:p], 0.0), natural)
+            blocks.append(_Block(square, border, weight * part.natural[p:], dual.ray[p:], alpha))
+        return cls(blocks, corner, natural)
 
-    def solve(self, ridge: float) -> tuple[FloatArray, float]:
-        """The step in (θ, v_1, …, v_S) that solves (H + ridge·(diag H + natural)) Δ = −g, and its decrement."""
+    def factorized(self, ridge: float) -> _ArrowFactors:
+        """The factors of H + ridge·(diag H + natural)."""
         diagonal = np.maximum(self.corner.diagonal(), 0.0)
         damped = diagonal + ridge * (diagonal + self.natural) + 1e-300
-        schur, right = self.corner.copy(), self.gradient.copy()
+        schur = self.corner.copy()
         np.fill_diagonal(schur, damped)
         eliminated = [block.eliminate(ridge) for block in self.blocks]
-        for _, _, part in eliminated:
-            schur -= part[:, :-1].T @ part[:, :-1]
-            right -= part[:, :-1].T @ part[:, -1]
+        for _, _, border in eliminated:
+            schur -= border.T @ border
         scale = 1.0 / np.sqrt(damped)
         factor = cho_factor(schur * scale[:, None] * scale, lower=True, overwrite_a=True, check_finite=False)
-        corner = -scale * cho_solve(factor, scale * right, check_finite=False)
-        decrement, steps = -float(corner @ self.gradient), [corner[:-1]]
-        for block, (size, upper, part) in zip(self.blocks, eliminated, strict=True):
-            moved = part[:, -1] + part[:, :-1] @ corner
-            step = -size * solve_triangular(upper, moved, overwrite_b=True, check_finite=False)
-            decrement -= float(step @ block.gradient)
+        return _ArrowFactors(self.blocks, eliminated, scale, factor)
+
+
+@dataclass(frozen=True)
+class _ArrowFactors:
+    """What solves Newton's system: scale, Cholesky factor and L⁻¹ border by block; scale and factor of the rest."""
+
+    blocks: list[_Block]
+    eliminated: list[tuple[FloatArray, FloatArray, FloatArray]]
+    scale: FloatArray
+    factor: tuple[FloatArray, bool]
+
+    def solve(self, gradient: _ArrowGradient) -> tuple[FloatArray, float]:
+        """The step in (θ, v_1, …, v_S), and its decrement."""
+        right, halfway = gradient.corner.copy(), []
+        for (size, upper, border), own in zip(self.eliminated, gradient.own, strict=True):
+            halfway.append(solve_triangular(upper, size * own, trans=1, overwrite_b=True, check_finite=False))
+            right -= border.T @ halfway[-1]
+        corner = -self.scale * cho_solve(self.factor, self.scale * right, check_finite=False)
+        decrement, steps = -float(corner @ gradient.corner), [corner[:-1]]
+        parts = zip(self.blocks, self.eliminated, halfway, gradient.own, strict=True)
+        for block, (size, upper, border), half, own in parts:
+            step = -size * solve_triangular(upper, half + border @ corner, overwrite_b=True, check_finite=False)
+            decrement -= float(step @ own)
             steps.append(block.turned_back(step))
         return np.concatenate(steps), decrement

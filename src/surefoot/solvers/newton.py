@@ -12,15 +12,20 @@ from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError
-from scipy.linalg.blas import dsymv
 
 from surefoot._types import FloatArray
 from surefoot.dual.objective import BARRIER, Evaluation, SmoothedDual
 from surefoot.dual.point import DualPoint
+from surefoot.solvers.direction import Direction, Here, StallError, newton_direction
 
 _SMALLEST_RIDGE = 1e-11
 _FIRST_DAMPING = 1e-4
+# A decrement above this multiple of the objective is none of the objective's.
+_MOST_DECREMENT = 1.0
+# τ falls by at most this power of `decrease` in one round, where rounds take one step.
+_FASTEST = 3
+# Second derivatives one step old tell that a point is centred where they find this share of the decrement allowed.
+_SAFE = 0.5
 # Share of an anchor's weight below which the mass that it receives is rounding error.
 _SMALLEST_MASS = 1e-14
 
@@ -29,7 +34,7 @@ _SMALLEST_MASS = 1e-14
 class NewtonOptions:
     """How τ falls and when a round ends.
 
-    `decrease` is the factor on τ between rounds, `centering` the share of the smoothing gap below which the Newton
+    `decrease` is the factor on τ between rounds, `centering` the share of the blur below which the Newton
     decrement ends a round, `max_steps` bounds the Newton steps of the whole path, `smallest_tau` ends it where
     float64 does.
     """
@@ -61,24 +66,6 @@ class PathState(Generic[Point]):
 PathPoint = PathState[DualPoint]
 
 
-class StallError(RuntimeError):
-    """Newton could make no progress at this τ: rounding errors are as large as the decrease it asks for."""
-
-
-class Local(Protocol):
-    """A smooth objective at a point: value, gradient, and its second derivatives where they were asked for."""
-
-    @property
-    def value(self) -> float: ...
-    @property
-    def gradient(self) -> FloatArray: ...
-    @property
-    def hessian(self) -> object | None: ...
-
-
-Here = TypeVar("Here", bound=Local)
-
-
 class Objective(Protocol[Point, Here]):
     """A smooth convex function F_τ of a point, as Newton's method sees it."""
 
@@ -93,18 +80,25 @@ class Objective(Protocol[Point, Here]):
     def balance(self, point: Point, here: Here, tau: float) -> tuple[Point, Here]:
         """A cheap move where Newton's model fails, and the second derivatives where it ends."""
 
-    def direction(self, here: Here, ridge: float) -> tuple[FloatArray, float, float]:
-        """Newton's direction, its decrement and the ridge that it took, at least the one given."""
+    def direction(self, here: Here, ridge: float) -> Direction[Here]:
+        """Newton's direction, with at least the ridge given."""
 
     def smoothing_gap(self, point: Point, here: Here, tau: float) -> float:
         """What τ costs at a minimiser of F_τ."""
 
+    def blur(self, here: Here, tau: float) -> float:
+        """What τ costs there by entropy and barriers alone: points are centred to a share of it."""
+
 
 @dataclass(frozen=True)
 class OneSet:
-    """The smoothed dual of one decision set as an objective of Newton's method."""
+    """The smoothed dual of one decision set as an objective of Newton's method.
+
+    apart : as one of several sets, whose curvature of θ is computed for all at once.
+    """
 
     dual: SmoothedDual
+    apart: bool = False
 
     @property
     def positive(self) -> NDArray[np.intp]:
@@ -118,6 +112,8 @@ class OneSet:
         return self.dual.layout.unpack(vector, template)
 
     def evaluate(self, point: DualPoint, tau: float, *, second_order: bool) -> Evaluation:
+        if second_order and self.apart:
+            return self.dual.evaluate_apart(point, tau)
         return self.dual.evaluate(point, tau, second_order=second_order)
 
     def balance(self, point: DualPoint, here: Evaluation, tau: float) -> tuple[DualPoint, Evaluation]:
@@ -135,13 +131,16 @@ class OneSet:
             here = self.evaluate(point, tau, second_order=True)
         return point, here
 
-    def direction(self, here: Evaluation, ridge: float) -> tuple[FloatArray, float, float]:
-        return newton_direction(here, ridge, self.dual.ray, self.dual.layout.alpha, self.dual.solve_positive)
+    def direction(self, here: Evaluation, ridge: float) -> Direction[Evaluation]:
+        return newton_direction(here, ridge, self.dual.ray, self.dual.layout.alpha, self.dual.factorized)
 
     def smoothing_gap(self, point: DualPoint, here: Evaluation, tau: float) -> float:
         """Entropy and barrier terms between F_τ and its own plan, and the widened radius."""
         widened = self.dual.radius(tau) - self.dual.set.radius
-        return tau * (here.entropy + BARRIER * self.dual.barrier_count) + 2.0 * point.alpha * widened
+        return self.blur(here, tau) + 2.0 * point.alpha * widened
+
+    def blur(self, here: Evaluation, tau: float) -> float:
+        return tau * (here.entropy + BARRIER * self.dual.barrier_count)
 
 
 def follow_path(
@@ -170,12 +169,15 @@ def follow(
 
     `finished` may end it earlier: it is asked after each round.
     """
-    state, tau = start, start.tau
+    state, tau, power, used = start, start.tau, 1, 2
+    # with α fixed θ may run off along directions whose curvature vanishes: the path is then followed step by step
+    fixed = len(objective.positive) == 0
     older: PathState[Point] | None = None
     while state.steps < options.max_steps and tau >= options.smallest_tau:
-        guess = _predict(objective, state, older, tau)
+        guess = state.point if fixed and state.smoothing_gap > 1e-4 else _predict(objective, state, older, tau)
         try:
-            point, here, used = centre_objective(objective, guess, tau, options)
+            expected = 0 if fixed else used
+            point, here, used = centre_objective(objective, guess, tau, options, expected=expected)
         except StallError:
             return replace(state, stalled=True)
         older = state if np.isfinite(state.smoothing_gap) and state.tau > tau else None
@@ -185,15 +187,26 @@ def follow(
         if state.smoothing_gap <= target_gap or tau <= final_tau or (finished is not None and finished(state)):
             break
         # τ stays on a grid, whatever the gap: the last τ, and so the result, then does not depend on rounding
-        tau *= np.sqrt(options.decrease) if used > 12 else options.decrease
+        widened = state.smoothing_gap > 2.0 * objective.blur(here, tau)  # α then grows as τ falls, and must be followed
+        power = 1 if fixed or widened or used > 3 else min(power + 1, _FASTEST) if used <= 1 else power
+        tau *= np.sqrt(options.decrease) if used > 12 else _fall(state, power, target_gap, final_tau, options)
     return state
+
+
+def _fall(state: PathState[Point], power: int, target_gap: float, final_tau: float, options: NewtonOptions) -> float:
+    """The factor on τ: a power of `decrease`, none beyond the one at which the path is likely to end."""
+    for smaller in range(1, power):
+        factor = float(options.decrease**smaller)
+        if factor * state.smoothing_gap <= target_gap or factor * state.tau <= final_tau:
+            return factor
+    return float(options.decrease**power)
 
 
 def _predict(
     objective: Objective[Point, Here], state: PathState[Point], older: PathState[Point] | None, tau: float
 ) -> Point:
     """Secant predictor along τ, taken only where it lowers F_τ: near τ = 0 the path is linear in τ, far from it not."""
-    if older is None or state.smoothing_gap > 1e-4:
+    if older is None or state.smoothing_gap > 1e-1:
         return state.point
     now, before = objective.pack(state.point), objective.pack(older.point)
     moved = now + (now - before) * ((tau - state.tau) / (state.tau - older.tau))
@@ -223,11 +236,13 @@ def centre_objective(
     options: NewtonOptions,
     *,
     centred: Callable[[Point, Here, float], bool] | None = None,
+    expected: int = 0,
 ) -> tuple[Point, Here, int]:
     """Damped Newton at fixed τ until the point is centred.
 
-    By default: half the decrement is a share of the smoothing gap. `centred` judges a point, its evaluation and its
-    decrement.
+    By default: half the decrement is a share of the blur. `centred` judges a point, its evaluation and its
+    decrement. From step `expected` on, if not 0, a point is first judged by the second derivatives of the step before:
+    where those suffice, its own are never computed, and the evaluation returned lacks them.
     """
     point, ridge, eager = start, _SMALLEST_RIDGE, True
     here = objective.evaluate(point, tau, second_order=True)
@@ -235,7 +250,7 @@ def centre_objective(
         point, here = objective.balance(point, here, tau)
         move = _Move.along_newton(objective, point, here, ridge)
         if centred is None:
-            near = 0.5 * move.decrement <= options.centering * objective.smoothing_gap(point, here, tau)
+            near = 0.5 * move.decrement <= options.centering * objective.blur(here, tau)
         else:
             near = centred(point, here, move.decrement)
         if near:
@@ -243,86 +258,53 @@ def centre_objective(
                 return point, here, step
             ridge = _SMALLEST_RIDGE  # a damped direction proves nothing: look again without
             continue
-        point, here, move, trials = _line_search(objective, point, here, move, tau, eager)
+        patient = centred is None and 0 < expected <= step + 1
+        point, here, move, trials = _line_search(objective, point, here, move, tau, eager and not patient)
         eager = trials == 0
+        if patient and move.ridge == _SMALLEST_RIDGE:
+            allowed = options.centering * objective.blur(here, tau)
+            if 0.5 * move.newton.decrement_at(here) <= _SAFE * allowed:
+                return point, here, step + 1
         ridge = max(0.1 * move.ridge, _SMALLEST_RIDGE) if eager else move.ridge
     return point, here, options.round_steps
 
 
 @dataclass(frozen=True)
-class _Move:
-    """A descent direction with its decrement, the ridge that was used and the largest step that keeps α positive."""
+class _Move(Generic[Here]):
+    """Newton's direction, and the largest step that keeps α positive."""
 
-    direction: FloatArray
-    decrement: float
-    ridge: float
+    newton: Direction[Here]
     largest: float
 
+    @property
+    def direction(self) -> FloatArray:
+        return self.newton.step
+
+    @property
+    def decrement(self) -> float:
+        return self.newton.decrement
+
+    @property
+    def ridge(self) -> float:
+        return self.newton.ridge
+
     @classmethod
-    def along_newton(cls, objective: Objective[Point, Here], point: Point, here: Here, ridge: float) -> _Move:
-        direction, decrement, ridge = objective.direction(here, ridge)
-        change = direction[objective.positive]
+    def along_newton(cls, objective: Objective[Point, Here], point: Point, here: Here, ridge: float) -> _Move[Here]:
+        newton = objective.direction(here, ridge)
+        while newton.decrement > _MOST_DECREMENT * max(1.0, abs(here.value)) and newton.ridge < _FIRST_DAMPING:
+            newton = objective.direction(here, 100.0 * newton.ridge)  # F has no such decrease: H is nearly singular
+        change = newton.step[objective.positive]
         falling = change < 0
         limits = -0.9 * objective.pack(point)[objective.positive][falling] / change[falling]
-        return cls(direction, decrement, ridge, float(min(1.0, limits.min(initial=1.0))))
-
-
-def newton_direction(
-    evaluation: Evaluation,
-    ridge: float,
-    ray: FloatArray,
-    alpha: slice,
-    solve: Callable[[FloatArray, FloatArray], FloatArray],
-) -> tuple[FloatArray, float, float]:
-    """Solve (H + ridge·(diag H + natural)) Δ = −g; the ridge grows until the factorisation stands.
-
-    Coordinates: α is replaced by the multiple of `ray`, along which α, β and λ grow together. Near the minimal radius
-    optimal points lie far out on that ray, and a ridge on β must not hold them back.
-    """
-    if evaluation.hessian is None:
-        raise ValueError("newton_direction needs an evaluation with second_order=True")
-    H, gradient = along_ray(evaluation.hessian, evaluation.gradient, ray, alpha)
-    diagonal = np.maximum(H.diagonal(), 0.0)
-    while ridge < 1e8:
-        damped = diagonal + ridge * (diagonal + evaluation.natural) + 1e-300
-        scale = 1.0 / np.sqrt(damped)
-        scaled = H * scale[:, None]
-        scaled *= scale
-        np.fill_diagonal(scaled, 1.0)
-        g = gradient * scale
-        try:
-            step = -solve(scaled, g)
-            decrement = float(-(step @ g))
-            if np.isfinite(decrement) and decrement >= 0:
-                step *= scale
-                along = step[alpha].sum()  # α itself moves by this much; zero where α is fixed
-                step[alpha] = 0.0
-                return step + along * ray, decrement, ridge
-        except LinAlgError:
-            decrement = np.inf  # not positive definite to rounding: a larger ridge follows
-        ridge *= 100.0
-    raise StallError("the Hessian could not be factorised")
-
-
-def along_ray(H: FloatArray, gradient: FloatArray, ray: FloatArray, alpha: slice) -> tuple[FloatArray, FloatArray]:
-    """H (lower triangle) and gradient in coordinates where α is replaced by the multiple of the ray."""
-    if alpha.stop == alpha.start or np.count_nonzero(ray) <= 1:
-        return H, gradient
-    a = alpha.start
-    product = dsymv(1.0, H.T, ray, lower=0)  # H.T: Fortran order, upper triangle
-    H, gradient = H.copy(), gradient.copy()
-    H[a, :a], H[a + 1 :, a] = product[:a], product[a + 1 :]
-    H[a, a] = ray @ product
-    gradient[a] = ray @ gradient
-    return H, gradient
+        return cls(newton, float(min(1.0, limits.min(initial=1.0))))
 
 
 def _line_search(
-    objective: Objective[Point, Here], point: Point, here: Here, move: _Move, tau: float, eager: bool
-) -> tuple[Point, Here, _Move, int]:
+    objective: Objective[Point, Here], point: Point, here: Here, move: _Move[Here], tau: float, eager: bool
+) -> tuple[Point, Here, _Move[Here], int]:
     """Cubic backtracking; every second failure past the first two also damps the direction (Levenberg–Marquardt).
 
-    The first trial carries its Hessian when the last search succeeded at once, since it will most likely be accepted.
+    The first trial carries its Hessian where the search is `eager`: it will most likely be accepted. Later ones do not.
     """
     vector, size = objective.pack(point), move.largest
     noise = 1e-15 * max(1.0, abs(here.value))
@@ -330,8 +312,6 @@ def _line_search(
         candidate = objective.unpack(vector + size * move.direction, point)
         there = objective.evaluate(candidate, tau, second_order=eager and trial == 0)
         if np.isfinite(there.value) and there.value <= here.value - 1e-4 * size * move.decrement + noise:
-            if there.hessian is None:
-                there = objective.evaluate(candidate, tau, second_order=True)
             return candidate, there, move, trial
         if trial >= 2 and trial % 2 == 0:
             move = _Move.along_newton(objective, point, here, max(10 * move.ridge, _FIRST_DAMPING))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surefoot._threads import one_blas_thread
+from surefoot.dual.adversary import meet
 from surefoot.solvers.ball.bounds import DUAL_NORMS, ball_lower_bound, ball_upper_bound, ball_worst_case
 from surefoot.solvers.ball.newton import BallProblem, Incumbent, interior_point
 from surefoot.solvers.ball.plain import plain_logistic
@@ -146,7 +147,7 @@ def _certify(problem: BallProblem, point: _Point, tol: float, keep: NDArray[np.b
         norm=problem.norm,
         fit_intercept=problem.fit_intercept,
     )
-    lower = min(lower, risk)  # they may cross by rounding only
+    lower = meet(risk, lower, "float64 rounds them so far. Bring")
     status = "max_iter" if not risk - lower <= tol else "optimal" if point.attained else "separable"
     full_p, full_s = np.zeros(len(keep)), np.zeros(len(keep))
     full_p[keep], full_s[keep] = p, s

@@ -1,0 +1,104 @@
+"""Groups of rows: the worst expected loss within each is a linear objective over one and the same adversary set.
+
+The features are known, so the share of a group, P_X(G), is a number, and E[ℓ | G] = E[ℓ 1_G] / P_X(G).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from surefoot._types import FloatArray
+from surefoot.exact.problem import RobustProblem
+
+GroupFunction = Callable[[Any], ArrayLike]
+
+
+@dataclass(frozen=True, eq=False)
+class RowGroups:
+    """The groups that the rows of a problem fall into: names in sorted order, and the share (G,) of each.
+
+    member_of : (N,) the name of each row's group where rows are in memory, else a function of rows.
+    """
+
+    names: list[Any]
+    shares: FloatArray
+    member_of: NDArray[Any] | GroupFunction
+
+    @classmethod
+    def of(
+        cls, groups: ArrayLike | GroupFunction, problem: RobustProblem, parts: Iterable[Any] | None = None
+    ) -> RowGroups:
+        """Groups of the rows, whose `parts` are those in memory as they were passed, and None over blocks."""
+        if parts is None:
+            if not callable(groups):
+                raise ValueError(
+                    "groups of rows that are read in blocks must be a function of rows, one group per row; got an "
+                    f"array of shape {np.shape(groups)}. Pass function(rows) -> array of shape (B,)."
+                )
+            return cls._over_blocks(groups, problem)
+        if callable(groups):
+            given = np.concatenate([_checked(groups(part), len(part)) for part in parts if len(part)])
+        else:
+            given = _checked(groups, problem.n_rows)
+        names, member = np.unique(given, return_inverse=True)
+        shares = np.bincount(member, weights=problem.row_weights, minlength=len(names))
+        return cls._with_rows(names.tolist(), np.asarray(shares, dtype=np.float64), given)
+
+    @classmethod
+    def _over_blocks(cls, groups: GroupFunction, problem: RobustProblem) -> RowGroups:
+        found: dict[Any, float] = defaultdict(float)
+        start = 0
+        for rows in problem.row_blocks:
+            weights = problem.row_weights[start : start + len(rows)]
+            names, member = np.unique(_checked(groups(rows), len(rows)), return_inverse=True)
+            for name, share in zip(names.tolist(), np.bincount(member, weights=weights), strict=True):
+                found[name] += float(share)
+            start += len(rows)
+        ordered = sorted(found)
+        return cls._with_rows(ordered, np.array([found[name] for name in ordered]), groups)
+
+    @classmethod
+    def _with_rows(cls, names: list[Any], shares: FloatArray, member_of: NDArray[Any] | GroupFunction) -> RowGroups:
+        """Groups of weight 0 have no mean."""
+        kept = np.flatnonzero(shares > 0)
+        return cls([names[at] for at in kept], shares[kept], member_of)
+
+    def within(self, name: Any, losses: Any) -> Any:
+        """Losses ℓ 1_G: a matrix (N, K) of rows in memory, or a function of rows."""
+        if callable(self.member_of):
+            return _LossesWithin(losses, self.member_of, name)
+        return np.where((self.member_of == name)[:, None], losses, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class _LossesWithin:
+    """Losses (B, K) of a classifier at rows, 0 outside of a group; picklable where both functions are."""
+
+    losses: Any
+    member_of: GroupFunction
+    name: Any
+
+    def __call__(self, rows: Any) -> FloatArray:
+        inside = _checked(self.member_of(rows), len(rows)) == self.name
+        return np.where(inside[:, None], self.losses(rows), 0.0)
+
+
+def _checked(groups: ArrayLike, n_rows: int) -> NDArray[Any]:
+    """One group per row, none of them missing."""
+    given = np.asarray(groups)
+    if given.shape != (n_rows,):
+        raise ValueError(
+            "groups must be one per row of the feature marginal, the rows of X first, then those of X_unlabeled, or "
+            f"those of X_target alone: {n_rows} here; got shape {given.shape}. Pass that many."
+        )
+    missing = np.array([one is None or one != one for one in given.tolist()])  # noqa: PLR0124 - NaN
+    if missing.any():
+        row = int(np.flatnonzero(missing)[0])
+        raise ValueError(f'groups must name a group for every row; got none for row {row}. Name it: "other", say.')
+    return given

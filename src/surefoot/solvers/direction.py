@@ -1,0 +1,112 @@
+"""Newton's direction: the linear system of a step, damped until it can be solved."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Generic, Protocol, TypeVar
+
+import numpy as np
+from scipy.linalg import LinAlgError
+
+from surefoot._types import FloatArray
+from surefoot.dual.arrays import arrays_of
+from surefoot.dual.objective import Evaluation
+
+
+class StallError(RuntimeError):
+    """Newton could make no progress at this τ: rounding errors are as large as the decrease it asks for."""
+
+
+class Local(Protocol):
+    """A smooth objective at a point: value, gradient, and its second derivatives where they were asked for."""
+
+    @property
+    def value(self) -> float: ...
+    @property
+    def gradient(self) -> FloatArray: ...
+    @property
+    def hessian(self) -> object | None: ...
+
+
+Here = TypeVar("Here", bound=Local)
+
+
+@dataclass(frozen=True)
+class Direction(Generic[Here]):
+    """Newton's direction, its decrement and the ridge that it took.
+
+    decrement_at : the decrement at another point, by the second derivatives of this one.
+    """
+
+    step: FloatArray
+    decrement: float
+    ridge: float
+    decrement_at: Callable[[Here], float]
+
+
+def newton_direction(
+    evaluation: Evaluation,
+    ridge: float,
+    ray: FloatArray,
+    alpha: slice,
+    factorized: Callable[[Any], Callable[[FloatArray], FloatArray]],
+) -> Direction[Evaluation]:
+    """Solve (H + ridge·(diag H + natural)) Δ = −g; the ridge grows until the factorisation stands.
+
+    Coordinates: α is replaced by the multiple of `ray`, along which α, β and λ grow together. Near the minimal radius
+    optimal points lie far out on that ray, and a ridge on β must not hold them back.
+    """
+    if evaluation.hessian is None:
+        raise ValueError("newton_direction needs an evaluation with second_order=True")
+    H, gradient = along_ray(evaluation.hessian, evaluation.gradient, ray, alpha)
+    xp, on_diagonal = arrays_of(H), np.arange(len(gradient))
+    diagonal = np.maximum(xp.fetch(H.diagonal()), 0.0)
+    while ridge < 1e8:
+        damped = diagonal + ridge * (diagonal + evaluation.natural) + 1e-300
+        scale = 1.0 / np.sqrt(damped)
+        scaled = H * xp.send(scale)[:, None]
+        scaled *= xp.send(scale)
+        scaled[on_diagonal, on_diagonal] = 1.0
+        g = gradient * scale
+        try:
+            solve = factorized(scaled)
+        except LinAlgError:
+            ridge *= 100.0  # not positive definite to rounding
+            continue
+        step = -solve(g)
+        decrement = float(-(step @ g))
+        if np.isfinite(decrement) and decrement >= 0:
+            step *= scale
+            along = step[alpha].sum()  # α itself moves by this much; zero where α is fixed
+            step[alpha] = 0.0
+
+            def decrement_at(there: Evaluation, scale: FloatArray = scale, solve: Any = solve) -> float:
+                g = scale * gradient_along_ray(there.gradient, ray, alpha)
+                return float(g @ solve(g))
+
+            return Direction(step + along * ray, decrement, ridge, decrement_at)
+        ridge *= 100.0
+    raise StallError("the Hessian could not be factorised")
+
+
+def along_ray(H: Any, gradient: FloatArray, ray: FloatArray, alpha: slice) -> tuple[Any, FloatArray]:
+    """H (lower triangle) and gradient in coordinates where α is replaced by the multiple of the ray."""
+    if alpha.stop == alpha.start or np.count_nonzero(ray) <= 1:
+        return H, gradient
+    a = alpha.start
+    xp = arrays_of(H)
+    product = xp.symmetric_product(H, ray)
+    H = xp.copy(H)
+    H[a, :a], H[a + 1 :, a] = xp.send(product[:a]), xp.send(product[a + 1 :])
+    H[a, a] = float(ray @ product)
+    return H, gradient_along_ray(gradient, ray, alpha)
+
+
+def gradient_along_ray(gradient: FloatArray, ray: FloatArray, alpha: slice) -> FloatArray:
+    """The gradient in coordinates where α is replaced by the multiple of the ray."""
+    if alpha.stop == alpha.start:
+        return gradient
+    turned = gradient.copy()
+    turned[alpha] = ray @ gradient
+    return turned
