@@ -2,26 +2,31 @@
 
 `OPENBLAS_NUM_THREADS=1 python benchmarks/bounds.py --out DIR [--datasets a,b] [--sizes 20,50] [--draws 100]
 [--transport-draws 20] [--audit-draws 20] [--shift-draws 20] [--jobs 2]` keeps one record per draw in DIR and goes on
-where it stopped; `--table` prints the tables of docs/bounds.md from what is there.
+where it stopped. `--table` prints the tables of docs/bounds.md from what is there, `--results FILE` writes a line per
+cell, `--figure FILE` draws the cross-fitted bound, and `--sizes-figure FILE` how many labels an audit takes.
 
 `labels`: n random labels, a logistic regression trained on all of them, its true error over the dataset, and the bounds
 that these labels give: cross-fitted, with a control variate, held out (for the classifier trained on half), anytime.
 Beside them the intervals of the label shares, plain and assisted. `transport`: the certified error at the calibrated
 radius, with label shares known, assisted and by Clopper–Pearson. `audit`: a classifier trained on 100 labels, audited
 on up to 3,000 other rows with uniform and with weighted picks. `shift`: labels drawn ∝ exp(v), rows to judge ∝ exp(−v),
-v the leading direction; and Cover Type from one wilderness area to another.
+v the leading direction; Cover Type from one wilderness area to another; Bank from its first calls to its last, without
+the columns of the calendar; wine from red to white, where winequality-red.csv lies beside the white one.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import os
 import sys
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from sklearn.dummy import DummyClassifier
@@ -29,19 +34,42 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from calibration import LEVEL, Array, Record, columns, drawn, load, read, trained
-from common import markdown_table
+from bounds_tables import (
+    AUDIT_SIZES,
+    LABEL_BOUNDS,
+    SHIFT_SIZE,
+    TRANSPORT_BOUNDS,
+    all_cells,
+    audit_table,
+    bound_table,
+    draw_bounds,
+    draw_sizes,
+    interval_table,
+    shift_table,
+)
+from calibration import _BESIDE, LEVEL, Array, Record, drawn, load, read, trained
+from common import markdown_table, write_csv
 
 import surefoot as sf
 from surefoot import datasets
+from surefoot.datasets._catalogue import BANK as BANK_FILES
+from surefoot.datasets._catalogue import WINE as WINE_FILES
+from surefoot.datasets._locate import locate
 from surefoot.priors import Assisted, ClopperPearson, FinitePool
+from surefoot.promises.crossfit import cross_fit, crossfit_bound
 
 Labels = NDArray[np.intp]
-AUDIT_SIZES = (20, 50, 100, 200, 400)
-SHIFT_SIZE = 60
+Rows = NDArray[np.intp]
+HOME = None if "SUREFOOT_DATA" in os.environ or not _BESIDE.exists() else _BESIDE
+# Of the wines whose quality is not 6, the red ones: 961 of 3661 in the files of the archive.
+RED_SHARE = 961 / 3661
 SHIFTED = ("abalone", "isolet", "letter-c-e", "magic", "spambase", "wine")
 # the wilderness areas of Cover Type are its columns 10 to 13
 WILDERNESS = {"covtype-2-3": (2, 3), "covtype-5-6": (0, 2)}
+BANK, RED = "bank-months", "wine-red-white"
+SHIFT_NAMES = (*SHIFTED, *WILDERNESS, BANK, RED)
+# The file of Bank is ordered by date: the first and the last share of its rows.
+FIRST_CALLS, LAST_CALLS = 0.5, 0.1
 
 
 def recipe(y: Labels) -> LogisticRegression | DummyClassifier:
@@ -60,8 +88,11 @@ def labels_record(X: Array, y: Labels, n: int, draw: int) -> Record:
     clf = recipe(yl)
     found: Record = {"true_error": float(np.mean(trained(X, y, labeled).predict(X) != y))}
     common = {"level": LEVEL, "classes": [0, 1]}
-    found["crossfit"] = sf.error_bound(clf, Xl, yl, **common).value
-    found["control_variate"] = sf.error_bound(clf, Xl, yl, X_unlabeled=U, control_variate=True, **common).value
+    # what error_bound does, with and without control_variate=True, from the same folds
+    classes = np.array([0, 1])
+    fitted = cross_fit(clf, Xl, yl, classes, "zero_one", 1e-3, X_unlabeled=U, control_variate=True)
+    found["crossfit"] = crossfit_bound(replace(fitted, belief=None), LEVEL, None, 10).value
+    found["control_variate"] = crossfit_bound(fitted, LEVEL, None, 10).value
     half, held = np.array_split(labeled, 2)
     other = trained(X, y, half)
     found["half_error"] = float(np.mean(other.predict(X) != y))
@@ -112,7 +143,7 @@ def audit_record(X: Array, y: Labels, n: int, draw: int) -> Record:
     return found
 
 
-def tilted(X: Array, y: Labels, n: int, draw: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def tilted(X: Array, n: int, draw: int) -> tuple[Rows, Rows]:
     """Labeled rows drawn ∝ exp(v), target rows ∝ exp(−v), v the first principal component, standardised."""
     rng = np.random.default_rng([draw, n, 2])
     centred = X - X.mean(axis=0)
@@ -124,31 +155,66 @@ def tilted(X: Array, y: Labels, n: int, draw: int) -> tuple[NDArray[np.intp], ND
     return source, rng.choice(len(X), min(2000, len(X) // 2), replace=False, p=weights / weights.sum())
 
 
-def areas(X: Array, n: int, draw: int, pair: tuple[int, int]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Labeled rows of one wilderness area, target rows of another."""
+def between(own: Rows, other: Rows, n: int, draw: int) -> tuple[Rows, Rows]:
+    """Labeled rows out of some, target rows out of others."""
     rng = np.random.default_rng([draw, n, 3])
-    own, other = (np.flatnonzero(X[:, 10 + area] > X[:, 10 + area].min()) for area in pair)
     return rng.choice(own, n, replace=False), rng.choice(other, min(2000, len(other)), replace=False)
 
 
+def scaled(X: Array) -> Array:
+    """As `datasets.load` does: mean 0, standard deviation 1, then divided by the largest absolute entry."""
+    spread = X.std(axis=0)
+    X = (X - X.mean(axis=0)) / np.where(spread > 0, spread, 1.0)
+    return X / np.abs(X).max()
+
+
+def load_shifted(name: str) -> tuple[Array, Labels]:
+    """The rows of a shift; of Bank all, in their order in time; of wine the red ones first."""
+    if name == BANK:
+        cells = pd.read_csv(locate(BANK_FILES, HOME)[0], sep=";")
+        features = pd.get_dummies(cells.drop(columns=["y", "month", "day"])).to_numpy(dtype=np.float64)
+        return scaled(features), (cells["y"] == "yes").to_numpy(dtype=np.intp)
+    if name == RED:
+        white = Path(locate(WINE_FILES, HOME)[0])
+        cells = pd.concat([pd.read_csv(white.with_name("winequality-red.csv"), sep=";"), pd.read_csv(white, sep=";")])
+        cells = cells[cells["quality"] != 6]
+        return scaled(cells.drop(columns="quality").to_numpy(float)), (cells["quality"] > 6).to_numpy(np.intp)
+    return load(name)
+
+
+def split_rows(X: Array, n: int, draw: int, name: str) -> tuple[Rows, Rows]:
+    """Labeled rows and target rows of a shift."""
+    if name in WILDERNESS:
+        own, other = (np.flatnonzero(X[:, 10 + area] > X[:, 10 + area].min()) for area in WILDERNESS[name])
+        return between(own, other, n, draw)
+    if name in (BANK, RED):
+        first, last = (FIRST_CALLS, LAST_CALLS) if name == BANK else (RED_SHARE, 1 - RED_SHARE)
+        rows = np.arange(len(X))
+        return between(rows[: int(first * len(X))], rows[len(X) - int(last * len(X)) :], n, draw)
+    return tilted(X, n, draw)
+
+
 def shift_record(X: Array, y: Labels, n: int, draw: int, name: str) -> Record:
-    pair = WILDERNESS.get(name)
-    source, target = tilted(X, y, n, draw) if pair is None else areas(X, n, draw, pair)
+    source, target = split_rows(X, n, draw, name)
     model = trained(X, y, source)
     known = np.bincount(y[target], minlength=2) / len(target)
     common = {"level": LEVEL, "classes": [0, 1]}
     half, held = np.array_split(source, 2)
     other = trained(X, y, half)
+    seen = sf.shift(X[source], y[source], X[target])
     found: Record = {
         "true_error": float(np.mean(model.predict(X[target]) != y[target])),
         "half_error": float(np.mean(other.predict(X[target]) != y[target])),
         "crossfit": sf.error_bound(recipe(y[source]), X[source], y[source], **common).value,
         "holdout": sf.error_bound(other, X[held], y[held], method="holdout", **common).value,
+        "minimal_radius": seen.minimal_radius,
+        "p_value": seen.p_value,
     }
-    for prior_name, prior in (("transport_known", known), ("transport", "clopper-pearson")):
+    priors = (("transport_known", known), ("transport", "auto"), ("transport_source", "clopper-pearson"))
+    for prior_name, prior in priors:
         found[prior_name] = sf.error_bound(
-            model, X[source], y[source], X_unlabeled=X[target], method="transport",
-            certify_options={"label_prior": prior, "tol": 1e-4}, **common,
+            model, X[source], y[source], X_target=X[target], certify_options={"label_prior": prior, "tol": 1e-4},
+            **common,
         ).value  # fmt: skip
     return found
 
@@ -168,7 +234,11 @@ def run_cell(study: str, name: str, n: int, draws: int, out: Path) -> None:
     missing = [draw for draw in range(draws) if draw not in done]
     if not missing:
         return
-    X, y = load(name)
+    try:
+        X, y = load_shifted(name) if study == "shift" else load(name)
+    except FileNotFoundError as error:
+        print(f"{study} {name}: absent, {error}", flush=True)
+        return
     for draw in missing:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # a bound holds whatever the gap
@@ -183,97 +253,6 @@ def run_cell(study: str, name: str, n: int, draws: int, out: Path) -> None:
     print(f"{study} {name} n={n}: {len(missing)} draws", flush=True)
 
 
-# the bound, the error that it bounds, and how the table calls it
-LABEL_BOUNDS = {
-    "crossfit": ("true_error", "cross-fitted"),
-    "control_variate": ("true_error", "with control variate"),
-    "holdout": ("half_error", "held-out half, population"),
-    "holdout_pool": ("half_rest_error", "held-out half, pool"),
-    "anytime": ("half_error", "held-out half, anytime"),
-}
-TRANSPORT_BOUNDS = {
-    "known": ("true_error", "shares known"),
-    "assisted": ("true_error", "shares assisted"),
-    "clopper_pearson": ("true_error", "shares by Clopper-Pearson"),
-}
-SHIFT_BOUNDS = {
-    "crossfit": ("true_error", "cross-fitted"),
-    "holdout": ("half_error", "held-out half"),
-    "transport_known": ("true_error", "transport, shares known"),
-    "transport": ("true_error", "transport"),
-}
-INTERVALS = ("clopper_pearson", "hypergeometric", "assisted")
-
-
-def cells(out: Path, study: str, names: list[str], n: int) -> dict[str, dict[str, Array]]:
-    found = {name: columns(out, study, name, n) for name in names}
-    return {name: cell for name, cell in found.items() if cell is not None}
-
-
-def bound_table(
-    out: Path, study: str, bounds: dict[str, tuple[str, str]], names: list[str], sizes: list[int]
-) -> list[Record]:
-    """Mean bound; in brackets coverage, on average over datasets and in the least cell."""
-    table: list[Record] = []
-    at = {n: cells(out, study, names, n) for n in sizes}
-    first: Record = {"": "true error"}
-    for n in sizes:
-        if at[n]:
-            first[f"n = {n}"] = f"{np.mean([cell['true_error'].mean() for cell in at[n].values()]):.3f}"
-    table.append(first)
-    for key, (error, text) in bounds.items():
-        line: Record = {"": text}
-        for n in sizes:
-            if at[n]:
-                held = [float(np.mean(cell[key] >= cell[error] - 1e-12)) for cell in at[n].values()]
-                size = np.mean([cell[key].mean() for cell in at[n].values()])
-                line[f"n = {n}"] = f"{size:.3f} ({np.mean(held):.2f}, {min(held):.2f})"
-        table.append(line)
-    return table
-
-
-def interval_table(out: Path, names: list[str], sizes: list[int]) -> list[Record]:
-    """Mean width of the intervals of a label share; in brackets their coverage, on average and in the least cell."""
-    table: list[Record] = []
-    for key in INTERVALS:
-        line: Record = {"": key.replace("_", "-")}
-        for n in sizes:
-            found = cells(out, "labels", names, n).values()
-            if found:
-                held = [cell[f"{key}_holds"].mean() for cell in found]
-                width = np.mean([cell[f"{key}_width"].mean() for cell in found])
-                line[f"n = {n}"] = f"{width:.3f} ({np.mean(held):.2f}, {min(held):.2f})"
-        table.append(line)
-    return table
-
-
-def audit_table(out: Path, names: list[str]) -> list[Record]:
-    found = cells(out, "audit", names, 100)
-    table: list[Record] = []
-    for kind in ("exact", "uniform", "weighted"):
-        line: Record = {"": {"exact": "exact, at a planned number", "uniform": "anytime, uniform picks"}.get(
-            kind, "anytime, weighted picks")}  # fmt: skip
-        for size in AUDIT_SIZES:
-            values = [cell[f"{kind}_{size}"].mean() for cell in found.values()]
-            line[f"{size} labels"] = f"{np.mean(values):.3f}" if values else ""
-        table.append(line)
-    if found:
-        error = np.mean([cell["true_error"].mean() for cell in found.values()])
-        table.insert(0, {"": f"true error {error:.3f}"})
-    return table
-
-
-def shift_table(out: Path, names: list[str]) -> list[Record]:
-    """True error, and each mean bound with its coverage in brackets; covtype from one wilderness area to another."""
-    table: list[Record] = []
-    for name, cell in cells(out, "shift", names, SHIFT_SIZE).items():
-        line: Record = {"dataset": name, "true error": f"{cell['true_error'].mean():.3f}"}
-        for key, (error, text) in SHIFT_BOUNDS.items():
-            line[text] = f"{cell[key].mean():.3f} ({np.mean(cell[key] >= cell[error] - 1e-12):.2f})"
-        table.append(line)
-    return table
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
@@ -284,10 +263,14 @@ def main() -> None:
     parser.add_argument("--audit-draws", type=int, default=20)
     parser.add_argument("--shift-draws", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--shifts", default=",".join(SHIFT_NAMES))
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--results", type=Path)
+    parser.add_argument("--figure", type=Path)
+    parser.add_argument("--sizes-figure", type=Path)
     asked = parser.parse_args()
     names, sizes = asked.datasets.split(","), [int(n) for n in asked.sizes.split(",")]
-    shifted = [name for name in names if name in (*SHIFTED, *WILDERNESS)]
+    shifted = [name for name in asked.shifts.split(",") if name]
     if not asked.table:
         asked.out.mkdir(parents=True, exist_ok=True)
         todo = [("labels", name, n, asked.draws) for n in sizes for name in names]
@@ -300,6 +283,12 @@ def main() -> None:
     print("\nlabel shares\n\n" + markdown_table(interval_table(asked.out, names, sizes)))
     print("\naudit\n\n" + markdown_table(audit_table(asked.out, names)))
     print("\nshift\n\n" + markdown_table(shift_table(asked.out, shifted)))
+    if asked.results is not None:
+        write_csv(asked.results, all_cells(asked.out, names, sizes, shifted))
+    if asked.figure is not None:
+        draw_bounds(asked.out, names, sizes, asked.figure)
+    if asked.sizes_figure is not None:
+        draw_sizes(asked.sizes_figure)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ from surefoot.problem.sets import DecisionSet, distinct_rows
 from surefoot.solvers.minimal import MinimalRadius, solve_minimal_radius
 from surefoot.solvers.transport import solve_transport
 
-AUTO = "auto"
+AUTO, PREDICTIVE = "auto", "predictive"
 _FEWEST_ROWS = 4
 # Union of 2^K − 2 sets: more classes than this would be slow, and need an exact prior.
 _MOST_CLASSES = 6
@@ -84,6 +84,8 @@ class RadiusEstimate(Printed):
         The excess between the halves of each split.
     n_labeled : int
         Labeled rows.
+    other_population : bool
+        Whether the radius is that of another population than the labeled rows'.
     """
 
     radius: float
@@ -92,13 +94,17 @@ class RadiusEstimate(Printed):
     level: float
     splits: FloatArray
     n_labeled: int
+    other_population: bool = False
 
     @property
     def meaning(self) -> str:
         """What the estimate promises, in words."""
+        how = "i.i.d. labels assumed; measured coverage, not a theorem"
+        if self.other_population:
+            how = "of another population: labels are assumed to follow features in X_target as they do here"
         return (
             f"estimated at level {self.level:.4g} from {len(self.splits)} half-splits of {self.n_labeled} labeled rows "
-            "(i.i.d. labels assumed; measured coverage, not a theorem)"
+            f"({how})"
         )
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -110,12 +116,24 @@ class RadiusEstimate(Printed):
         ]
 
 
+class MeasureSplit(Protocol):
+    """What measures the halves of a split: the metric that the labels of A teach."""
+
+    def __call__(self, A: NDArray[np.intp], codes: NDArray[np.intp], /) -> tuple[FloatArray, float]:
+        """(n, n) distances between labeled rows, and the unit in which a label cost counts there."""
+
+
 def estimate_excess(
-    distances: FloatArray, codes: NDArray[np.intp], weights: FloatArray, label_cost: FloatArray, how: Calibrated
+    distances: FloatArray | MeasureSplit,
+    codes: NDArray[np.intp],
+    weights: FloatArray,
+    label_cost: FloatArray,
+    how: Calibrated,
 ) -> FloatArray:
     """(n_splits,) W_c(A, B) − W_d(A, B) − T(p_A, p_B) between random halves A, B, with a label replaced in every other.
 
-    distances : (n, n) between labeled rows; codes, weights : (n,); label_cost : (K, K), T its cheapest relabeling.
+    distances : (n, n) between labeled rows, or what measures them anew in each split; codes, weights : (n,);
+    label_cost : (K, K), T its cheapest relabeling.
     """
     kept = np.flatnonzero(weights > 0)
     if len(kept) < _FEWEST_ROWS:
@@ -130,7 +148,8 @@ def estimate_excess(
         labels, row, shift = codes.copy(), rng.choice(kept), rng.integers(1, len(label_cost))
         if split % 2:
             labels[row] = (labels[row] + shift) % len(label_cost)
-        found.append(excess_between(A, B, distances, labels, weights, label_cost))
+        between, unit = distances(A, labels) if callable(distances) else (distances, 1.0)
+        found.append(excess_between(A, B, between, labels, weights, unit * label_cost) / unit)
     return np.array(found)
 
 
@@ -176,7 +195,9 @@ def calibrate(data: LabeledData, ds: DecisionSet, minimal: HasValue, how: Calibr
     split would make them alike, and the excess small, without any new label.
     """
     weights = merged_weights(data)
-    splits = estimate_excess(data.distances_between_labeled(), data.codes, weights, ds.label_cost, how)
+    fixed = data.rule is None or data.rule.learned is None
+    measured = data.distances_between_labeled() if fixed else _relearn(data, ds)
+    splits = estimate_excess(measured, data.codes, weights, ds.label_cost, how)
     n_labeled = int(np.count_nonzero(weights))
     copies = int(np.count_nonzero(data.weights)) - n_labeled
     if copies:
@@ -187,17 +208,33 @@ def calibrate(data: LabeledData, ds: DecisionSet, minimal: HasValue, how: Calibr
             UserWarning,
         )
     excess = float(np.quantile(splits, 0.5 * (1.0 + how.level)))
-    return RadiusEstimate(minimal.value + excess, excess, minimal.value, how.level, splits, n_labeled)
+    return RadiusEstimate(minimal.value + excess, excess, minimal.value, how.level, splits, n_labeled, data.target)
+
+
+def _relearn(data: LabeledData, ds: DecisionSet) -> MeasureSplit:
+    """The metric learned anew from half of the labels, as the metric of the fit was from all of them.
+
+    Labels seem better separated in a metric that was made to separate them than any others are: distances learned from
+    both halves would hide the excess. A label cost in units of the data follows each metric.
+    """
+    rule, kappa = data.rule, float(ds.label_cost.max())
+
+    def measure(A: NDArray[np.intp], codes: NDArray[np.intp]) -> tuple[FloatArray, float]:
+        metric = rule.metric(data, A, codes)
+        between = replace(data, metric=metric).distances_between_labeled()
+        return between, rule.label_cost(metric) / kappa if rule.scaled else 1.0
+
+    return measure
 
 
 def resolve_radius(radius: float | str | Calibrated, *, auto: bool = False) -> float | str | Calibrated:
-    """A number ≥ 0, how to estimate one, or (where `auto` allows it) "auto"."""
-    if isinstance(radius, Calibrated) or (auto and isinstance(radius, str) and radius == AUTO):
+    """A number ≥ 0, how to estimate one, or (where `auto` allows it) "auto" or "predictive"."""
+    if isinstance(radius, Calibrated) or (auto and isinstance(radius, str) and radius in (AUTO, PREDICTIVE)):
         return radius
     if isinstance(radius, str):
         if radius == "calibrated":
             return Calibrated()
-        allowed = ('"auto", ' if auto else "") + '"calibrated" or Calibrated(...)'
+        allowed = ('"predictive", "auto", ' if auto else "") + '"calibrated" or Calibrated(...)'
         raise ValueError(f"radius must be a number at least 0, {allowed}; got {radius!r}. Pass one of these.")
     return check_positive_scalar(radius, "radius", allow_zero=True)
 

@@ -7,29 +7,33 @@ network or a rule of thumb gets the same certificate as our own models.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.exceptions import ConvergenceWarning
 
-from surefoot._errors import warn_caller
+from surefoot._errors import see, warn_caller
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array, check_positive_scalar
+from surefoot.blocks.measured import rows_to_measure
 from surefoot.blocks.newton import Newton
-from surefoot.blocks.placement import FINEST_IN_BLOCKS, check_problem
+from surefoot.blocks.placement import FINEST_IN_BLOCKS, check_problem, rows_as_passed
 from surefoot.calibration import Calibrated, RadiusEstimate, resolve_radius
 from surefoot.certificates.certificate import Certificate
 from surefoot.costs import FeatureMetric
 from surefoot.exact.judge import Member
 from surefoot.exact.problem import Game, HeldProblem, RobustProblem
+from surefoot.exact.row_groups import GroupFunction, RowGroups
 from surefoot.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
 from surefoot.priors import LabelPrior
-from surefoot.unlabeled import Unlabeled, unwrap
+from surefoot.unlabeled import Unlabeled
 
 # The certified gap to reach where rows are in memory, unless another one is asked for.
 _TOL = 1e-6
+# Whatever the share of a group, no finer gap is asked for.
+_FINEST_OF_GROUP = 1e-9
 
 
 def certify(  # noqa: PLR0913 - one keyword per part of the problem
@@ -38,14 +42,17 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     y: ArrayLike,
     *,
     X_unlabeled: ArrayLike | Unlabeled | None = None,
-    radius: float | str | Calibrated,
-    label_prior: LabelPrior | ArrayLike | str | None = "clopper-pearson",
+    X_target: ArrayLike | Unlabeled | None = None,
+    X_metric: ArrayLike | None = None,
+    radius: float | str | Calibrated | None = None,
+    label_prior: LabelPrior | ArrayLike | str | None = "auto",
     loss: str | ArrayLike = LOG_LOSS,
     label_cost: ArrayLike = 1.0,
     metric: FeatureMetric | str | Callable[..., float] = "euclidean",
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     losses: ArrayLike | None = None,
+    groups: ArrayLike | GroupFunction | None = None,
     clip: float = 1e-12,
     tol: float | None = None,
     n_jobs: int | None = None,
@@ -53,8 +60,8 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
 ) -> Certificate:
     """Worst expected loss of a fitted classifier over a decision set, from above and from below.
 
-    max_μ E_μ ℓ(x, y) over all μ with the feature marginal of all rows given, label probabilities in the intervals of
-    label_prior, and W_c(μ, labeled rows) ≤ radius.
+    max_μ E_μ ℓ(x, y) over all μ with the feature marginal of all rows given (of X_target alone, where that is given),
+    label probabilities in the intervals of label_prior, and W_c(μ, labeled rows) ≤ radius.
 
     Parameters
     ----------
@@ -67,10 +74,18 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
         Unlabeled rows; also a memory map, `ParquetRows`, or a Dask array or dataframe. Beyond 2^24 distances rows are
         read in blocks, wherever they lie.
+    X_target : array of shape (M, d), Unlabeled or None, default=None
+        Rows of another population, as X_unlabeled may be: they alone are the feature marginal then, without those of X
+        (labels from last year, rows from this year).
+    X_metric : array of shape (N, d) or None, default=None
+        Numbers between which distances are measured in place of the rows themselves, where these are texts or on no
+        common scale: the rows of X first, then those of X_unlabeled, then those of X_target. None: the rows; where
+        they hold texts and the classifier is a pipeline, what its steps before the last make of them.
     radius : float, "calibrated" or Calibrated
         Radius of the set; "calibrated" estimates it from the labels, see `calibrate_radius`.
-    label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
-        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
+    label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
+        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order. "auto":
+        "clopper-pearson", and None with X_target, of whose label probabilities y says nothing.
     loss : "log_loss", "zero_one" or array of shape (K, K), default="log_loss"
         "log_loss": −log(max(p, clip)). "zero_one": 1 where `predict` is wrong. A matrix: entry [k, c] is the loss of
         predicting class c where the truth is k.
@@ -84,6 +99,10 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
         How many times each labeled row counts; by default once.
     losses : array of shape (N, K) or None, default=None
         Your own losses in place of `loss`, rows of X first: the loss at row j if its label were k.
+    groups : array of shape (N,), function(rows) -> array, or None, default=None
+        The group of each row of the feature marginal, rows of X first (those of X_target alone, where given); over
+        blocks of rows a function. The certificate then has one for each group as well, E[ℓ | group] over the same set,
+        and names the worst.
     clip : float, default=1e-12
         Smallest probability in the log loss, so that no loss exceeds −log(clip).
     tol : float or None, default=None
@@ -111,11 +130,13 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     >>> round(c.risk, 6)
     0.1875
     """
-    asked = resolve_radius(radius)
+    asked = resolve_radius(_check_given(radius))
+    measured = rows_to_measure(classifier, X, X_unlabeled, X_target, X_metric)
     problem = check_problem(
-        X,
+        measured.X,
         y,
-        X_unlabeled=X_unlabeled,
+        X_unlabeled=measured.X_unlabeled,
+        X_target=measured.X_target,
         sample_weight=sample_weight,
         classes=known_classes(classifier, y, classes),
         metric=metric,
@@ -127,9 +148,34 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
         memory_only=losses is not None,
     )
     judged = ClassifierLoss.of(classifier, problem.data.classes, loss, clip, own=losses is not None)
-    game = judged.game(problem, X, X_unlabeled, losses)
+    parts = rows_as_passed(problem, X, X_unlabeled, X_target) if isinstance(problem, HeldProblem) else None
+    at_rows, scale = judged.at(problem, parts, losses)
+    if measured.transformed:
+        judged = replace(judged, losses=None)  # fresh rows are measured as these are: their losses must be given
     members, estimate = problem.members(asked)
-    return certify_over(game, judged, members, tol, estimate)
+    whole = certify_over(problem.fixed(at_rows, scale), judged, members, tol, estimate)
+    if groups is None:
+        return whole
+    found = RowGroups.of(groups, problem, parts)
+    each = {}
+    for name, share in zip(found.names, found.shares.tolist(), strict=True):
+        game = problem.fixed(found.within(name, at_rows), scale)
+        each[name] = _within_group(certify_over(game, judged, members, tol, estimate, share=share), share)
+    return replace(whole, groups=each)
+
+
+def _check_given(radius: float | str | Calibrated | None) -> float | str | Calibrated:
+    if radius is None:
+        raise ValueError(
+            'radius must be given: "calibrated" estimates it from labels that were drawn at random; a number is one '
+            "you know, such as the transport_distance to last year's labels. Pass one."
+        )
+    return radius
+
+
+def _within_group(certificate: Certificate, share: float) -> Certificate:
+    """E[ℓ | G] from E[ℓ 1_G]; what it says of fresh rows is of all of them, hence left out."""
+    return replace(certificate, risk=certificate.risk / share, lower=certificate.lower / share, row_bound=None)
 
 
 def certify_over(
@@ -138,10 +184,16 @@ def certify_over(
     members: list[Member],
     tol: float | None,
     estimate: RadiusEstimate | None = None,
+    *,
+    share: float = 1.0,
 ) -> Certificate:
-    """The certificate of a fixed classifier over one set, or over a union of them; says so where its gap is wide."""
+    """The certificate of a fixed classifier over one set, or over a union of them; says so where its gap is wide.
+
+    share : of the rows that the losses are of, the others being 0: the gap is then to be that much smaller.
+    """
     finest = _TOL if isinstance(game.problem, HeldProblem) else FINEST_IN_BLOCKS
-    tol = finest if tol is None else check_positive_scalar(tol, "tol")
+    asked = finest if tol is None else check_positive_scalar(tol, "tol")
+    tol = max(asked * share, min(asked, _FINEST_OF_GROUP))
     certificate = game.certificate(
         game.worst_over(members, tol=tol),
         judged.name,
@@ -153,7 +205,7 @@ def certify_over(
     if certificate.gap > tol:
         warn_caller(
             f"the certified gap is {certificate.gap:.2e}, above tol={tol:.2e}; both bounds hold all the same. Raise "
-            "tol, or the radius where it is close to the minimal one.",
+            "tol, or the radius where it is close to the minimal one." + see("gap"),
             ConvergenceWarning,
         )
     return certificate
@@ -234,25 +286,20 @@ class ClassifierLoss:
         name = ZERO_ONE if isinstance(loss, str) else "cost"
         return cls(name, ClassifierLosses(classifier, classes, matrix, clip), float(matrix.max()))
 
-    def game(self, problem: RobustProblem, X: Any, X_unlabeled: Any, losses: ArrayLike | None) -> Game:
-        """The classifier against the adversary; in memory it sees X and X_unlabeled as they are passed."""
-        if not isinstance(problem, HeldProblem):
+    def at(self, problem: RobustProblem, parts: list[Any] | None, losses: ArrayLike | None) -> tuple[Any, float | None]:
+        """Losses (N, K) at the rows in memory, `parts` as they were passed; over blocks a function, and their size."""
+        if not isinstance(problem, HeldProblem) or parts is None:
             if self.losses is None:
                 raise ValueError("losses= needs rows in memory; got rows that are read in blocks. Pass a classifier.")
-            spread = float(np.ptp(self.losses(_rows_in_kind(X, problem.data.rows)))) or 1.0
-            return problem.fixed(self.losses, spread)
+            return self.losses, float(np.ptp(self.losses(problem.data.rows))) or 1.0
         if self.losses is None:
-            return problem.fixed(_check_losses(losses, problem))
-        U = unwrap(X_unlabeled)[0]
-        if problem.data.unlabeled is not None and not hasattr(U, "__array__") and not isinstance(U, list | tuple):
-            U = problem.data.unlabeled  # rows that lay elsewhere
-        parts = [X] if U is None else [X, U]
-        return problem.fixed(np.vstack([self.losses(part) for part in parts if len(part)]))
+            return _check_losses(losses, problem), None
+        return np.vstack([self.losses(part) for part in parts if len(part)]), None
 
-
-def _rows_in_kind(X: Any, rows: FloatArray) -> Any:
-    """Labeled rows as a classifier sees those of a source: numbers, without names."""
-    return rows if not isinstance(X, np.ndarray) else X
+    def game(self, problem: RobustProblem, X: Any, X_unlabeled: Any, losses: ArrayLike | None) -> Game:
+        """The classifier against the adversary; it sees rows as they are passed, over blocks their numbers."""
+        parts = rows_as_passed(problem, X, X_unlabeled) if isinstance(problem, HeldProblem) else None
+        return problem.fixed(*self.at(problem, parts, losses))
 
 
 def _needs(classifier: Any, method: str, what: str) -> None:
@@ -290,7 +337,7 @@ def _check_losses(losses: ArrayLike | None, problem: RobustProblem) -> FloatArra
     shape = (problem.n_rows, len(problem.data.classes))
     if matrix.shape != shape:
         raise ValueError(
-            f"losses must have shape (N, K) = {shape}, the rows of X first, then those of X_unlabeled; got "
-            f"{matrix.shape}. Pass one row per row, one column per class."
+            f"losses must have shape (N, K) = {shape}, the rows of X first, then those of X_unlabeled (or those of "
+            f"X_target alone); got {matrix.shape}. Pass one row per row, one column per class."
         )
     return matrix

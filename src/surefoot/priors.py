@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import beta, hypergeom
-from sklearn.linear_model import LogisticRegression
-from sklearn.preprocessing import StandardScaler
+from scipy.stats import beta
 
-from surefoot._difference import difference_estimate, fold_numbers
+from surefoot._difference import cross_fitted_shares, difference_estimate
+from surefoot._label_intervals import (
+    TOLERANCE,
+    check_admits_distribution,
+    check_class_count,
+    check_class_weights,
+    check_intervals,
+)
+from surefoot._label_intervals import tighten as tighten  # noqa: PLC0414 - offered here
+from surefoot._pool_count import hypergeometric_lower, hypergeometric_upper
 from surefoot._types import FloatArray
 from surefoot._validation import (
     check_finite_array,
@@ -22,10 +28,8 @@ from surefoot._validation import (
     read_only_copy,
 )
 
-_TOLERANCE = 1e-12
+AUTO = "auto"
 _NO_COUNT = 1e-4
-# C of the logistic regression that assists, on standardised rows
-_RIDGE = 0.05
 
 
 class LabelPrior(ABC):
@@ -96,7 +100,7 @@ class ExactPrior(LabelPrior):
         object.__setattr__(self, "probabilities", read_only_copy(probabilities))
 
     def intervals(self, class_weights: ArrayLike) -> FloatArray:
-        _check_class_count(len(self.probabilities), len(_check_class_weights(class_weights)))
+        check_class_count(len(self.probabilities), len(check_class_weights(class_weights)))
         return np.column_stack([self.probabilities, self.probabilities])
 
     def __repr__(self) -> str:
@@ -122,12 +126,12 @@ class IntervalPrior(LabelPrior):
     bounds: FloatArray
 
     def __post_init__(self) -> None:
-        bounds = _check_intervals(self.bounds)
-        _check_admits_distribution(bounds)
+        bounds = check_intervals(self.bounds)
+        check_admits_distribution(bounds)
         object.__setattr__(self, "bounds", read_only_copy(bounds))
 
     def intervals(self, class_weights: ArrayLike) -> FloatArray:
-        _check_class_count(len(self.bounds), len(_check_class_weights(class_weights)))
+        check_class_count(len(self.bounds), len(check_class_weights(class_weights)))
         return self.bounds.copy()
 
     def __repr__(self) -> str:
@@ -162,7 +166,7 @@ class ClopperPearson(LabelPrior):
             raise ValueError(f"level must be a number below 1; got {self.level!r}. Pass 0.95, say.")
 
     def intervals(self, class_weights: ArrayLike) -> FloatArray:
-        m = _check_class_weights(class_weights)
+        m = check_class_weights(class_weights)
         n = float(m.sum())
         if n <= 0:
             raise ValueError(
@@ -215,24 +219,25 @@ class FinitePool(LabelPrior):
             return self
         if X_unlabeled is None:
             raise ValueError(
-                "FinitePool() counts unlabeled rows in memory; got none. Pass X_unlabeled, FinitePool(n_rows=...), or "
-                "label_prior='clopper-pearson'."
+                "FinitePool() counts unlabeled rows of the labels' own population, in memory; got none. Pass "
+                "X_unlabeled, FinitePool(n_rows=...), or label_prior='clopper-pearson'."
             )
         return FinitePool(len(X) + len(X_unlabeled), self.level)
 
     def intervals(self, class_weights: ArrayLike) -> FloatArray:
-        m = _check_class_weights(class_weights)
+        m = check_class_weights(class_weights)
         if self.n_rows is None:
             raise ValueError("FinitePool must know the number of rows; got None. Pass FinitePool(n_rows=...).")
         counts = np.rint(m).astype(int)
         n = int(counts.sum())
-        if np.abs(m - counts).max() > _TOLERANCE or not 0 < n <= self.n_rows:
+        if np.abs(m - counts).max() > TOLERANCE or not 0 < n <= self.n_rows:
             raise ValueError(
                 f"FinitePool needs whole labeled rows, 1 to {self.n_rows} of them; got class weights {m}. Pass rows "
                 "without sample weights, and n_rows as large as the pool."
             )
-        tail = (1.0 - self.level) / 2
-        return np.array([_pool_interval(int(x), n, self.n_rows, tail) for x in counts])
+        each, N = (1.0 + self.level) / 2, self.n_rows
+        ends = [[hypergeometric_lower(x, n, N, each), hypergeometric_upper(x, n, N, each)] for x in counts.tolist()]
+        return np.array(ends) / N
 
 
 @dataclass(frozen=True)
@@ -278,10 +283,10 @@ class Assisted(LabelPrior):
     ) -> LabelPrior:
         if X_unlabeled is None or not len(X_unlabeled):
             raise ValueError(
-                "label_prior='assisted' needs unlabeled rows in memory; got none. Pass X_unlabeled, or "
-                "label_prior='clopper-pearson'."
+                "label_prior='assisted' needs unlabeled rows of the labels' own population, in memory; got none. Pass "
+                "X_unlabeled, or label_prior='clopper-pearson'."
             )
-        at_labels, everywhere = _cross_fitted_shares(X, codes, n_classes, X_unlabeled, self.n_folds, self.random_state)
+        at_labels, everywhere = cross_fitted_shares(X, codes, n_classes, X_unlabeled, self.n_folds, self.random_state)
         found = []
         for k in range(n_classes):
             share, counted = difference_estimate((codes == k).astype(np.float64), at_labels[:, k], everywhere[k])
@@ -307,16 +312,19 @@ class NoPrior(LabelPrior):
     """
 
     def intervals(self, class_weights: ArrayLike) -> FloatArray:
-        return np.tile([0.0, 1.0], (len(_check_class_weights(class_weights)), 1))
+        return np.tile([0.0, 1.0], (len(check_class_weights(class_weights)), 1))
 
 
-def resolve_prior(label_prior: LabelPrior | ArrayLike | str | None) -> LabelPrior:
+def resolve_prior(label_prior: LabelPrior | ArrayLike | str | None, *, other_population: bool = False) -> LabelPrior:
     """Label prior from an instance, None, a name or an array.
 
     Parameters
     ----------
-    label_prior : LabelPrior, None, "clopper-pearson", array of shape (K,) or array of shape (K, 2)
-        A prior; None for no constraint; a name; probabilities; or intervals.
+    label_prior : LabelPrior, None, "auto", "clopper-pearson", array of shape (K,) or array of shape (K, 2)
+        A prior; None for no constraint; a name; probabilities; or intervals. "auto" is "clopper-pearson", and None
+        for another population: the labels say nothing of its label probabilities.
+    other_population : bool, default=False
+        Whether the label probabilities asked for are those of another population than the labels'.
 
     Returns
     -------
@@ -333,14 +341,15 @@ def resolve_prior(label_prior: LabelPrior | ArrayLike | str | None) -> LabelPrio
     if isinstance(label_prior, LabelPrior):
         return label_prior
     choices = (
-        "None, 'clopper-pearson', 'hypergeometric', 'assisted', probabilities of shape (K,), intervals of shape (K, 2) "
-        "or a LabelPrior"
+        "'auto', None, 'clopper-pearson', 'hypergeometric', 'assisted', probabilities of shape (K,), intervals of "
+        "shape (K, 2) or a LabelPrior"
     )
     if isinstance(label_prior, type) and issubclass(label_prior, LabelPrior):
         name = label_prior.__name__
         raise ValueError(f"label_prior must be an instance; got the class {name}. Pass {name}(...).")
     if isinstance(label_prior, str):
         named: dict[str, LabelPrior] = {
+            AUTO: NoPrior() if other_population else ClopperPearson(),
             "clopper-pearson": ClopperPearson(),
             "hypergeometric": FinitePool(),
             "assisted": Assisted(),
@@ -354,121 +363,3 @@ def resolve_prior(label_prior: LabelPrior | ArrayLike | str | None) -> LabelPrio
     if array.ndim == 2:
         return IntervalPrior(array)
     raise ValueError(f"label_prior must be one of {choices}; got an array of shape {array.shape}. Pass one of these.")
-
-
-def tighten(intervals: ArrayLike) -> FloatArray:
-    """Tightest intervals of the distributions {p : p_lo ≤ p ≤ p_hi, Σ_k p_k = 1}.
-
-    p_lo_k becomes max(p_lo_k, 1 − Σ_{c≠k} p_hi_c) and p_hi_k becomes min(p_hi_k, 1 − Σ_{c≠k} p_lo_c): each bound is
-    then reached by a distribution in the set.
-
-    Parameters
-    ----------
-    intervals : array of shape (K, 2)
-        Lower and upper bound of each class; at least one distribution must fit.
-
-    Returns
-    -------
-    array of shape (K, 2)
-        Bounds that are each reached.
-
-    Examples
-    --------
-    >>> tighten([[0.0, 0.25], [0.0, 1.0]])
-    array([[0.  , 0.25],
-           [0.75, 1.  ]])
-    """
-    lo, hi = _check_intervals(intervals).T
-    _check_admits_distribution(np.column_stack([lo, hi]))
-    # fsum rounds once, hence is monotone: p_lo ≤ p_hi survives. The clip keeps exact priors exact.
-    others = [np.delete(np.arange(len(lo)), k) for k in range(len(lo))]
-    least = np.clip([1.0 - math.fsum(hi[c]) for c in others], lo, hi)
-    most = np.clip([1.0 - math.fsum(lo[c]) for c in others], lo, hi)
-    return np.column_stack([least, most])
-
-
-def _pool_interval(x: int, n: int, N: int, tail: float) -> tuple[float, float]:
-    """Least and largest share M / N with P(≥ x of n) > tail and P(≤ x of n) > tail, x seen in n draws of N rows."""
-    M = np.arange(x, N - (n - x) + 1)
-    possible = (hypergeom.cdf(x, N, M, n) > tail) & (hypergeom.sf(x - 1, N, M, n) > tail)
-    kept = M[possible]
-    return float(kept[0] / N), float(kept[-1] / N)
-
-
-def _cross_fitted_shares(
-    X: FloatArray,
-    codes: NDArray[np.intp],
-    n_classes: int,
-    X_unlabeled: FloatArray,
-    n_folds: int,
-    random_state: int,
-) -> tuple[FloatArray, FloatArray]:
-    """Class probabilities (n, K) at labeled rows by models that did not see them, and their mean (K,) over all rows."""
-    n, everything = len(X), np.vstack([X, X_unlabeled])
-    scaler = StandardScaler().fit(everything)
-    folds = fold_numbers(codes, n_folds, random_state)
-    at_labels, everywhere = np.zeros((n, n_classes)), np.zeros(n_classes)
-    rows, pool = scaler.transform(X), scaler.transform(everything)
-    for fold in np.unique(folds):
-        held, seen = folds == fold, np.unique(codes[folds != fold])
-        if len(seen) < 2:  # one class, or none: nothing to learn
-            constant = np.bincount(codes[~held], minlength=n_classes) / max(int((~held).sum()), 1)
-            at_labels[held], everywhere = constant, everywhere + held.mean() * constant
-            continue
-        model = LogisticRegression(C=_RIDGE, max_iter=1000).fit(rows[~held], codes[~held])
-        at_labels[np.ix_(held, seen)] = model.predict_proba(rows[held])
-        everywhere[seen] += held.mean() * model.predict_proba(pool).mean(axis=0)
-    return at_labels, everywhere
-
-
-def _check_intervals(value: ArrayLike) -> FloatArray:
-    bounds = check_finite_array(value, "label_prior", ndim=2)
-    if bounds.shape[1] != 2 or len(bounds) == 0:
-        raise ValueError(
-            f"label_prior intervals must have shape (K, 2), lower and upper bound of each class; got {bounds.shape}. "
-            "Pass one row per class."
-        )
-    if bounds.min() < -_TOLERANCE or bounds.max() > 1 + _TOLERANCE:
-        raise ValueError(
-            f"label_prior intervals must lie in [0, 1]; got bounds from {float(bounds.min())!r} to "
-            f"{float(bounds.max())!r}. Pass probabilities."
-        )
-    bounds = np.clip(bounds, 0.0, 1.0)  # rounding may have left the interval
-    crossed = np.flatnonzero(bounds[:, 0] > bounds[:, 1])
-    if crossed.size:
-        k = int(crossed[0])
-        raise ValueError(
-            f"label_prior intervals must have lower <= upper; got {bounds[k].tolist()} for class {k}. "
-            "Swap the two bounds."
-        )
-    return bounds
-
-
-def _check_admits_distribution(bounds: FloatArray) -> None:
-    """Check Σ p_lo ≤ 1 ≤ Σ p_hi."""
-    low, high = math.fsum(bounds[:, 0]), math.fsum(bounds[:, 1])
-    if low > 1 + _TOLERANCE:
-        raise ValueError(
-            f"label_prior intervals must admit a distribution: the lower bounds may sum to at most 1; got {low!r}. "
-            "Lower some of them."
-        )
-    if high < 1 - _TOLERANCE:
-        raise ValueError(
-            f"label_prior intervals must admit a distribution: the upper bounds must sum to at least 1; got {high!r}. "
-            "Raise some of them."
-        )
-
-
-def _check_class_weights(value: ArrayLike) -> FloatArray:
-    weights = check_finite_array(value, "class_weights", ndim=1)
-    if weights.size == 0 or weights.min() < 0:
-        raise ValueError(f"class_weights must be non-negative, one per class; got {weights}. Pass counts of labels.")
-    return weights
-
-
-def _check_class_count(given: int, n_classes: int) -> None:
-    if given != n_classes:
-        raise ValueError(
-            f"label_prior must have one entry per class; got {given} entries for {n_classes} classes. Pass {n_classes} "
-            "entries, for the classes in sorted order, and all classes where the labels miss some."
-        )

@@ -34,6 +34,7 @@ def minimal_radius(
     y: ArrayLike,
     *,
     X_unlabeled: ArrayLike | Unlabeled | None = None,
+    X_target: ArrayLike | Unlabeled | None = None,
     sample_weight: ArrayLike | None = None,
     label_prior: LabelPrior | ArrayLike | str | None = None,
     label_cost: ArrayLike = 1.0,
@@ -58,6 +59,8 @@ def minimal_radius(
         Unlabeled rows. P_X is the empirical distribution of the rows of X and X_unlabeled together. A memory map,
         `ParquetRows`, or a Dask array or dataframe will do. Beyond 2^24 distances rows are read in blocks, and the
         result is an upper bound, within 1e-5 of the minimal radius relative to it.
+    X_target : array of shape (M, d), Unlabeled or None, default=None
+        Rows of another population, as X_unlabeled may be: they alone are the feature marginal then, without those of X.
     sample_weight : array of shape (n,) or None, default=None
         How many times each labeled row counts; by default once.
     label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default=None
@@ -88,6 +91,7 @@ def minimal_radius(
         X,
         y,
         X_unlabeled=X_unlabeled,
+        X_target=X_target,
         sample_weight=sample_weight,
         classes=classes,
         metric=metric,
@@ -103,11 +107,12 @@ def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
     y: ArrayLike,
     *,
     X_unlabeled: ArrayLike | Unlabeled | None = None,
+    X_target: ArrayLike | Unlabeled | None = None,
     level: float = 0.9,
     n_splits: int = 50,
     random_state: int = 0,
     sample_weight: ArrayLike | None = None,
-    label_prior: LabelPrior | ArrayLike | str | None = "clopper-pearson",
+    label_prior: LabelPrior | ArrayLike | str | None = "auto",
     label_cost: ArrayLike = 1.0,
     metric: FeatureMetric | str | Callable[..., float] = "euclidean",
     classes: ArrayLike | None = None,
@@ -128,6 +133,9 @@ def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
         Their labels.
     X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
         Unlabeled rows. Together with those of `X` they make up the feature marginal P_X.
+    X_target : array of shape (M, d), Unlabeled or None, default=None
+        Rows of another population, as X_unlabeled may be: they alone are the feature marginal then, without those of X.
+        The excess is measured among the labeled rows, and assumed to be no larger there.
     level : float, default=0.9
         Share of samples for which the radius is meant to cover the truth.
     n_splits : int, default=50
@@ -136,8 +144,9 @@ def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
         Seed of the splits.
     sample_weight : array of shape (n,) or None, default=None
         How many times each labeled row counts; by default once.
-    label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
-        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
+    label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
+        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order. "auto":
+        "clopper-pearson", and None with X_target, of whose label probabilities y says nothing.
     label_cost : float or array of shape (K, K), default=1.0
         Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
     metric : str, FeatureMetric or callable, default="euclidean"
@@ -167,6 +176,7 @@ def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
         X,
         y,
         X_unlabeled=X_unlabeled,
+        X_target=X_target,
         sample_weight=sample_weight,
         classes=classes,
         metric=metric,

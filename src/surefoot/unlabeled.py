@@ -7,19 +7,22 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from surefoot._errors import UnlabeledRowsWarning, warn_caller
+from surefoot._errors import UnlabeledRowsWarning, see, warn_caller
 from surefoot._types import FloatArray
 from surefoot._validation import check_more_rows
 
 # Fewer rows than this say too little about where a feature lies, and how widely.
 _ENOUGH_ROWS = 10
+# So many of the unlabeled rows, drawn at random, are compared with the labeled ones.
+COMPARED = 2000
 # Interquartile ranges that differ by more than this factor are taken for different units.
 _SPREAD_RATIO = 10.0
 # A warning needs more than this share of the features.
 _SHARE = 0.2
 
+UNLABELED, TARGET = "X_unlabeled", "X_target"
 _FIX = (
-    'A Pipeline scales X_unlabeled only if told so: Pipeline(..., transform_input=["X_unlabeled"]). If the rows do '
+    'A Pipeline scales {name} only if told so: Pipeline(..., transform_input=["{name}"]). If the rows do '
     "differ that much, ignore this warning."
 )
 
@@ -73,50 +76,70 @@ def unwrap(X_unlabeled: Any) -> tuple[Any, bool]:
     return X_unlabeled, False
 
 
-def check_unlabeled(estimator: Any, X: FloatArray, rows: Any) -> FloatArray:
+def choose_marginal(X_unlabeled: Any, X_target: Any) -> tuple[Any, str]:
+    """The rows that make up the feature marginal, with the labeled ones or (those of a target) alone, and their name.
+
+    Where both are given, the unlabeled rows of the labels' own population take no part, and a warning says so.
+    """
+    if X_target is None:
+        return X_unlabeled, UNLABELED
+    if X_unlabeled is not None:
+        warn_caller(
+            "the feature marginal is that of X_target alone: the rows of X_unlabeled take no part. Leave them out, or "
+            "pass all rows of the population to judge as X_target.",
+            UnlabeledRowsWarning,
+        )
+    return X_target, TARGET
+
+
+def check_unlabeled(estimator: Any, X: FloatArray, rows: Any, name: str = UNLABELED) -> FloatArray:
     """Rows (M, d) with the columns of X (n, d), which the estimator has seen."""
     try:
         validate_data(estimator, rows, reset=False, skip_check_array=True, ensure_2d=False)  # names of columns
     except ValueError as error:
-        raise ValueError(f"X_unlabeled must have the columns of X, in the same order. {error}") from error
-    return check_more_rows(rows, "X_unlabeled", X.shape[1])
+        raise ValueError(f"{name} must have the columns of X, in the same order. {error}") from error
+    return check_more_rows(rows, name, X.shape[1])
 
 
-def warn_about_unlabeled(X: FloatArray, U: FloatArray, n_unlabeled: int, *, wrapped: bool) -> None:
+def warn_about_unlabeled(
+    X: FloatArray, U: FloatArray, n_unlabeled: int, *, wrapped: bool, name: str = UNLABELED
+) -> None:
     """A warning where one of the two traps seems to have caught the unlabeled rows; U may be a sample of them."""
     if not wrapped:
-        _warn_if_cut_by_folds(len(X), n_unlabeled)
-    _warn_if_scaled_apart(X, U)
+        _warn_if_cut_by_folds(len(X), n_unlabeled, name)
+    _warn_if_scaled_apart(X, U, name)
 
 
-def _warn_if_cut_by_folds(n_labeled: int, n_unlabeled: int) -> None:
+def _warn_if_cut_by_folds(n_labeled: int, n_unlabeled: int, name: str) -> None:
     """`cross_validate` slices every parameter that is as long as X, X_unlabeled too."""
     if n_labeled == n_unlabeled:
         warn_caller(
-            f"X_unlabeled has as many rows as X ({n_labeled}). If this fit runs inside cross_validate or a search, it "
-            "has been cut into folds along with X: pass surefoot.Unlabeled(X_unlabeled) instead, which is passed on "
-            "whole.",
+            f"{name} has as many rows as X ({n_labeled}). If this fit runs inside cross_validate or a search, it "
+            f"has been cut into folds along with X: pass surefoot.Unlabeled({name}) instead, which is passed on "
+            "whole." + see("unlabeled rows"),
             UnlabeledRowsWarning,
         )
 
 
-def _warn_if_scaled_apart(X: FloatArray, U: FloatArray) -> None:
+def _warn_if_scaled_apart(X: FloatArray, U: FloatArray, name: str) -> None:
     """A pipeline without transform_input scales X and leaves X_unlabeled as it was: compare medians, then spreads."""
     if len(X) < _ENOUGH_ROWS or len(U) == 0:
         return
+    if len(U) > COMPARED:
+        U = U[np.random.default_rng(0).choice(len(U), COMPARED, replace=False)]
     moved = _share_moved(X, U)
     if moved > _SHARE:
         warn_caller(
-            f"in {moved:.0%} of the features the median of X_unlabeled lies farther from that of X than the whole "
-            f"range of X. {_FIX}",
+            f"in {moved:.0%} of the features the median of {name} lies farther from that of X than the whole "
+            f"range of X. {_FIX.format(name=name)}{see('unlabeled rows')}",
             UnlabeledRowsWarning,
         )
         return
     stretched = _share_stretched(X, U) if len(U) >= _ENOUGH_ROWS else 0.0
     if stretched > _SHARE:
         warn_caller(
-            f"in {stretched:.0%} of the features the interquartile range of X_unlabeled and that of X differ by a "
-            f"factor of more than {_SPREAD_RATIO:.0f}. {_FIX}",
+            f"in {stretched:.0%} of the features the interquartile range of {name} and that of X differ by a "
+            f"factor of more than {_SPREAD_RATIO:.0f}. {_FIX.format(name=name)}{see('unlabeled rows')}",
             UnlabeledRowsWarning,
         )
 

@@ -241,7 +241,9 @@ def test_bad_arguments_are_refused() -> None:
         al.ActiveLearner(LogisticRegression(), X, y[:5])
     with pytest.raises(ValueError, match="target_risk must be a finite number > 0"):
         al.ActiveLearner(LogisticRegression(), X, y, target_risk=0.0)
-    with pytest.raises(ValueError, match="target_risk needs a certificate, which LogisticRegression does not carry"):
+    with pytest.raises(ValueError, match="target_risk needs a certificate, which it has not; got LogisticRegression"):
         al.ActiveLearner(LogisticRegression(), X, y, target_risk=0.3).suggest()
+    with pytest.raises(ValueError, match='target_risk needs a promise, which radius="predictive" is not'):
+        al.ActiveLearner(sf.RobustLogisticRegression(), X, y, target_risk=0.3).suggest()
     with pytest.raises(ValueError, match="NaN"):
         al.ActiveLearner(LogisticRegression(), np.where(X[3, 3] == X, np.nan, X), y)

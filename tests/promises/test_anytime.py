@@ -10,8 +10,9 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import betaln
 
+from surefoot._pool_count import hypergeometric_upper
 from surefoot.promises.anytime import PoolErrors, population_upper
-from surefoot.promises.finite import clopper_pearson_upper, hypergeometric_upper
+from surefoot.promises.finite import clopper_pearson_upper
 
 
 def sequence_probability(outcomes: tuple[int, ...], M: int, N: int) -> float:

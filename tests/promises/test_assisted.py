@@ -81,7 +81,7 @@ def test_three_classes_and_a_class_not_seen() -> None:
 
 def test_refusals() -> None:
     X, y = pool(0, 1.0)
-    with pytest.raises(ValueError, match="needs unlabeled rows in memory"):
+    with pytest.raises(ValueError, match="needs unlabeled rows of the labels' own population, in memory"):
         sf.RobustLogisticRegression(label_prior="assisted").fit(X[:30], y[:30])
     with pytest.raises(ValueError, match="needs the rows"):
         Assisted().intervals([3, 4])

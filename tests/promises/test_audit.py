@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 
 import surefoot as sf
 from promises.pools import Told, numbered, told
-from surefoot.promises.finite import hypergeometric_upper
+from surefoot._pool_count import hypergeometric_upper
 
 SRC = Path(sf.__file__).resolve().parents[1]
 N = 300
@@ -276,6 +276,28 @@ while (row := audit.next()) is not None:
 
 
 class TestSize:
+    def test_the_plot_draws_what_the_curve_says(self) -> None:
+        import matplotlib as mpl
+
+        mpl.use("agg")
+        size = sf.audit_size(target=0.1, believed_error=0.0, n_pool=400)
+        axes = size.plot([0.1])
+        shares, labels = axes.lines[0].get_data()
+        np.testing.assert_array_equal(labels, size.curve(np.asarray(shares) / 100))
+        assert labels[0] == size.n_labels
+        assert len(size.plot().lines) == 3
+
+    def test_known_labels_leave_fewer_rows_to_draw_from(self) -> None:
+        truth = np.zeros(200, dtype=np.intp)
+        clf = Told(np.where(np.arange(200) < 6, 1, 0), np.full(200, 0.1))
+        known = np.where(np.arange(200) < 100, truth.astype(float), np.nan)  # six errors among them
+        audit = sf.Audit(clf, numbered(200), known, target_error=0.1, random_state=0)
+        size = audit.expected_size(0.0)
+        assert (size.n_pool, size.target) == (100, pytest.approx(0.14))  # 20 errors are allowed, 6 are there
+        audit.run(lambda row: int(truth[row]), max_labels=size.n_labels)
+        assert audit.bound().value <= 0.1
+        assert audit.n_known == 100
+
     def test_the_plan_is_the_least_that_does(self) -> None:
         """Against a search over every number of labels and every number of errors allowed."""
         size = sf.audit_size(target=0.1, believed_error=0.03, n_pool=200, power=0.8)

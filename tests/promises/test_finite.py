@@ -9,13 +9,9 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from surefoot._pool_count import hypergeometric_lower, hypergeometric_upper
 from surefoot.priors import FinitePool
-from surefoot.promises.finite import (
-    check_level,
-    clopper_pearson_upper,
-    hypergeometric_lower,
-    hypergeometric_upper,
-)
+from surefoot.promises.finite import check_level, clopper_pearson_upper
 
 POOLS = range(1, 31)
 

@@ -13,9 +13,10 @@ from sklearn.tree import DecisionTreeClassifier
 
 import surefoot as sf
 from surefoot._difference import fold_numbers
+from surefoot._pool_count import hypergeometric_upper
 from surefoot.promises.anytime import PoolErrors, population_upper
 from surefoot.promises.bounded import bounded_upper
-from surefoot.promises.finite import clopper_pearson_upper, hypergeometric_upper
+from surefoot.promises.finite import clopper_pearson_upper
 
 X, Y = make_classification(1200, 6, n_informative=4, flip_y=0.05, random_state=0)
 X /= np.abs(X).max()
@@ -199,8 +200,8 @@ class TestGroups:
             sf.error_bound(CLF, X[FEW], Y[FEW], X_unlabeled=X[:2], groups=["a"] * 60 + ["b", "c"][1:] * 2)
         with pytest.raises(ValueError, match="62 in all, to bound the error on these rows"):
             sf.error_bound(CLF, X[FEW], Y[FEW], X_unlabeled=X[:2], groups=["a"] * 60, method="holdout")
-        with pytest.raises(ValueError, match="groups are for the other methods"):
-            sf.error_bound(CLF, X[FEW], Y[FEW], method="transport", groups=["a"] * 60)
+        with pytest.raises(ValueError, match="groups must be an array for this method"):
+            sf.error_bound(CLF, X[FEW], Y[FEW], groups=len)
 
 
 class TestTransport:

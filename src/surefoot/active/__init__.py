@@ -5,6 +5,8 @@ from surefoot.active.certifier import NearestCertifier
 from surefoot.active.flexibility import DEFAULT_MARGIN, PAPER_MARGIN, LabelFlexibility, label_flexibility
 from surefoot.active.impact import gradient_impact, logistic_impact, torch_impact
 from surefoot.active.loop import ActiveLearner, Round
+from surefoot.active.proof import ProvenLabeling
+from surefoot.active.proof_state import ProofState, Question
 from surefoot.active.scores import (
     expected_model_change,
     max_model_change,
@@ -29,6 +31,9 @@ __all__ = [
     "MaxModelChange",
     "MinModelChange",
     "NearestCertifier",
+    "ProofState",
+    "ProvenLabeling",
+    "Question",
     "RandomSampling",
     "RobustModelChange",
     "Round",

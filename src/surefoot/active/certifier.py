@@ -13,10 +13,12 @@ from surefoot._validation import check_labeled_rows, check_more_rows, check_posi
 from surefoot.blocks.placement import check_problem
 from surefoot.certificates.certificate import Certificate
 from surefoot.certify import ClassifierLoss, certify_over, known_classes
-from surefoot.costs import FeatureMetric, resolve_metric
+from surefoot.costs import FeatureMetric
 from surefoot.losses import LOG_LOSS
 from surefoot.priors import LabelPrior
 from surefoot.problem.geometry import distances_to_anchors, shared_geometry
+from surefoot.problem.ground import settle_ground_cost
+from surefoot.problem.rows import LabeledData
 from surefoot.unlabeled import Unlabeled, unwrap
 
 # Every row of the pool counts once in P_X; as a labeled row it must not count a second time.
@@ -71,19 +73,22 @@ class NearestCertifier:
         """The certificate of a fitted classifier, given the labeled rows and the rest of the pool."""
         rows, labels = check_labeled_rows(X, y)
         pool = np.vstack([rows, check_more_rows(unwrap(X_unlabeled)[0], "X_unlabeled", rows.shape[1])])
-        excess, metric = check_positive_scalar(self.excess, "excess", allow_zero=True), resolve_metric(self.metric)
+        excess = check_positive_scalar(self.excess, "excess", allow_zero=True)
+        classes = known_classes(clf, labels, None)
+        asked = LabeledData.check(rows, labels, sample_weight=None, classes=classes, metric=self.metric)
+        everything, anchors = np.vstack([rows, pool]), np.arange(len(rows))
+        data, label_cost = settle_ground_cost(asked, self.label_cost, len(everything), everything.__getitem__)
         with shared_geometry():  # the problem asks for the distances from which its weights are made
-            everything, anchors = np.vstack([rows, pool]), np.arange(len(rows))
-            nearest = distances_to_anchors(metric, everything, rows, anchors)[len(rows) :].argmin(axis=1)
+            nearest = distances_to_anchors(data.metric, everything, rows, anchors)[len(rows) :].argmin(axis=1)
             problem = check_problem(
                 rows,
                 labels,
                 X_unlabeled=Unlabeled(pool),
                 sample_weight=_NEGLIGIBLE * np.bincount(nearest, minlength=len(rows)),
                 label_prior=self.label_prior,
-                label_cost=self.label_cost,
-                metric=metric,
-                classes=known_classes(clf, labels, None),
+                label_cost=label_cost,
+                metric=data.metric,
+                classes=classes,
                 tol=self.tol,
             )
         judged = ClassifierLoss.of(clf, problem.data.classes, self.loss, _CLIP, own=False)

@@ -19,6 +19,7 @@ from surefoot.active.candidates import Pool, fit_to, is_missing
 from surefoot.active.flexibility import check_candidates
 from surefoot.active.journal import Journal
 from surefoot.active.strategies import RobustModelChange
+from surefoot.calibration import PREDICTIVE
 from surefoot.certificates.certificate import Certificate
 from surefoot.problem.geometry import GeometryStore, shared_geometry
 from surefoot.unlabeled import Unlabeled
@@ -56,7 +57,7 @@ class ActiveLearner:
 
     Ask `suggest` for rows, give their labels to `label`, `skip` what cannot be labeled, until it suggests none; or let
     `run` do so with an oracle. After each round the classifier is refitted and certified, and the loop is done when the
-    certified risk is at most `target_risk`.
+    certified risk is at most `target_risk`. `ProvenLabeling` alternates this with audits until an error is proved.
 
     Parameters
     ----------
@@ -71,7 +72,7 @@ class ActiveLearner:
     target_risk : float or None, default=None
         Stop when the certified risk is at most this.
     certify : function(clf, X, y, X_unlabeled=U) -> Certificate, or None, default=None
-        By default the classifier's own certificate_, where it has one. For any other classifier, for example
+        By default the classifier's own `certificate_`, where it has one. For any other classifier, for example
         `functools.partial(surefoot.certify, radius=0.1)`.
     classes : array of shape (K,) or None, default=None
         The labels that are allowed; any by default.
@@ -361,11 +362,12 @@ class ActiveLearner:
             labels = np.array([self._answers[row] for row in rows])
             rest = np.delete(self.X, rows, axis=0)
             return self.certify(self.model, self.X[rows], labels, X_unlabeled=Unlabeled(rest))
-        found = getattr(self.model, "certificate_", None)
-        if found is None and self.target_risk is not None:
+        found, radius = getattr(self.model, "certificate_", None), getattr(self.model, "radius", None)
+        if self.target_risk is not None and (found is None or (isinstance(radius, str) and radius == PREDICTIVE)):
+            why = "a certificate, which it has not" if found is None else 'a promise, which radius="predictive" is not'
             raise ValueError(
-                f"target_risk needs a certificate, which {type(self.model).__name__} does not carry. Pass certify=, or "
-                "clf=RobustLogisticRegression()."
+                f"target_risk needs {why}; got {type(self.model).__name__}. Pass certify=, or RobustLogisticRegression "
+                "with a radius that covers the truth."
             )
         return found
 

@@ -10,8 +10,8 @@ import numpy as np
 from joblib import Parallel, delayed
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
-from threadpoolctl import threadpool_limits
 
+from surefoot._threads import one_blas_thread
 from surefoot._types import FloatArray
 from surefoot._validation import check_labeled_rows, check_n_jobs, check_positive_integer
 from surefoot.active.loop import ActiveLearner
@@ -174,7 +174,7 @@ def _trial(
     learner = ActiveLearner(clf, X, strategy=strategy, classes=np.unique(y))
     learner.label(first, y[first])
     seen, scores, risks = [], [], []
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         while True:
             current = learner.fit()
             seen.append(learner.n_labels)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from surefoot._printing import Printed, bound_in_words
+from surefoot._printing import Printed, bound_in_words, rounded_down, rounded_up, visible
 from surefoot._types import FloatArray
 from surefoot.calibration import RadiusEstimate
 from surefoot.certificates.fresh import FreshCertificate, RowBound
+
+if TYPE_CHECKING:
+    from surefoot.plots import CertificateDisplay
 
 _MEANING = {
     "optimal": "the gap is within the tolerance",
@@ -56,6 +61,11 @@ class Certificate(Printed):
     stages : tuple of str
         Stages of the solver that ran, in order; the last of them gave the answer. Ordinarily one, "path", which at
         fixed losses ends at a "vertex" (see docs/solver.md).
+    promise : bool
+        Whether the radius was given or calibrated. A rule of thumb, such as "predictive" and "auto", finds one that
+        need not cover the truth: the bounds then hold over the set, and promise nothing of the truth.
+    groups : dict of Certificate, or None
+        The worst expected loss within each group of rows, over the same set, where groups were asked for.
     """
 
     risk: float
@@ -69,6 +79,13 @@ class Certificate(Printed):
     estimate: RadiusEstimate | None = None
     row_bound: RowBound | None = None
     stages: tuple[str, ...] = ()
+    groups: Mapping[Any, Certificate] | None = None
+    promise: bool = True
+
+    @property
+    def worst_group(self) -> Any:
+        """The group with the largest risk; None without groups."""
+        return None if not self.groups else max(self.groups.items(), key=lambda item: item[1].risk)[0]
 
     @property
     def gap(self) -> float:
@@ -133,11 +150,33 @@ class Certificate(Printed):
             X_fresh, level=level, method=method, losses=losses, largest_loss=largest_loss, assume_fresh=assume_fresh
         )
 
+    def plot(self, *, ax: Any = None) -> CertificateDisplay:
+        """Draw it as one bar: what the adversary forces, and the gap.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on; by default those of a new figure.
+
+        Returns
+        -------
+        plots.CertificateDisplay
+            The display, drawn.
+        """
+        from surefoot.plots import CertificateDisplay
+
+        return CertificateDisplay.from_certificate(self, ax=ax)
+
+    def _title(self) -> str:
+        if self.promise:
+            return super()._title()
+        return f"Worst case within radius {self.radius:.4g}: not a promise, the truth may lie outside"
+
     def _rows(self) -> list[tuple[str, str]]:
         intervals = ", ".join(f"[{lo:.4g}, {hi:.4g}]" for lo, hi in self.label_intervals)
         rows = [
-            ("risk", f"{self.risk:.6g}  (worst expected {self.loss} is at most this)"),
-            ("lower", f"{self.lower:.6g}  (some distribution in the set forces this much)"),
+            ("risk", f"{rounded_up(self.risk, 6)}  (worst expected {self.loss} is at most this)"),
+            ("lower", f"{rounded_down(self.lower, 6)}  (some distribution in the set forces this much)"),
             ("gap", f"{self.gap:.2e}"),
             ("likelihood", f"{self.likelihood:.6g}"),
             ("radius", f"{self.radius:.6g}  (minimal: {self.minimal_radius:.6g})"),
@@ -150,6 +189,9 @@ class Certificate(Printed):
             rows.insert(5, ("radius from", self.estimate.meaning))
             if np.any(self.label_intervals[:, 0] < self.label_intervals[:, 1]):
                 rows.insert(6, ("", "it grows with the adversary's label shift, by label cost times total variation"))
+        for name, one in (self.groups or {}).items():
+            mark = "  (the worst)" if name == self.worst_group else ""
+            rows.append((f"group {visible(str(name))}", f"{one.risk:.6g}  (lower bound {one.lower:.6g}){mark}"))
         return rows if self.loss == "log_loss" else [row for row in rows if row[0] != "likelihood"]
 
 

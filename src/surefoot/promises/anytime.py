@@ -55,6 +55,14 @@ class PoolErrors:
         self.upper = int(possible[-1]) if len(possible) else x
         return self.upper
 
+    def rejects(self, M: int, x: int, n: int) -> bool:
+        """Whether x errors in n draws reject M errors in all."""
+        if x >= M:
+            return False
+        if n - x > self.N - M:
+            return True  # more right ones than there would be
+        return bool(self.evidence(np.arange(x, M + 1), x, n)[-1] >= self.least_evidence)
+
     def evidence(self, M: NDArray[np.intp], x: int, n: int) -> FloatArray:
         """The logarithm of L_n at numbers of errors M = x, x + 1, ..., where n draws showed x; at x it is −inf."""
         logs = self._log_factorial

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
 import os
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -10,10 +9,12 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
+from surefoot._pool_count import hypergeometric_upper
 from surefoot._validation import check_positive_integer, check_unit_scalar
 from surefoot.losses import ZERO_ONE
 from surefoot.promises.draws import Draws
-from surefoot.promises.finite import check_level, hypergeometric_upper
+from surefoot.promises.finite import check_level
+from surefoot.promises.given import check_label, check_seed, known_labels
 from surefoot.promises.journal import AuditJournal, hash_predictions, hash_rows
 from surefoot.promises.judged import believed_error, is_fitted
 from surefoot.promises.picks import UNIFORM, WEIGHTED, check_uniform_share, resolve_picks
@@ -49,7 +50,7 @@ class Audit:
         The rows of the pool.
     y : array of shape (N,) or None, default=None
         Labels known from the start, missing ones NaN or None: those the classifier was trained on, say. They count as
-        they are and are not drawn; the bound is on the rest.
+        they are and are not drawn; the bound is on the rest. None: those that a journal was begun with, or none.
     level : float in (0, 1), default=0.9
         Probability with which the bound holds.
     target_error : float or None, default=None
@@ -123,11 +124,12 @@ class Audit:
             "uniform_share": share,
             "seed": check_seed(random_state),
         }
-        free = ("seed",) if random_state is None else ()
+        free = tuple(name for name, given in (("seed", random_state), ("known", y)) if given is None)
         self._log: EventLog | None
         if isinstance(journal, str | os.PathLike):
             opened = AuditJournal(journal, KIND, about, free)
             about, self._log = opened.about, opened
+            known = dict(about["known"])
         else:
             self._log = journal
         self.number = 1
@@ -145,6 +147,11 @@ class Audit:
     def n_labels(self) -> int:
         """How many labels are recorded, rows skipped among them."""
         return len(self._state.answers)
+
+    @property
+    def n_known(self) -> int:
+        """How many labels were known from the start."""
+        return len(self.predicted) - len(self._state.left) - self.n_labels
 
     @property
     def n_errors(self) -> int:
@@ -220,6 +227,23 @@ class Audit:
             self._take(row, None if label is None else check_label(label, self.classes))
         return self
 
+    def can_prove(self, n_labels: int) -> bool:
+        """Whether the anytime bound can still reach the target with so many labels in all, if no more errors come.
+
+        Parameters
+        ----------
+        n_labels : int
+            Labels of this audit, those recorded included.
+
+        Returns
+        -------
+        bool
+            False only where the target is out of reach; with weighted draws always True.
+        """
+        if self.target_error is None:
+            return False
+        return self.proved or self._state.can_reach(self.target_error, n_labels)
+
     def close(self) -> None:
         """Take no more labels: they have gone to learning, or will."""
         self._closed = True
@@ -255,21 +279,26 @@ class Audit:
         return self._bound(self._state.anytime_upper, how, "rows were drawn with the probabilities that are logged")
 
     def expected_size(self, believed_error: float) -> AuditSize:
-        """How many labels the target will take, if the classifier errs that often.
+        """How many labels the target will take, if the classifier errs that often: asked before the first label.
+
+        Rows whose labels are known from the start are not drawn: the target is what it leaves for the others, and the
+        labels are drawn from these alone.
 
         Parameters
         ----------
         believed_error : float
-            The share of errors that the classifier is believed to make.
+            The share of the rows to draw from on which the classifier is believed to err.
 
         Returns
         -------
         AuditSize
-            The labels to plan for an audit of all rows of the pool, by uniform draws.
+            The labels to plan, by uniform draws, of the rows that have none; its target and pool are those rows'.
         """
         if self.target_error is None:
             raise ValueError("the size of an audit needs target_error; got None. Pass a target.")
-        return audit_size(self.target_error, believed_error, n_pool=len(self.predicted), level=self.level)
+        rows = len(self._state.left) + self.n_labels
+        allowed = self.target_error * len(self.predicted) - self._state.known_errors
+        return audit_size(min(max(allowed, 0.0) / max(rows, 1), 1.0), believed_error, n_pool=rows, level=self.level)
 
     def __repr__(self) -> str:
         target = "" if self.target_error is None else f", target {self.target_error:.4g}"
@@ -341,38 +370,3 @@ def check_rule(rule: str | None, planned: int | None) -> str:
 def _classes(clf: Any, classes: ArrayLike | None) -> list[Any] | None:
     known = getattr(clf, "classes_", None) if classes is None else classes
     return None if known is None else np.asarray(known).tolist()
-
-
-def check_label(value: Any, classes: list[Any] | None) -> Any:
-    """A plain number or text, as the journal can hold it, and a class that the classifier knows."""
-    plain = value.item() if isinstance(value, np.generic) else value
-    if not isinstance(plain, str | bool | int | float) or plain != plain:  # noqa: PLR0124 - NaN
-        raise ValueError(f"a label must be a number or a text; got {value!r}. A row without one can be skipped.")
-    if classes is not None and plain not in classes:
-        raise ValueError(
-            f"a label must be a class that the classifier knows, {classes}; got {plain!r}. Correct it, or pass "
-            "classes= with all classes: one that it does not know is never predicted."
-        )
-    return plain
-
-
-def known_labels(y: ArrayLike | None, N: int, classes: list[Any] | None) -> dict[int, Any]:
-    """Labels known from the start, by row."""
-    if y is None:
-        return {}
-    given = np.asarray(y)
-    if given.shape != (N,):
-        raise ValueError(
-            f"y must have one label per row, missing ones NaN or None; got shape {given.shape}. Pass that."
-        )
-    values = enumerate(given.tolist())
-    return {row: check_label(v, classes) for row, v in values if v is not None and v == v}  # noqa: PLR0124 - NaN
-
-
-def check_seed(random_state: int | None) -> int:
-    """The seed given, or a fresh one."""
-    if random_state is None:
-        return int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
-    if not isinstance(random_state, numbers.Integral) or random_state < 0:
-        raise ValueError(f"random_state must be an integer >= 0 or None; got {random_state!r}. Pass 0, say.")
-    return int(random_state)

@@ -53,6 +53,13 @@ class Draws:
         most = self.known_errors + self.n_errors + len(self.left)
         return float(min(np.floor(self._bound.upper * N + 1e-9), most) / N)
 
+    def can_reach(self, target: float, n_labels: int) -> bool:
+        """Whether the bound can be at most `target` after so many labels in all, if no more errors come."""
+        if not isinstance(self._bound, PoolErrors):
+            return True
+        most = int(np.floor(target * len(self.predicted) + 1e-9)) - self.known_errors
+        return self._bound.rejects(most + 1, self.n_errors, min(n_labels, self._bound.N))
+
     @property
     def probability(self) -> float:
         """With which the pending row was drawn."""

@@ -19,6 +19,11 @@ def check_groups(groups: ArrayLike | None, n: int, M: int | None) -> NDArray[Any
     """Groups of the rows of X, then of X_unlabeled, one each; for X alone where there is no pool."""
     if groups is None:
         return None
+    if callable(groups):
+        raise ValueError(
+            "groups must be an array for this method; got a function of rows, which is for method='transport'. Pass "
+            "its values at the rows."
+        )
     given = np.asarray(groups)
     wanted = n if M is None else n + M
     if given.ndim != 1 or len(given) != wanted:

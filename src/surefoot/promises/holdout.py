@@ -8,12 +8,13 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 
+from surefoot._pool_count import hypergeometric_upper
 from surefoot._validation import check_more_rows
 from surefoot.losses import ZERO_ONE
 from surefoot.problem.rows import fingerprints
 from surefoot.promises.anytime import PoolErrors, population_upper
 from surefoot.promises.bounded import bounded_upper, rule_in_words
-from surefoot.promises.finite import clopper_pearson_upper, hypergeometric_upper
+from surefoot.promises.finite import clopper_pearson_upper
 from surefoot.promises.groups import by_group
 from surefoot.promises.judged import Observed
 from surefoot.promises.result import THEOREM, ErrorBound

@@ -1,15 +1,15 @@
-"""An append-only file of JSON lines: every line is on the disk before its event is acknowledged."""
+"""The journal of audits: every event is on the disk before it is acknowledged, and what was begun is not changed."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from surefoot._files import LineLog, append_event, read_events
 from surefoot._types import FloatArray
 
 _VERSION = 1
@@ -19,7 +19,7 @@ class AuditJournal:
     """A first line that says what is audited, then one event per line.
 
     A process that is killed while it writes leaves at most one torn line at the end, whose event was not acknowledged:
-    opening the journal cuts it off.
+    the next event takes its place.
 
     Parameters
     ----------
@@ -34,57 +34,19 @@ class AuditJournal:
         self, path: str | os.PathLike[str], kind: str, about: dict[str, Any], free: tuple[str, ...] = ()
     ) -> None:
         self.path = Path(path)
+        self._log = LineLog(path)
         first = {"journal": kind, "version": _VERSION, **about}
-        lines = self._read()
-        if lines:
-            _check_same(self.path, lines[0], first, free)
+        events = read_events(self._log)
+        if events:
+            _check_same(self.path, events[0], first, free)
         else:
             self.append(first)
-            self._sync_folder()
-        self.about: dict[str, Any] = lines[0] if lines else first
-        self.events: list[dict[str, Any]] = lines[1:]
+        self.about: dict[str, Any] = events[0] if events else first
+        self.events: list[dict[str, Any]] = events[1:]
 
     def append(self, event: dict[str, Any]) -> None:
         """Write an event and wait until the disk has it."""
-        line = json.dumps(event, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
-        file = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-        try:
-            written = os.write(file, line)
-            if written < len(line):
-                raise OSError(f"only {written} of {len(line)} bytes were written to {self.path}: is the disk full?")
-            os.fsync(file)
-        finally:
-            os.close(file)
-
-    def _read(self) -> list[dict[str, Any]]:
-        """All whole lines; a torn last one is cut off the file."""
-        if not self.path.exists():
-            return []
-        content = self.path.read_bytes()
-        whole, _, torn = content.rpartition(b"\n")
-        if torn:
-            with self.path.open("r+b") as file:
-                file.truncate(len(content) - len(torn))
-                os.fsync(file.fileno())
-        lines = []
-        for number, line in enumerate(whole.split(b"\n") if whole else [], start=1):
-            try:
-                lines.append(json.loads(line))
-            except ValueError as error:
-                raise ValueError(
-                    f"each line of a journal must be JSON; got {line[:60]!r} in line {number} of {self.path}. Remove "
-                    "the line, or restore the file."
-                ) from error
-        return lines
-
-    def _sync_folder(self) -> None:
-        """A new file's name is safe only when its folder is."""
-        if os.name == "posix":
-            folder = os.open(self.path.parent, os.O_RDONLY)
-            try:
-                os.fsync(folder)
-            finally:
-                os.close(folder)
+        append_event(self._log, event)
 
 
 def hash_rows(X: Any) -> str:

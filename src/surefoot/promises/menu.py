@@ -13,6 +13,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from surefoot._validation import check_positive_integer
 from surefoot.calibration import Calibrated
+from surefoot.exact.row_groups import GroupFunction
 from surefoot.losses import ZERO_ONE
 from surefoot.promises.crossfit import cross_fit, crossfit_bound
 from surefoot.promises.holdout import check_unseen, fit_clone, split, unseen_bound
@@ -24,6 +25,7 @@ from surefoot.unlabeled import Unlabeled
 
 CROSSFIT, HOLDOUT, TRANSPORT, ANYTIME = "crossfit", "holdout", "transport", "anytime"
 METHODS = (CROSSFIT, HOLDOUT, TRANSPORT, ANYTIME)
+_ANOTHER = "the labels are of another population than the rows of X_target"
 
 
 def error_bound(  # noqa: PLR0913 - one keyword per part of the question
@@ -32,10 +34,11 @@ def error_bound(  # noqa: PLR0913 - one keyword per part of the question
     y: ArrayLike,
     *,
     X_unlabeled: ArrayLike | Unlabeled | None = None,
-    method: str = CROSSFIT,
+    X_target: ArrayLike | Unlabeled | None = None,
+    method: str | None = None,
     level: float = 0.9,
     loss: str | ArrayLike = ZERO_ONE,
-    groups: ArrayLike | None = None,
+    groups: ArrayLike | GroupFunction | None = None,
     classes: ArrayLike | None = None,
     X_train: ArrayLike | None = None,
     control_variate: bool = False,
@@ -65,8 +68,11 @@ def error_bound(  # noqa: PLR0913 - one keyword per part of the question
         "holdout", "anytime": the bound is then on X and X_unlabeled together, from which the rows of X must have been
         drawn uniformly; without them, on the population. "transport": as in `certify`. "crossfit": passed to a fit
         that takes X_unlabeled, and used by control_variate.
-    method : {"crossfit", "holdout", "transport", "anytime"}, default="crossfit"
-        Which bound.
+    X_target : array of shape (M, d), Unlabeled or None, default=None
+        "transport": the rows to judge, of another population than the labels, as in `certify`. The other methods speak
+        of the labels' own population, and are refused.
+    method : {"crossfit", "holdout", "transport", "anytime"} or None, default=None
+        Which bound. None: "crossfit", and "transport" with X_target.
     level : float in (0, 1), default=0.9
         Probability with which the bound is meant to hold.
     loss : {"zero_one", "log_loss"} or array of shape (K, K), default="zero_one"
@@ -74,7 +80,7 @@ def error_bound(  # noqa: PLR0913 - one keyword per part of the question
         truth is k.
     groups : array of shape (n,) or (n + M,), or None, default=None
         Of the rows of X, or also of X_unlabeled. A bound per group, all of which hold together; the value is the
-        largest. Not for "transport".
+        largest. "transport": one per row of the feature marginal, or a function of rows, as in `certify`.
     classes : array of shape (K,) or None, default=None
         All classes, where the labels show one that the classifier does not know.
     X_train : array of shape (m, d) or None, default=None
@@ -106,14 +112,21 @@ def error_bound(  # noqa: PLR0913 - one keyword per part of the question
     >>> found.kind, found.n_labels
     ('measured', 100)
     """
-    asked = check_question(classifier, X, y, X_unlabeled, level, loss, groups, classes, clip, random_state)
+    method = (CROSSFIT if X_target is None else TRANSPORT) if method is None else method
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}; got {method!r}. Pass one of these.")
+    if X_target is not None and method != TRANSPORT:
+        raise ValueError(
+            f"labels of one population say nothing of another by method={method!r}; got X_target. Pass "
+            'method="transport", or labels of rows of X_target.'
+        )
+    known = (classifier, X, y, X_unlabeled, level, loss, groups, classes, clip, random_state)
+    asked = check_question(*known, in_memory=method != TRANSPORT)
+    if method == TRANSPORT:
+        return transport_bound(asked, radius, certify_options, X_target=X_target, groups=groups)
     if method == CROSSFIT:
         return _crossfit(asked, control_variate, check_positive_integer(n_folds, "n_folds"))
-    if method in (HOLDOUT, ANYTIME):
-        return _unseen(asked, X_train, anytime=method == ANYTIME)
-    if method == TRANSPORT:
-        return transport_bound(asked, radius, certify_options)
-    raise ValueError(f"method must be one of {', '.join(METHODS)}; got {method!r}. Pass one of these.")
+    return _unseen(asked, X_train, anytime=method == ANYTIME)
 
 
 def error_bounds(
@@ -122,6 +135,7 @@ def error_bounds(
     y: ArrayLike,
     *,
     X_unlabeled: ArrayLike | Unlabeled | None = None,
+    X_target: ArrayLike | Unlabeled | None = None,
     X_holdout: ArrayLike | None = None,
     y_holdout: ArrayLike | None = None,
     random_labels: bool = True,
@@ -143,6 +157,8 @@ def error_bounds(
         Their labels.
     X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
         Unlabeled rows, for "crossfit" and "transport".
+    X_target : array of shape (M, d), Unlabeled or None, default=None
+        The rows to judge, of another population than the labels: these leave the transport bound alone.
     X_holdout : array of shape (m, d) or None, default=None
         Rows that the classifier has not seen: they judge this very classifier. Without them "holdout" speaks of a clone
         trained on half of X, y.
@@ -155,7 +171,7 @@ def error_bounds(
     loss : {"zero_one", "log_loss"} or array of shape (K, K), default="zero_one"
         A matrix: entry [k, c] is the loss of predicting class c where the truth is k.
     groups : array of shape (n,) or None, default=None
-        Groups of the rows of X, for the cross-fitted bound.
+        Groups of the rows of X, for the cross-fitted bound; with X_target those of its rows, for the transport bound.
     radius : float, "calibrated", Calibrated or None, default=None
         Radius of the transport bound; None estimates it from the labels at this level.
     **options : dict
@@ -176,6 +192,10 @@ def error_bounds(
     (['crossfit', 'holdout'], 'crossfit')
     """
     common: dict[str, Any] = {"level": level, "loss": loss, **options}
+    if X_target is not None:
+        common |= {"radius": radius, "groups": groups}
+        found = error_bound(classifier, X, y, X_target=X_target, method=TRANSPORT, **common)
+        return ErrorBounds({TRANSPORT: found}, TRANSPORT, dict.fromkeys((CROSSFIT, HOLDOUT, ANYTIME), _ANOTHER))
     bounds: dict[str, ErrorBound] = {}
     left_out: dict[str, str] = {}
     if random_labels:

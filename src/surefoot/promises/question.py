@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 
+from surefoot._validation import is_source
 from surefoot.promises.finite import check_level
 from surefoot.promises.groups import check_groups
 from surefoot.unlabeled import unwrap
@@ -48,12 +49,17 @@ def check_question(
     X_unlabeled: Any,
     level: float,
     loss: str | ArrayLike,
-    groups: ArrayLike | None,
+    groups: Any,
     classes: ArrayLike | None,
     clip: float,
     random_state: int | None,
+    *,
+    in_memory: bool = True,
 ) -> Question:
-    """Arguments of `error_bound`, each refused with the rule that it breaks."""
+    """Arguments of `error_bound`, each refused with the rule that it breaks.
+
+    in_memory : whether unlabeled rows and groups are looked at here; those of a certificate are by `certify`.
+    """
     if not callable(getattr(classifier, "predict", None)):
         raise ValueError(
             f"classifier must have predict; got {type(classifier).__name__}. Pass a scikit-learn classifier, or an "
@@ -63,12 +69,19 @@ def check_question(
     check_consistent_length(X, labels)
     if len(labels) < _FEWEST_LABELS:
         raise ValueError(f"a bound needs at least {_FEWEST_LABELS} labels; got {len(labels)}. Label more rows.")
+    at = check_level(level)
+    if not in_memory:
+        return Question(classifier, X, labels, X_unlabeled, at, loss, None, classes, clip, random_state)
     U = None if X_unlabeled is None else unwrap(X_unlabeled)[0]
+    if is_source(U) or hasattr(U, "__dask_graph__"):
+        raise ValueError(
+            f"X_unlabeled must be rows in memory for this method; got {type(U).__name__}. Read them, or pass "
+            'method="transport".'
+        )
     if U is not None and np.shape(U)[1:] != np.shape(X)[1:]:
         raise ValueError(
             f"X_unlabeled must have the columns of X, {np.shape(X)[1:]}; got {np.shape(U)[1:]}. Pass the same columns."
         )
-    at = check_level(level)
     n, M = len(labels), None if U is None else len(U)
     # groups may always be given for the labeled rows alone where no pool is bounded
     checked = check_groups(groups, n, M if groups is not None and np.shape(groups) != (n,) else None)

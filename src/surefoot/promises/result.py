@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from surefoot._printing import Printed
+from surefoot._printing import Printed, rounded_up, share_at_most
 from surefoot.certificates.certificate import Certificate
 from surefoot.losses import ZERO_ONE
 
@@ -82,8 +82,8 @@ class ErrorBound(Printed):
     def amount(self) -> str:
         """What is bounded, and by what."""
         if self.loss == ZERO_ONE:
-            return f"errs on at most {100 * self.value:.1f} % of them"
-        return f"mean {self.loss} of at most {self.value:.4g}"
+            return f"errs on at most {share_at_most(self.value)} % of them"
+        return f"mean {self.loss} of at most {rounded_up(self.value, 4)}"
 
     @property
     def worst_group(self) -> Any:
@@ -96,7 +96,7 @@ class ErrorBound(Printed):
     def _rows(self) -> list[tuple[str, str]]:
         seen = f"{self.n_errors} errors on {self.n_labels} labels"
         rows = [
-            ("value", f"{self.value:.4g}"),
+            ("value", rounded_up(self.value, 4)),
             ("statement", self.statement),
             ("kind", f"{self.kind}: {_KINDS[self.kind].format(level=self.level)}"),
             ("method", self.method),

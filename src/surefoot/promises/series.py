@@ -17,8 +17,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from surefoot._validation import check_positive_integer, check_unit_scalar
-from surefoot.promises.audit import ANYTIME, Audit, check_label, check_rule, check_seed, known_labels
+from surefoot.promises.audit import ANYTIME, Audit, check_rule
 from surefoot.promises.finite import check_level
+from surefoot.promises.given import check_label, check_seed, known_labels
 from surefoot.promises.journal import AuditJournal, hash_predictions, hash_rows
 from surefoot.promises.judged import believed_error
 from surefoot.promises.picks import AUTO, UNIFORM, check_uniform_share
@@ -57,7 +58,7 @@ class AuditSeries:
     X_pool : array of shape (N, d)
         The rows of the pool.
     y : array of shape (N,) or None, default=None
-        Labels known from the start, missing ones NaN or None.
+        Labels known from the start, missing ones NaN or None. None: those that a journal was begun with, or none.
     target_error : float
         The share of errors to prove.
     level : float in (0, 1), default=0.9
@@ -120,10 +121,12 @@ class AuditSeries:
         self.picks, self.uniform_share = picks, check_uniform_share(uniform_share)
         self.classes = None if classes is None else np.asarray(classes).tolist()
         self.audits: list[Audit] = []
+        self._skipped: set[int] = set()
         self._answers = known_labels(y, self._n_rows, self.classes)
         self._number, self._predictions, self._open = 0, "", _Log(None, 0, [])
         self._seed = check_seed(random_state)
-        self._journal = None if journal is None else self._resume(journal, random_state)
+        free = tuple(name for name, given in (("seed", random_state), ("known", y)) if given is None)
+        self._journal = None if journal is None else self._resume(journal, free)
 
     @property
     def labels(self) -> dict[int, Any]:
@@ -162,17 +165,53 @@ class AuditSeries:
         label : number or str
             Its label.
         """
-        if row not in range(self._n_rows):
-            raise ValueError(f"row must be a row of the pool, 0 to {self._n_rows - 1}; got {row!r}. Pass its number.")
-        if int(row) in self.labels:
-            raise ValueError(
-                f"a row is labeled once, since audits have counted with its label; row {row} has one. Label another."
-            )
+        self._check_free(row)
         plain = check_label(label, self.classes)
         if self._journal is not None:
             self._journal.append({"learn": [int(row), plain]})
         self._close()
         self._answers[int(row)] = plain
+
+    @property
+    def n_audits(self) -> int:
+        """How many audits have begun, those of processes before this one included."""
+        return self._number
+
+    @property
+    def learned(self) -> dict[int, Any]:
+        """The labels that learning may use now: all but those of the audit that is open."""
+        return dict(self._answers)
+
+    @property
+    def is_auditing(self) -> bool:
+        """Whether an audit is open, resumed ones included: its labels judge the classifier that was frozen."""
+        return self._open.number > 0
+
+    @property
+    def skipped(self) -> set[int]:
+        """Rows whose label could not be told, in audits or in learning, and that have none."""
+        audited = {row for row, label in self._audited() if label is None}
+        return (self._skipped | audited) - set(self._answers)
+
+    def skip(self, row: int) -> None:
+        """Keep in mind that the label of a row cannot be told; an audit may still draw it.
+
+        Parameters
+        ----------
+        row : int
+            Number of the row in the pool; one without a label.
+        """
+        self._check_free(row)
+        if self._journal is not None:
+            self._journal.append({"pass": int(row)})
+        self._skipped.add(int(row))
+
+    def give_up(self) -> None:
+        """End the open audit without a proof: its labels go to learning."""
+        if self.is_auditing:
+            if self._journal is not None:
+                self._journal.append({"give_up": self._number})
+            self._close()
 
     def freeze(self, clf: Any) -> Audit:
         """Begin the next audit, of this classifier; or go on with the open one, where it is of these predictions.
@@ -224,6 +263,14 @@ class AuditSeries:
             f"{self.target_error:.4g} at level {self.level:.4g} {state})"
         )
 
+    def _check_free(self, row: int) -> None:
+        if row not in range(self._n_rows):
+            raise ValueError(f"row must be a row of the pool, 0 to {self._n_rows - 1}; got {row!r}. Pass its number.")
+        if int(row) in self.labels:
+            raise ValueError(
+                f"a row is labeled once, since audits have counted with its label; row {row} has one. Label another."
+            )
+
     def _hash(self, clf: Any) -> str:
         """What tells one frozen classifier from another: its predictions, and its beliefs where picks follow them."""
         follows = self.picks != UNIFORM and callable(getattr(clf, "predict_proba", None))
@@ -237,11 +284,12 @@ class AuditSeries:
     def _close(self) -> None:
         """The labels of the open audit go to learning; it takes no more."""
         self._answers.update((row, label) for row, label in self._audited() if label is not None)
+        self._skipped.update(row for row, label in self._audited() if label is None)
         for audit in self.audits:
             audit.close()
         self._open, self._predictions = _Log(None, 0, []), ""
 
-    def _resume(self, journal: str | os.PathLike[str], random_state: int | None) -> AuditJournal:
+    def _resume(self, journal: str | os.PathLike[str], free: tuple[str, ...]) -> AuditJournal:
         about: dict[str, Any] = {
             "rows": self._n_rows,
             "pool": hash_rows(self.X_pool),
@@ -253,13 +301,18 @@ class AuditSeries:
             "uniform_share": self.uniform_share,
             "seed": self._seed,
         }
-        opened = AuditJournal(journal, KIND, about, ("seed",) if random_state is None else ())
+        opened = AuditJournal(journal, KIND, about, free)
         self._seed = opened.about["seed"]
+        self._answers = dict(opened.about["known"])
         for event in opened.events:
             if "learn" in event:
                 self._close()
                 row, label = event["learn"]
                 self._answers[row] = label
+            elif "pass" in event:
+                self._skipped.add(event["pass"])
+            elif "give_up" in event:
+                self._close()
             elif "freeze" in event:
                 self._close()
                 self._number, self._predictions = event["freeze"], event["predictions"]

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import hypergeom
 
+from surefoot._errors import import_extra
 from surefoot._printing import Printed
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array, check_positive_integer, check_unit_scalar
 from surefoot.promises.anytime import PoolErrors
 from surefoot.promises.finite import check_level
+
+# A curve goes up to this share of its target, nearer to which the labels needed grow without bound, by so many points.
+_NEAREST, _POINTS = 0.8, 17
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,6 +85,35 @@ class AuditSize(Printed):
             Labels to plan; NaN where none suffice.
         """
         return _labels(targets, believed_errors, self)
+
+    def plot(self, targets: ArrayLike | None = None, ax: Any = None) -> Any:
+        """Draw the labels to plan against the believed error, a curve per target.
+
+        Parameters
+        ----------
+        targets : array of shape (t,) or None, default=None
+            Shares of errors to prove; by default half of this target, itself and twice it.
+        ax : matplotlib Axes or None, default=None
+            Where to draw; by default a new figure.
+
+        Returns
+        -------
+        matplotlib Axes
+            The drawing.
+        """
+        pyplot = import_extra("matplotlib.pyplot", "plots", "AuditSize.plot")
+        if ax is None:
+            ax = pyplot.subplots(figsize=(6.0, 3.8), layout="constrained")[1]
+        chosen = np.array([0.5, 1.0, 2.0]) * self.target if targets is None else np.asarray(targets)
+        for target in np.unique(np.clip(chosen, 0.0, 1.0)):
+            shares = np.linspace(0.0, _NEAREST * target, _POINTS)
+            labels = _labels([float(target)], shares, self)[0]
+            ax.plot(100 * shares, labels, ".-", label=f"at most {100 * target:.3g} % errors")
+        ax.set(yscale="log", xlabel="believed error, %", ylabel="labels to plan")
+        what = f"chance {self.power:.3g}, level {self.level:.3g}, {self.n_pool:,} rows"
+        ax.set_title(f"Labels that prove a target ({what})", fontsize=10)
+        ax.legend(frameon=False, fontsize=8)
+        return ax
 
     def _rows(self) -> list[tuple[str, str]]:
         if self.n_labels is None:
@@ -191,7 +225,7 @@ def _anytime_labels(target: float, believed: float, N: int, level: float, power:
         x = np.arange(len(chances))
         error = np.clip((real - x) / (N - t + 1), 0.0, 1.0)
         chances = np.append(chances * (1.0 - error), 0.0) + np.append(0.0, chances * error)
-        while allowed + 1 <= t and _rejects(pool, bad, allowed + 1, t):
+        while allowed + 1 <= t and pool.rejects(bad, allowed + 1, t):
             allowed += 1
         ended += float(chances[: allowed + 1].sum())
         chances[: allowed + 1] = 0.0
@@ -200,15 +234,6 @@ def _anytime_labels(target: float, believed: float, N: int, level: float, power:
         while len(chances) > 1 and chances[-1] < 1e-12:
             chances = chances[:-1]
     return None
-
-
-def _rejects(pool: PoolErrors, bad: int, x: int, t: int) -> bool:
-    """Whether x errors in t draws reject `bad` errors in all."""
-    if bad < x:
-        return False
-    if pool.N - bad < t - x:
-        return True  # more right ones than there would be
-    return bool(pool.evidence(np.arange(x, bad + 1), x, t)[-1] >= pool.least_evidence)
 
 
 def _labels(targets: ArrayLike, believed_errors: ArrayLike, like: AuditSize) -> FloatArray:
