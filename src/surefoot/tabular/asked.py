@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot._files import LineLog, append_event, cannot_write, read_events
-from surefoot.tabular.columns import is_nested
+from surefoot.tabular.cells import is_nested
 from surefoot.tabular.errors import FileError, TableError
 from surefoot.tabular.pool import Table
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from surefoot._errors import import_extra
 from surefoot._files import write_bytes
-from surefoot.tabular.columns import as_text
+from surefoot.tabular.cells import as_text
 from surefoot.tabular.errors import TableError
 from surefoot.tabular.pool import Table, as_class
 from surefoot.tabular.reading import is_parquet, read_header

