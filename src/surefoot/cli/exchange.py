@@ -1,0 +1,134 @@
+"""`surefoot import` and `surefoot export`: labels from and to other programs."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from surefoot._files import sole_writer, write_bytes
+from surefoot.cli import options as o
+from surefoot.cli.kept import Settled
+from surefoot.cli.label import check_labelable
+from surefoot.cli.output import OK, Output, count
+from surefoot.cli.serve_pool import read_table
+from surefoot.serve import label_studio
+from surefoot.serve.desk import Desk, Settings
+from surefoot.serve.downloads import CSV, PARQUET, answers_table, as_bytes, labeled_table
+from surefoot.serve.opening import open_desk, open_store
+from surefoot.serve.proof import Goal, unpack
+from surefoot.serve.store import store_path
+from surefoot.tabular import FileError, Table, read_content
+from surefoot.tabular.editing import label_writer
+
+# Refusals that are named one by one.
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to export."""
+
+    out: Path | None
+    answers: Path | None
+    in_place: bool
+    predictions: bool
+    force: bool
+
+
+def import_tasks(output: Output, pool: Path, tasks: Path, found: Settled) -> int:
+    """Take the annotations of Label Studio into the store."""
+    try:
+        content = tasks.read_bytes()
+    except OSError as error:
+        raise FileError(f"{tasks} could not be read: {error.strerror or error}. Check the path.") from error
+    o.check_pool(pool, found)
+    with sole_writer(pool):
+        table = read_table(pool, found)
+        check_labelable(table)
+        desk = open_desk(table, Settings(Goal()))
+        read = label_studio.read_tasks(content, tasks)
+        events, refused = label_studio.answers_of(read, table, desk.book, lambda name: desk.store.person(name).id)
+        new = desk.take_in(events)
+        for why in refused[:_SHOWN]:
+            output.note(f"not taken: {why}.")
+        if len(refused) > _SHOWN:
+            output.note(f"not taken: {len(refused) - _SHOWN} more.")
+        labels, conflicts = len(desk.book.labels), len(desk.book.conflicts)
+        desk.store.close()
+    output.say(f"{count(new, 'answer')} taken from {count(len(read), 'task')}; {count(labels, 'label')} now.", "bold")
+    if conflicts:
+        output.say(f"{count(conflicts, 'row')} with different answers: surefoot serve shows them to be settled.")
+    data = {"answers": new, "refused": len(refused), "labels": labels, "conflicts": conflicts}
+    return output.finish(data)
+
+
+def export_store(output: Output, pool: Path, found: Settled, wanted: Wanted) -> int:
+    """Write labels and answers; the store is only read, also while it is being served."""
+    if not store_path(pool).exists():
+        raise FileError(f"{store_path(pool)} must be there to be exported; it is not. Label rows with surefoot serve.")
+    o.check_pool(pool, found)
+    content = read_content(pool)
+    table = read_table(pool, found, content)
+    store = open_store(table)
+    try:
+        desk = Desk(store, len(table.labels), table.classes, Settings(Goal()))
+        out = wanted.out
+        if out is None and wanted.answers is None and not wanted.in_place:
+            out = pool.with_name(f"{pool.stem}.labeled{pool.suffix}")
+        written = {}
+        if out is not None:
+            _write(out, _labels(desk, table, out, predictions=wanted.predictions), wanted.force, pool)
+            written["labels"] = str(out)
+        if wanted.answers is not None:
+            frame = answers_table(desk.book, store.people())
+            _write(wanted.answers, as_bytes(frame, _form(wanted.answers)), wanted.force, pool)
+            written["answers"] = str(wanted.answers)
+        if wanted.in_place:
+            written["changed"] = str(_write_into(pool, table, content, desk.book.labels))
+    finally:
+        store.close()
+    output.say("Written", "bold")
+    output.rows(list(written.items()))
+    if out is not None and out.suffix.lower() == ".json" and not output.json:
+        output.say("The labeling interface for a project of Label Studio:")
+        output.say(label_studio.config(table))
+    if desk.book.conflicts:
+        output.note(f"{count(len(desk.book.conflicts), 'row')} with different answers stay empty: settle them first.")
+    return output.finish({"labels_written": len(desk.book.labels), **written}, OK)
+
+
+def _labels(desk: Desk, table: Table, out: Path, *, predictions: bool) -> bytes:
+    if out.suffix.lower() != ".json":
+        return as_bytes(labeled_table(table, desk.book.labels), _form(out), table)
+    predicted = None
+    if predictions and desk.turns.n_audits:
+        codes = unpack(desk.store.frozen(desk.turns.n_audits)[0])
+        predicted = {row: (table.classes[code], 1.0) for row, code in enumerate(codes.tolist())}
+    made = label_studio.tasks(table, desk.book, desk.store.people(), predicted)
+    return json.dumps(made, ensure_ascii=False, indent=1).encode()
+
+
+def _form(path: Path) -> str:
+    form = path.suffix.lower().removeprefix(".")
+    if form not in (CSV, PARQUET):
+        raise FileError(f"{path} must end in .csv or .parquet (labels also in .json). Pass such a name.")
+    return form
+
+
+def _write(path: Path, content: bytes, force: bool, pool: Path) -> None:
+    if path.resolve() == pool.resolve():
+        raise FileError(f"{path} is the pool itself. Pass --in-place to write the labels into it.")
+    if path.exists() and not force:
+        raise FileError(f"{path} is there already. Pass --force to overwrite it, or another name.")
+    write_bytes(path, content)
+
+
+def _write_into(pool: Path, table: Table, content: bytes, labels: dict[int, str]) -> int:
+    """Fill in the labels that the table does not have, cell by cell; how many."""
+    changed = [row for row in range(len(table.labels)) if labels.get(row) != table.labels[row]]
+    with sole_writer(pool):
+        writer = label_writer(table, content)
+        for row in changed:
+            writer.write(row, labels.get(row))
+    return len(changed)

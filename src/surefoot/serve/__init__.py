@@ -1,0 +1,1 @@
+"""A labeling page in the browser: rows one by one, several people, and a proof of when to stop."""

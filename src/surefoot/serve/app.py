@@ -1,0 +1,365 @@
+"""The application: pages, and an interface of JSON for their script."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Awaitable, Callable
+from importlib.resources import files
+from typing import Any
+from urllib.parse import parse_qsl
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from starlette.routing import Route
+
+from surefoot.serve import label_studio
+from surefoot.serve.book import Pick
+from surefoot.serve.cards import media_type
+from surefoot.serve.desk import AnswerError
+from surefoot.serve.downloads import CSV, PARQUET, answers_table, as_bytes, labeled_table
+from surefoot.serve.learning import as_job
+from surefoot.serve.lists import Query, finish_page, history_page
+from surefoot.serve.pages import hello_page, label_page, why_html
+from surefoot.serve.room import Room, write_token
+from surefoot.serve.standing import standing
+from surefoot.serve.store import NotSavedError, Person
+
+COOKIE = "surefoot_session"
+_YEAR = 365 * 24 * 3600
+_STATIC = {"style.css": "text/css", "label.js": "text/javascript", "lists.js": "text/javascript",
+           "chart.js": "text/javascript", "icon.svg": "image/svg+xml"}  # fmt: skip
+_LONGEST_NAME = 60
+# Seconds for which a session is not looked up again; a new invitation ends the old one within these.
+_REMEMBERED = 5.0
+
+Act = Callable[[Person, dict[str, Any]], Any]
+
+
+def make_app(room: Room) -> Starlette:
+    """The application of one pool."""
+    views = Views(room)
+    get, post = ["GET"], ["POST"]
+    acts = {
+        "answer": views.answer,
+        "undo": views.undo,
+        "flag": views.flag,
+        "note": views.note,
+        "robot": views.robot,
+    }
+    forms = {"edit": views.edit, "settle": views.settle, "unflag": views.unflag, "report": views.ask_report}
+    return Starlette(
+        routes=[
+            Route("/", views.page(lambda person, token, _: label_page(room, person, token)), methods=get),
+            Route("/history", views.page(views.history), methods=get),
+            Route("/finish", views.page(lambda person, token, _: finish_page(room, person, token)), methods=get),
+            Route("/hello", views.hello, methods=[*get, *post]),
+            Route("/join/{token}", views.join, methods=get),
+            Route("/leave", views.leave, methods=post),
+            Route("/api/rows", views.rows, methods=get),
+            Route("/api/standing", views.standing, methods=get),
+            *[Route(f"/api/{name}", views.act(act), methods=post) for name, act in acts.items()],
+            *[Route(f"/{name}", views.form(act), methods=post) for name, act in forms.items()],
+            Route("/picture/{row:int}/{column:int}", views.picture, methods=get),
+            Route("/download/{name}", views.download, methods=get),
+            Route("/static/{name}", views.static, methods=get),
+        ]
+    )
+
+
+class Views:
+    """What each address does."""
+
+    def __init__(self, room: Room) -> None:
+        self.room = room
+        self._people: dict[str, tuple[Person, float]] = {}
+        folder = files("surefoot.serve") / "static"
+        self._static = {name: (folder / name).read_bytes() for name in _STATIC}
+
+    # who
+
+    async def _person(self, request: Request) -> Person | None:
+        secret = request.cookies.get(COOKIE)
+        if secret is None:
+            return None
+        known = self._people.get(secret)
+        if known is not None and time.monotonic() < known[1]:
+            return known[0]
+        person = await run_in_threadpool(self.room.desk.store.signed_in, secret)
+        if person is not None:
+            self._people[secret] = person, time.monotonic() + _REMEMBERED
+        return person
+
+    def _come_in(self, person: Person) -> Response:
+        secret = self.room.desk.store.sign_in(person)
+        response = RedirectResponse("/", 303)
+        response.set_cookie(
+            COOKIE, secret, max_age=_YEAR, httponly=True, samesite="strict", secure=self.room.secure, path="/"
+        )
+        return response
+
+    async def hello(self, request: Request) -> Response:
+        """Ask for a name; on a server only a token lets people in."""
+        names = [one.name for one in self.room.desk.store.people() if not one.name.startswith("(")]
+        if request.method == "GET":
+            return HTMLResponse(hello_page(self.room, names))
+        given = await _form(request)
+        if self.room.by_invitation or given.get("token") != self.room.form_token:
+            return HTMLResponse(hello_page(self.room, names, "That page was too old. Try again."), 403)
+        name = " ".join(given.get("name", "").split())
+        if not 0 < len(name) <= _LONGEST_NAME or name.startswith("(") or not name.isprintable():
+            words = f"A name has 1 to {_LONGEST_NAME} characters and does not begin with a bracket."
+            return HTMLResponse(hello_page(self.room, names, words), 400)
+        try:
+            person = await run_in_threadpool(self.room.desk.store.person, name)
+            return await run_in_threadpool(self._come_in, person)
+        except NotSavedError as error:
+            return HTMLResponse(hello_page(self.room, names, str(error)), 507)
+
+    async def join(self, request: Request) -> Response:
+        """A token link: whoever has it is that person."""
+        person = await run_in_threadpool(self.room.desk.store.invited, request.path_params["token"])
+        if person is None:
+            return HTMLResponse(hello_page(self.room, [], "That link is not, or no longer, valid."), 403)
+        return await run_in_threadpool(self._come_in, person)
+
+    async def leave(self, request: Request) -> Response:
+        """Forget who sits here."""
+        given = await _form(request)
+        response: Response = RedirectResponse("/hello", 303)
+        if given.get("token") == write_token(request.cookies.get(COOKIE, "")):
+            response.delete_cookie(COOKIE, path="/")
+        return response
+
+    # pages
+
+    def page(self, make: Callable[[Person, str, Request], str]) -> Callable[[Request], Awaitable[Response]]:
+        """A page for people who are signed in."""
+
+        async def shown(request: Request) -> Response:
+            person = await self._person(request)
+            if person is None:
+                return RedirectResponse("/hello", 303)
+            token = write_token(request.cookies[COOKIE])
+            return HTMLResponse(await run_in_threadpool(make, person, token, request))
+
+        return shown
+
+    def history(self, person: Person, token: str, request: Request) -> str:
+        return history_page(self.room, person, token, Query.of(dict(request.query_params)))
+
+    async def static(self, request: Request) -> Response:
+        name = request.path_params["name"]
+        if name not in self._static:
+            return PlainTextResponse("Not found.\n", 404)
+        return Response(self._static[name], media_type=_STATIC[name], headers={"cache-control": "no-cache"})
+
+    async def picture(self, request: Request) -> Response:
+        """A picture that a cell names; the address has numbers only, never a path."""
+        cards, row, column = self.room.cards, request.path_params["row"], request.path_params["column"]
+        if await self._person(request) is None or row >= self.room.desk.book.n_rows or column >= len(cards.names):
+            return PlainTextResponse("Not found.\n", 404)
+        file = await run_in_threadpool(cards.picture, row, cards.names[column])
+        return (
+            PlainTextResponse("Not found.\n", 404) if file is None else FileResponse(file, media_type=media_type(file))
+        )
+
+    # rows and answers
+
+    async def rows(self, request: Request) -> Response:
+        """The rows in a person's hands, as cards."""
+        person = await self._person(request)
+        if person is None:
+            return _signed_out()
+        given = {"have": [], "beyond": request.query_params.get("beyond") == "1"}
+        return await _saved(lambda: self._state(person, given))
+
+    async def standing(self, request: Request) -> Response:
+        if await self._person(request) is None:
+            return _signed_out()
+        return JSONResponse(await run_in_threadpool(self._standing))
+
+    def act(self, act: Act) -> Callable[[Request], Awaitable[Response]]:
+        """An answer in JSON; it needs the session, and the token of its page."""
+
+        async def acted(request: Request) -> Response:
+            person = await self._person(request)
+            if person is None:
+                return _signed_out()
+            if request.headers.get("x-write-token") != write_token(request.cookies[COOKIE]):
+                return JSONResponse({"saved": False, "message": "This page is too old. Reload it."}, 403)
+            try:
+                data = json.loads(await request.body())
+            except (ValueError, RecursionError):
+                data = None
+            if not isinstance(data, dict):
+                return JSONResponse({"saved": False, "message": "A request must be a JSON object."}, 400)
+            return await _saved(lambda: act(person, data))
+
+        return acted
+
+    def form(self, act: Act) -> Callable[[Request], Awaitable[Response]]:
+        """The same from a form; back to where it came from."""
+
+        async def acted(request: Request) -> Response:
+            person, given = await self._person(request), await _form(request)
+            if person is None:
+                return RedirectResponse("/hello", 303)
+            if given.get("token") != write_token(request.cookies[COOKIE]):
+                return PlainTextResponse("This page is too old. Go back and reload it.\n", 403)
+            row = given.get("row", "")
+            data = {**given, "row": int(row) if row.isdecimal() and len(row) < 12 else -1}
+            try:
+                where = await run_in_threadpool(act, person, data)
+            except AnswerError as error:
+                return PlainTextResponse(f"{error}\n", 400)
+            except NotSavedError as error:
+                return PlainTextResponse(f"Not saved: {error}\n", 507)
+            return RedirectResponse(str(where), 303)
+
+        return acted
+
+    def answer(self, person: Person, data: dict[str, Any]) -> dict[str, Any]:
+        """A label or a skip; the answer is on the disk when this returns."""
+        label = data.get("label")
+        if label is not None and not isinstance(label, str):
+            raise AnswerError(f"label must be a text, or null to skip; got {label!r}.")
+        self.room.desk.answer(person, data.get("row", -1), label, _key(data))
+        self.room.fitter.wake()
+        return self._state(person, data)
+
+    def undo(self, person: Person, data: dict[str, Any]) -> dict[str, Any]:
+        row = self.room.desk.undo(person, _key(data))
+        self.room.fitter.wake()
+        return {**self._state(person, data), "undone": row}
+
+    def flag(self, person: Person, data: dict[str, Any]) -> dict[str, Any]:
+        self.room.desk.flag(person, data.get("row", -1), bool(data.get("flagged")))
+        return {"saved": True}
+
+    def note(self, person: Person, data: dict[str, Any]) -> dict[str, Any]:
+        self.room.desk.note(person, data.get("row", -1), str(data.get("text", "")), _key(data))
+        return {"saved": True}
+
+    def robot(self, person: Person, data: dict[str, Any]) -> dict[str, Any]:
+        """What the robot of the demonstration would answer."""
+        truth: Any = self.room.robot
+        row = data.get("row", -1)
+        if truth is None or not isinstance(row, int) or not 0 <= row < len(truth):
+            raise AnswerError("there is no robot here.")
+        return {"saved": True, "label": str(truth[row])}
+
+    def edit(self, person: Person, data: dict[str, Any]) -> str:
+        self.room.desk.answer(person, data["row"], data.get("label"))
+        self.room.fitter.wake()
+        return f"/history#row-{data['row'] + 1}"
+
+    def settle(self, person: Person, data: dict[str, Any]) -> str:
+        self.room.desk.settle(person, data["row"], str(data.get("label")))
+        self.room.fitter.wake()
+        return f"/history#row-{data['row'] + 1}"
+
+    def unflag(self, person: Person, data: dict[str, Any]) -> str:
+        self.room.desk.flag(person, data["row"], False)
+        return f"/history#row-{data['row'] + 1}"
+
+    def ask_report(self, person: Person, data: dict[str, Any]) -> str:
+        book = self.room.desk.book
+        with self.room.desk.lock:
+            job = as_job(book.labels, book.picked())
+        self.room.fitter.ask_report(job)
+        return "/finish"
+
+    def _state(self, person: Person, data: dict[str, Any]) -> dict[str, Any]:
+        """The rows to show, as cards where the page has them not yet, and where we stand."""
+        have = data.get("have") if isinstance(data.get("have"), list) else []
+        picks = self.room.desk.rows_for(person, beyond=bool(data.get("beyond")))
+        cards = [{"row": pick.row} if pick.row in (have or []) else self._card(pick) for pick in picks]
+        return {"saved": True, "rows": cards, "standing": self._standing()}
+
+    def _card(self, pick: Pick) -> dict[str, Any]:
+        with self.room.desk.lock:
+            state = self.room.desk.book.row(pick.row)
+            why = why_html(self.room, pick)
+        return {
+            "row": pick.row,
+            "html": self.room.cards.html(pick.row),
+            "why": why,
+            "purpose": pick.purpose,
+            "flagged": bool(state.flags),
+            "notes": [str(note.value) for note in state.notes],
+        }
+
+    def _standing(self) -> dict[str, Any]:
+        return standing(self.room.desk, self.room.fitter, self.room.desk.store.people())
+
+    # files
+
+    async def download(self, request: Request) -> Response:
+        if await self._person(request) is None:
+            return RedirectResponse("/hello", 303)
+        name = request.path_params["name"]
+        made = await run_in_threadpool(self._file, name)
+        if made is None:
+            return PlainTextResponse("Not found.\n", 404)
+        content, kind, file = made
+        headers = {"content-disposition": f'attachment; filename="{file}"'}
+        return Response(content, media_type=kind, headers=headers)
+
+    def _file(self, name: str) -> tuple[bytes, str, str] | None:
+        """Content, type and name of a download."""
+        desk, table = self.room.desk, self.room.cards.table
+        stem = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in table.path.stem)
+        what, _, form = name.partition(".")
+        kind = {CSV: "text/csv", PARQUET: "application/vnd.apache.parquet"}.get(form, "application/octet-stream")
+        with desk.lock:
+            labels, people = dict(desk.book.labels), desk.store.people()
+            if what == "answers" and form in (CSV, PARQUET):
+                frame = answers_table(desk.book, people)
+                return as_bytes(frame, form), kind, f"{stem}.answers.{form}"
+            if name == "label-studio.json":
+                made = label_studio.tasks(table, desk.book, people)
+                return json.dumps(made, ensure_ascii=False).encode(), "application/json", f"{stem}.label-studio.json"
+        if what == "labels" and form in (CSV, PARQUET):
+            return as_bytes(labeled_table(table, labels), form, table), kind, f"{stem}.labeled.{form}"
+        if name == "model.skops":
+            model = self._model()
+            return None if model is None else (model, kind, f"{stem}.skops")
+        if name == "report.html" and self.room.fitter.report is not None:
+            return self.room.fitter.report, "text/html; charset=utf-8", f"{stem}.report.html"
+        return None
+
+    def _model(self) -> bytes | None:
+        """The model that was proved, else the latest."""
+        desk = self.room.desk
+        with desk.lock:
+            if desk.turns.phase != "proved" and desk.ranking is not None:
+                return desk.ranking.model
+            return desk.store.frozen(desk.turns.n_audits)[2] if desk.turns.n_audits else None
+
+
+async def _saved(act: Callable[[], dict[str, Any]]) -> Response:
+    """Run an act; say whether it is on the disk."""
+    try:
+        return JSONResponse(await run_in_threadpool(act))
+    except AnswerError as error:
+        return JSONResponse({"saved": False, "message": str(error)}, 400)
+    except NotSavedError as error:
+        return JSONResponse({"saved": False, "message": str(error)}, 507)
+
+
+def _signed_out() -> Response:
+    return JSONResponse({"saved": False, "message": "You are not signed in. Reload the page."}, 401)
+
+
+def _key(data: dict[str, Any]) -> str | None:
+    key = data.get("key")
+    return key if isinstance(key, str) else None
+
+
+async def _form(request: Request) -> dict[str, str]:
+    """The fields of a form; a request is small, see `guard`."""
+    text = (await request.body()).decode("utf-8", "replace")
+    return dict(parse_qsl(text, max_num_fields=20, keep_blank_values=True))

@@ -1,0 +1,185 @@
+"""Label Studio's JSON, out and in: tasks with annotations and predictions, so that a team can label there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from surefoot._errors import FileError
+from surefoot.serve import events as e
+from surefoot.serve.book import Book
+from surefoot.serve.events import Event
+from surefoot.serve.store import Person
+from surefoot.tabular import Table
+from surefoot.tabular.cells import as_text
+
+ROW = "surefoot_row"
+_FROM = "label"
+
+
+def config(table: Table) -> str:
+    """The labeling interface that the tasks need, to be pasted into a project of Label Studio."""
+    names = [str(name) for name in table.cells.columns if name != table.label]
+    fields = [
+        f'  <Header value="{escape(name)}" size="6"/>\n  <Text name="{escape(_tag(k))}" value="${escape(name)}"/>'
+        for k, name in enumerate(names)
+    ]
+    choices = "\n".join(f'    <Choice value="{escape(name)}"/>' for name in table.classes)
+    asked = f'  <Choices name="{_FROM}" toName="{_tag(0)}" choice="single" showInLine="true">\n{choices}\n  </Choices>'
+    return "\n".join(["<View>", *fields, asked, "</View>"])
+
+
+def _tag(k: int) -> str:
+    return f"cell{k}"
+
+
+def tasks(
+    table: Table, book: Book, people: list[Person], predictions: Mapping[int, tuple[str, float]] | None = None
+) -> list[dict[str, Any]]:
+    """One task per row; annotations are the answers that stand, predictions those given."""
+    names = {person.id: person.name for person in people}
+    columns = [str(name) for name in table.cells.columns if name != table.label]
+    cells = {name: table.cells[name].tolist() for name in columns}
+    found = []
+    for row in range(book.n_rows):
+        data: dict[str, Any] = {name: _plain(cells[name][row]) for name in columns}
+        task: dict[str, Any] = {"id": row + 1, "data": {**data, ROW: row + 1}}
+        task["annotations"] = [_annotation(event, names) for event in book.row(row).answers.values()]
+        if predictions is not None and row in predictions:
+            label, score = predictions[row]
+            task["predictions"] = [{"model_version": "surefoot", "score": score, "result": _result(label)}]
+        found.append(task)
+    return found
+
+
+def _annotation(event: Event, names: dict[int, str]) -> dict[str, Any]:
+    skipped = event.kind == e.SKIP
+    return {
+        "id": event.id,
+        "completed_by": {"email": names.get(event.person, ""), "first_name": names.get(event.person, "")},
+        "created_at": datetime.fromtimestamp(event.time, UTC).isoformat(),
+        "was_cancelled": skipped,
+        "result": [] if skipped else _result(str(event.value)),
+    }
+
+
+def _result(label: str) -> list[dict[str, Any]]:
+    return [{"from_name": _FROM, "to_name": _tag(0), "type": "choices", "value": {"choices": [label]}}]
+
+
+def read_tasks(content: bytes, path: object) -> list[dict[str, Any]]:
+    """The tasks of a JSON export of Label Studio."""
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{path} must be JSON as Label Studio exports it; {error}. Export it again as JSON.") from error
+    if not isinstance(found, list) or not all(isinstance(task, dict) and "data" in task for task in found):
+        raise FileError(
+            f"{path} must be a list of tasks, each with its data, as Label Studio's export JSON is (not JSON-MIN). "
+            "Export it again as JSON."
+        )
+    return found
+
+
+def answers_of(found: list[dict[str, Any]], table: Table, book: Book, person_of: Any) -> tuple[list[Event], list[str]]:
+    """Events of the annotations, and what could not be used, a sentence each.
+
+    person_of : callable, the id of the person of a name.
+    """
+    rows = _Rows(table)
+    events, refused = [], []
+    for task in found:
+        row = rows.find(task["data"])
+        if row is None:
+            refused.append(f"task {task.get('id')} is no row of {table.path.name}")
+            continue
+        for annotation in task.get("annotations") or task.get("completions") or []:
+            label, why = _label_of(annotation, table.classes)
+            if why is not None:
+                refused.append(f"task {task.get('id')}: {why}")
+                continue
+            key = _key(task, annotation)
+            purpose = book.row(row).purpose or e.IMPORTED
+            kind = e.SKIP if label is None else e.LABEL
+            events.append(
+                Event(kind, row, person_of(_who(annotation)), label, purpose, key=key, time=_when(annotation))
+            )
+    return events, refused
+
+
+def _label_of(annotation: Mapping[str, Any], classes: list[str]) -> tuple[str | None, str | None]:
+    """The label of an annotation, None for one that was skipped; or why there is none."""
+    if annotation.get("was_cancelled") or annotation.get("skipped"):
+        return None, None
+    chosen = list(_choices(annotation.get("result") or []))
+    if len(chosen) != 1:
+        return None, f"an annotation must choose one class; it chooses {len(chosen)}"
+    label = as_text(chosen[0])
+    return (label, None) if label in classes else (None, f"{label!r} is no class: {', '.join(classes)}")
+
+
+def _choices(result: list[Any]) -> Iterator[str]:
+    for part in result:
+        if isinstance(part, dict) and part.get("type") == "choices":
+            yield from (part.get("value") or {}).get("choices") or []
+
+
+def _who(annotation: Mapping[str, Any]) -> str:
+    """The name of who made an annotation: Label Studio gives a number or an account."""
+    by = annotation.get("completed_by")
+    name = (by.get("email") or by.get("username") or by.get("id")) if isinstance(by, dict) else by
+    return str(name)[:60] if name not in (None, "") else "Label Studio"
+
+
+def _when(annotation: Mapping[str, Any]) -> float:
+    try:
+        return datetime.fromisoformat(str(annotation.get("created_at")).replace("Z", "+00:00")).timestamp()
+    except ValueError:
+        return 0.0  # the store takes the present
+
+
+def _key(task: Mapping[str, Any], annotation: Mapping[str, Any]) -> str:
+    """The same annotation, imported twice, has one key; one that was changed has another."""
+    said = json.dumps(
+        [task.get("id"), annotation.get("id"), annotation.get("result"), _who(annotation)], sort_keys=True
+    )
+    return "ls-" + hashlib.sha256(said.encode()).hexdigest()[:40]
+
+
+class _Rows:
+    """Rows by what their cells say; by their number where that agrees."""
+
+    def __init__(self, table: Table) -> None:
+        self._names = [str(name) for name in table.cells.columns if name != table.label]
+        columns = [[_plain(value) for value in table.cells[name].tolist()] for name in self._names]
+        self._cells = list(zip(*columns, strict=True))
+        self._by_cells: dict[tuple[Any, ...], int] = {}
+        for row, cells in enumerate(self._cells):
+            self._by_cells.setdefault(cells, row)
+
+    def find(self, data: Any) -> int | None:
+        if not isinstance(data, dict):
+            return None
+        cells = tuple(_plain(data.get(name)) for name in self._names)
+        number = data.get(ROW)
+        if isinstance(number, int) and 1 <= number <= len(self._cells) and self._cells[number - 1] == cells:
+            return number - 1
+        try:
+            return self._by_cells.get(cells)
+        except TypeError:  # a list in a cell
+            return None
+
+
+def _plain(value: Any) -> Any:
+    """A cell for JSON."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or value != value or str(value) in ("<NA>", "NaT"):  # noqa: PLR0124 - NaN
+        return None
+    return value if isinstance(value, str | int | float | bool) else str(value)

@@ -1,0 +1,103 @@
+"""A room on a small table, and a client of its pages."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import uvicorn
+from starlette.testclient import TestClient
+
+from serve.desks import CLASSES, Knowing
+from surefoot.serve.cards import Cards
+from surefoot.serve.desk import Settings
+from surefoot.serve.learning import Neighbours
+from surefoot.serve.opening import open_desk
+from surefoot.serve.proof import Goal
+from surefoot.serve.room import Room
+from surefoot.serve.server import bind, guarded
+from surefoot.serve.worker import Fitter, SameProcess
+from surefoot.tabular import read_labeled_table
+
+EVIL = '<script>window.hacked = 1</script><img src=x onerror="hacked=1">'
+
+
+def write_pool(folder: Path, n_rows: int = 60) -> Path:
+    """A table with numbers, a missing cell, long texts with markup, and no labels."""
+    lines = ["age,income,story,churn"]
+    for row in range(n_rows):
+        income = "" if row % 9 == 0 else str(1000 + 37 * (row * row % 101))
+        story = f"Ticket {row}: {EVIL} " + "words " * 14
+        lines.append(f'{20 + row % 40},{income},"{story.replace(chr(34), chr(34) * 2)}",')
+    path = folder / "pool.csv"
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def make_room(folder: Path, *, wrong: float = 0.0, **more: Any) -> Room:
+    path = folder / "pool.csv"
+    if not path.exists():
+        write_pool(folder)
+    table = read_labeled_table(path, "churn", classes=CLASSES)
+    features = np.arange(len(table.labels), dtype=np.float64)[:, None]
+    desk = open_desk(table, Settings(Goal(0.1, 0.9, 0), random_first=4, overlap=more.pop("overlap", 0.0)))
+    fitter = Fitter(SameProcess(Knowing(len(features), wrong)), desk.wanted, desk.take_ranking, desk.freeze_if_due)
+    return Room(desk, Cards(table), fitter, Neighbours(features), **more)
+
+
+class Client:
+    """Someone at the page, with their session and the token of the page."""
+
+    def __init__(self, room: Room, name: str | None = "ada", host: str = "127.0.0.1") -> None:
+        self.room = room
+        self.http = TestClient(guarded(room, host), base_url="http://127.0.0.1:8765", follow_redirects=False)
+        self.token = ""
+        if name is not None:
+            answer = self.http.post("/hello", data={"name": name, "token": room.form_token})
+            assert answer.status_code == 303, answer.text
+            self.read_token()
+
+    def read_token(self) -> None:
+        page = self.http.get("/")
+        assert page.status_code == 200
+        self.token = re.search(r'name="write-token" content="(\w+)"', page.text)[1]
+
+    def post(self, name: str, **data: Any) -> Any:
+        return self.http.post(f"/api/{name}", json=data, headers={"x-write-token": self.token})
+
+    def rows(self) -> list[dict[str, Any]]:
+        return self.http.get("/api/rows").json()["rows"]
+
+
+class Running:
+    """A server in a process of its own, forked: it starts in no time and can be killed."""
+
+    def __init__(self, folder: Path, **more: Any) -> None:
+        self.folder, self.more = folder, {"form_token": "form", **more}
+        with bind("127.0.0.1", 0) as free:
+            self.port = free.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.child = 0
+        self.start()
+
+    def start(self) -> None:
+        sock = bind("127.0.0.1", self.port)
+        self.child = os.fork()
+        if self.child == 0:
+            try:
+                room = make_room(self.folder, **self.more)
+                room.fitter.start()
+                config = uvicorn.Config(guarded(room, "127.0.0.1"), log_level="critical", lifespan="off")
+                uvicorn.Server(config).run(sockets=[sock])
+            finally:
+                os._exit(0)
+        sock.close()
+
+    def kill(self) -> None:
+        """As the power going out: no handler runs."""
+        os.kill(self.child, signal.SIGKILL)
+        os.waitpid(self.child, 0)

@@ -1,0 +1,296 @@
+"""The desk: rows out, answers in, several people, undo, conflicts, and learning and audits in turn."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from serve.desks import CLASSES, Knowing, make_desk, truth
+from surefoot.promises.audit import Audit
+from surefoot.promises.series import level_of
+from surefoot.serve import events as e
+from surefoot.serve.agreement import agreement, fleiss_kappa
+from surefoot.serve.desk import AnswerError, Desk
+from surefoot.serve.proof import Goal, Proof, pack, unpack
+from surefoot.serve.store import NotSavedError
+from surefoot.serve.turns import AUDITING, LEARNING, PROVED
+
+
+def label_next(desk: Desk, person: object, n: int = 1) -> list[int]:
+    """Answer rows with the truth, fitting whenever the desk wants a fit."""
+    hidden, rows = truth(desk.book.n_rows), []
+    learner = Knowing(desk.book.n_rows, 0.02)
+    for _ in range(n):
+        picks = desk.rows_for(person)
+        if not picks:
+            break
+        desk.answer(person, picks[0].row, CLASSES[hidden[picks[0].row]])
+        rows.append(picks[0].row)
+        job = desk.wanted()
+        if job is not None:
+            desk.take_ranking(learner.rank(job), job)
+        desk.freeze_if_due()
+    return rows
+
+
+def test_people_never_hold_the_same_row(tmp_path: Path) -> None:
+    desk = make_desk(tmp_path)
+    people = [desk.store.person(name) for name in ("ada", "bob", "eve")]
+    for _ in range(40):
+        for person in people:
+            label_next(desk, person)
+        held = [row for person in people for row in desk.book.held[person.id]]
+        assert len(held) == len(set(held))
+
+
+def test_the_first_rows_are_random_then_the_model_picks_then_the_audit_draws(tmp_path: Path) -> None:
+    desk = make_desk(tmp_path)
+    ada = desk.store.person("ada")
+    label_next(desk, ada, 16)
+    purposes = [event.purpose for event in desk.book.events if event.kind == e.LABEL]
+    assert purposes[:4] == [e.RANDOM] * 4
+    assert set(purposes[7:14]) == {e.LEARN}  # rows are handed out three ahead
+    assert desk.turns.phase == AUDITING
+    rows = label_next(desk, ada, 200)
+    assert desk.turns.phase == PROVED
+    assert desk.rows_for(ada) == []
+    proof = desk.turns.proof
+    assert proof.bound <= 0.1
+    assert list(proof.recorded) == proof.order[: len(proof.recorded)]
+    assert set(proof.recorded) <= set(rows)
+    assert np.mean(Knowing(200, 0.02).predictions != truth(200)) <= proof.bound
+
+
+def test_the_page_and_the_audit_agree(tmp_path: Path) -> None:
+    """Handing out rows ahead of their labels changes nothing: the bound is that of `Audit` on the same rows."""
+    desk = make_desk(tmp_path)
+    label_next(desk, desk.store.person("ada"), 30)
+    proof = desk.turns.proof
+
+    class Lookup:
+        def predict(self, rows: np.ndarray) -> np.ndarray:
+            return np.array(CLASSES, dtype=object)[Knowing(200, 0.02).predictions][rows[:, 0]]
+
+    known = np.full(200, None, dtype=object)
+    for row in proof.known:
+        known[row] = desk.book.labels[row]
+    audit = Audit(Lookup(), np.arange(200)[:, None], known, level=level_of(0.9, 1), target_error=0.1, random_state=1)
+    audit.run(lambda row: CLASSES[truth(200)[row]], len(proof.recorded))
+    assert audit.anytime_bound().value == proof.bound
+    assert list(audit.labels) == list(proof.recorded)
+
+
+def test_a_restart_changes_nothing(tmp_path: Path) -> None:
+    desk = make_desk(tmp_path)
+    ada = desk.store.person("ada")
+    label_next(desk, ada, 25)
+    before = (desk.book.labels, desk.book.held, desk.turns.curve, desk.turns.proof.bound, desk.turns.proof.order[:5])
+    desk.store.close()
+    again = make_desk(tmp_path)
+    proof = again.turns.proof
+    assert (again.book.labels, again.book.held, again.turns.curve, proof.bound, proof.draw(5)) == before
+
+
+def test_a_bad_model_loses_its_audit_and_learning_goes_on(tmp_path: Path) -> None:
+    desk = make_desk(tmp_path, goal=Goal(0.05, 0.9, 0))
+    ada, hidden, learner = desk.store.person("ada"), truth(200), Knowing(200, 0.3)
+    for _ in range(60):
+        row = desk.rows_for(ada)[0].row
+        desk.answer(ada, row, CLASSES[hidden[row]])
+        job = desk.wanted()
+        if job is not None:
+            desk.take_ranking(learner.rank(job), job)
+        desk.freeze_if_due()
+        if desk.turns.last is not None:
+            break
+    number, errors, labels, why = desk.turns.last
+    assert number == 1
+    assert errors / labels > 0.05
+    assert why.startswith(f"{errors} of {labels} audited rows were wrong")
+    assert desk.turns.phase == LEARNING
+    assert desk.turns.freeze_at >= len(desk.book.labels) + 15
+
+
+def test_an_edit_in_the_audit_counts_anew(tmp_path: Path) -> None:
+    desk = make_desk(tmp_path)
+    ada = desk.store.person("ada")
+    label_next(desk, ada, 24)
+    proof = desk.turns.proof
+    before, row = proof.bound, next(iter(proof.recorded))
+    right = desk.book.labels[row]
+    desk.answer(ada, row, "no" if right == "yes" else "yes")
+    assert (desk.turns.proof.n_errors, desk.turns.proof.bound > before) == (proof.n_errors, True)
+    desk.answer(ada, row, right)
+    assert desk.turns.proof.bound == before
+
+
+def test_undo_gives_the_row_back_for_its_purpose(tmp_path: Path) -> None:
+    desk = make_desk(tmp_path)
+    ada = desk.store.person("ada")
+    label_next(desk, ada, 20)
+    assert desk.turns.phase == AUDITING
+    bound, n = desk.turns.proof.bound, len(desk.book.labels)
+    pick = desk.rows_for(ada)[0]
+    desk.answer(ada, pick.row, None)
+    assert pick.row in desk.book.skipped
+    assert desk.turns.proof.bound >= bound  # a skip counts as an error
+    assert desk.undo(ada) == pick.row
+    assert (desk.turns.proof.bound, len(desk.book.labels)) == (bound, n)
+    again = desk.rows_for(ada)[0]
+    assert (again.row, again.purpose, again.probability) == (pick.row, e.AUDIT, pick.probability)
+
+
+def test_undo_goes_back_step_by_step_to_the_beginning(tmp_path: Path) -> None:
+    desk = make_desk(tmp_path)
+    ada = desk.store.person("ada")
+    rows = label_next(desk, ada, 5)
+    assert [desk.undo(ada) for _ in range(6)] == [*reversed(rows), None]
+    assert desk.book.labels == {}
+
+
+def test_an_answer_sent_twice_counts_once(tmp_path: Path) -> None:
+    desk = make_desk(tmp_path)
+    ada = desk.store.person("ada")
+    row = desk.rows_for(ada)[0].row
+    first = desk.answer(ada, row, "yes", "key-1")
+    assert desk.answer(ada, row, "yes", "key-1") == first
+    assert [event.row for event in desk.store.events() if event.kind == e.LABEL] == [row]
+
+
+def test_overlap_asks_a_second_person_and_a_conflict_is_settled(tmp_path: Path) -> None:
+    desk = make_desk(tmp_path, overlap=1.0)
+    ada, bob = desk.store.person("ada"), desk.store.person("bob")
+    row = desk.rows_for(ada)[0].row
+    desk.answer(ada, row, "yes")
+    pick = desk.rows_for(bob)[0]
+    assert (pick.row, pick.purpose) == (row, e.SECOND)
+    desk.answer(bob, row, "no")
+    assert row in desk.book.conflicts
+    assert row not in desk.book.labels
+    desk.settle(bob, row, "yes")
+    assert (desk.book.labels[row], desk.book.conflicts) == ("yes", set())
+    assert desk.rows_for(ada)[0].row != row
+
+
+def test_without_overlap_nobody_is_asked_twice(tmp_path: Path) -> None:
+    desk = make_desk(tmp_path)
+    ada, bob = desk.store.person("ada"), desk.store.person("bob")
+    assert not set(label_next(desk, ada, 30)) & set(label_next(desk, bob, 30))
+
+
+def test_a_row_held_too_long_goes_to_another(tmp_path: Path) -> None:
+    desk = make_desk(tmp_path, n_rows=2, lease=0.0)
+    ada, bob = desk.store.person("ada"), desk.store.person("bob")
+    rows = [pick.row for pick in desk.rows_for(ada)]
+    assert sorted(rows) == [0, 1]
+    assert sorted(pick.row for pick in desk.rows_for(bob)) == [0, 1]
+    assert desk.book.held[ada.id] == {}
+
+
+@pytest.mark.parametrize(("row", "label"), [(200, "yes"), (-1, "yes"), (True, "yes"), (0, "maybe")])
+def test_a_wrong_answer_is_refused(tmp_path: Path, row: int, label: str) -> None:
+    desk = make_desk(tmp_path)
+    with pytest.raises(AnswerError, match="Reload the page"):
+        desk.answer(desk.store.person("ada"), row, label)
+    assert desk.store.events() == []
+
+
+@pytest.mark.parametrize(("wrong", "target"), [(0.02, 0.04), (0.05, 0.1)])
+def test_the_labels_needed_are_those_that_it_takes(wrong: float, target: float) -> None:
+    """With errors spread evenly at the rate so far, the projection names the label at which the target is proved."""
+    n_rows, predictions = 3000, np.full(3000, "no", dtype=object)
+    proof = Proof(1, predictions, np.empty(0, dtype=np.intp), Goal(target, 0.9, 0), {})
+    labels: dict[int, str] = {}
+    promised, at = None, round(1 / wrong) * 2
+    for place, row in enumerate(proof.draw(n_rows), start=1):
+        labels[row] = "yes" if place % round(1 / wrong) == 0 else "no"
+        proof.take(labels, set(), row)
+        if place == at:
+            promised = at + proof.labels_needed()
+        if proof.proved:
+            break
+    assert abs(place - promised) <= 0.2 * place, (place, promised)
+
+
+def test_numbers_survive_packing() -> None:
+    assert unpack(pack(np.array([3, 1, 70000]))).tolist() == [3, 1, 70000]
+
+
+def test_agreement_of_two_and_of_three() -> None:
+    two = agreement([{1: "a", 2: "a"}, {1: "a", 2: "b"}, {1: "b", 2: "b"}, {1: "b", 2: "b"}, {1: "a"}], ["a", "b"])
+    assert (two.n_rows, two.share, two.name) == (4, 0.75, "Cohen")
+    assert two.kappa == pytest.approx(0.5)  # chance: 1/2 * 1/4 + 1/2 * 3/4 = 1/2
+    assert agreement([{1: "a", 2: "a", 3: "a"}], ["a", "b"]).kappa is None
+    assert agreement([{1: "a"}], ["a", "b"]).share is None
+
+
+def test_fleiss_kappa_of_a_published_table() -> None:
+    """Ten subjects, 14 raters, five categories: κ = 0.210 (Wikipedia, "Fleiss' kappa", worked example)."""
+    counts = [
+        [0, 0, 0, 0, 14],
+        [0, 2, 6, 4, 2],
+        [0, 0, 3, 5, 6],
+        [0, 3, 9, 2, 0],
+        [2, 2, 8, 1, 1],
+        [7, 7, 0, 0, 0],
+        [3, 2, 6, 3, 0],
+        [2, 5, 3, 2, 2],
+        [6, 5, 2, 1, 0],
+        [0, 2, 2, 3, 7],
+    ]
+    assert fleiss_kappa(np.array(counts, dtype=float)) == pytest.approx(0.2099, abs=1e-4)
+
+
+def test_answers_that_wait_for_each_other_share_a_transaction(tmp_path: Path) -> None:
+    import threading
+
+    desk = make_desk(tmp_path)
+    people = [desk.store.person(f"p{k}") for k in range(6)]
+    rows = [desk.rows_for(person)[0].row for person in people]
+    begun: list[str] = []
+    desk.store._connection.set_trace_callback(lambda said: begun.append(said) if said.startswith("BEGIN") else None)
+    given = [lambda k=k: desk.answer(people[k], rows[k] if k else 10**6, "yes") for k in range(6)]
+    refused: list[Exception] = []
+
+    def take(act: object) -> None:
+        try:
+            act()
+        except AnswerError as error:
+            refused.append(error)
+
+    threads = [threading.Thread(target=take, args=(act,)) for act in given]
+    with desk.lock:
+        for thread in threads:
+            thread.start()
+        while len(desk._waiting) < 6:
+            pass
+    for thread in threads:
+        thread.join()
+    assert len(begun) == 1
+    assert len(refused) == 1  # one wrong answer is no fault of the others
+    assert sorted(desk.book.labels) == sorted(rows[1:])
+
+
+def fill(desk: Desk, person: object) -> None:
+    """Answer until the disk is full."""
+    for k in range(400):
+        desk.answer(person, desk.rows_for(person)[0].row, "yes", f"{k:060}")
+
+
+def test_a_refused_transaction_leaves_memory_as_the_disk_is(tmp_path: Path) -> None:
+    desk = make_desk(tmp_path)
+    ada = desk.store.person("ada")
+    label_next(desk, ada, 20)
+    before = (dict(desk.book.labels), desk.book.held, desk.turns.proof.bound)
+    connection = desk.store._connection
+    connection.execute(f"PRAGMA max_page_count={connection.execute('PRAGMA page_count').fetchone()[0]}")
+    with pytest.raises(NotSavedError, match="disk is full"):
+        fill(desk, ada)
+    stored = [event for event in desk.store.events() if event.kind == e.LABEL]
+    assert len(stored) == len(desk.book.labels) >= len(before[0])
+    connection.execute("PRAGMA max_page_count=100000")
+    n = len(desk.book.labels)
+    label_next(desk, ada, 1)
+    assert len(desk.book.labels) == n + 1

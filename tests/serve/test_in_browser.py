@@ -1,0 +1,144 @@
+"""The labeling page as people use it: keys, undo, reload, two people, history; dark and light, phone and desktop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from report.browser import Browser, Page
+from report.conftest import chromium  # noqa: F401 - a fixture
+from report.test_in_browser import CONTRAST
+from serve.desks import CLASSES, truth
+from serve.rooms import Running, make_room
+
+SHOWN = "document.querySelector('.card-head b') && document.querySelector('.card-head b').textContent"
+SAVED = "document.getElementById('saved').textContent"
+FETCHING = "document.getElementById('card').textContent.startsWith('Fetching')"
+NAMELESS = """
+[...document.querySelectorAll('button, a, input:not([type=hidden]), select, textarea')]
+  .filter(one => !(one.textContent.trim() || one.labels?.length || one.ariaLabel)).length
+"""
+LABELS = "Number(document.getElementById('labels').textContent)"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[Running]:
+    running = Running(tmp_path, guidelines="<h1>How</h1><p>Well.</p>")
+    yield running
+    running.kill()
+
+
+def come_in(browser: Browser, server: Running, name: str, **how: object) -> Page:
+    """Sign in as a person would."""
+    page = browser.visit(f"{server.url}/", person=browser.new_person(), **how)
+    page.wait("document.activeElement && document.activeElement.id === 'name'")
+    for letter in name:
+        page.type(letter)
+    page.press("Enter", 13)
+    page.wait(SHOWN)
+    return page
+
+
+def label_row(page: Page, key: str | None = None) -> int:
+    """Answer the row on the screen by a key, that of the truth by default; the row."""
+    row = int(page.wait(SHOWN).split()[1]) - 1
+    page.type(key or str(1 + int(truth(60)[row])))
+    page.wait(f"({SHOWN} || '') !== 'Row {row + 1}' && {SAVED}.startsWith('Saved') && !{FETCHING}")
+    return row
+
+
+def is_quiet(page: Page, server: Running) -> bool:
+    assert page.complaints() == []
+    assert [url for url in page.requests() if not url.startswith(server.url)] == []
+    return True
+
+
+def test_thirty_rows_by_keys_and_undo_reload_and_proof(chromium: Browser, server: Running, tmp_path: Path) -> None:  # noqa: F811
+    page = come_in(chromium, server, "ada")
+    rows = [label_row(page) for _ in range(12)]
+    page.type("u")
+    page.wait(f"{SHOWN} === 'Row {rows[-1] + 1}'")
+    page.wait(f"{LABELS} === 11")
+    page.type(" ")
+    page.wait(f"{SAVED} === 'Saved: skipped'")
+    page.type("Backspace")
+    page.wait(f"{SHOWN} === 'Row {rows[-1] + 1}'")
+    rows[-1] = label_row(page)
+    page.type("f")
+    page.wait("document.getElementById('marks').textContent === 'Flagged for discussion.'")
+    page.type("n")
+    page.wait("document.activeElement.id === 'note-text'")
+    page.type("h")
+    page.evaluate("document.getElementById('note-form').requestSubmit()")
+    page.wait("document.getElementById('marks').textContent.endsWith('Note: h')")
+    page.type("g")
+    page.wait("document.getElementById('dialog-guidelines').open")
+    page.evaluate("document.getElementById('dialog-guidelines').close()")
+    before = page.evaluate(SHOWN)
+    page.call("Page.reload")
+    page.wait(f"document.readyState === 'complete' && {SHOWN} === '{before}' && {LABELS} === 12")
+    while not page.evaluate("document.querySelector('.done') !== null"):
+        rows.append(label_row(page))
+    assert 30 <= len(rows) <= 60
+    page.wait("document.querySelector('.done h2')?.textContent.startsWith('Proved: at most')")
+    assert is_quiet(page, server)
+    book = make_room(tmp_path).desk.book
+    assert [book.labels[row] for row in rows] == [CLASSES[truth(60)[row]] for row in rows]
+
+
+def test_two_people_at_once_and_an_edit_in_the_history(chromium: Browser, server: Running, tmp_path: Path) -> None:  # noqa: F811
+    ada, bob = come_in(chromium, server, "ada"), come_in(chromium, server, "bob")
+    rows = [row for _ in range(4) for row in (label_row(ada), label_row(bob))]
+    assert len(set(rows)) == 8
+    ada.call("Page.navigate", url=f"{server.url}/history?q=Ticket {rows[0]}:")
+    ada.wait("document.querySelectorAll('.entry').length === 1 && document.querySelector('.inline select')")
+    other = CLASSES[1 - truth(60)[rows[0]]]
+    ada.evaluate(
+        f"document.querySelector('.inline select').value = '{other}'; document.querySelector('.inline').requestSubmit()"
+    )
+    ada.wait(f"location.hash === '#row-{rows[0] + 1}' && document.querySelectorAll('.entry').length === 8")
+    assert make_room(tmp_path).desk.book.labels[rows[0]] == other
+    assert is_quiet(ada, server)
+    assert is_quiet(bob, server)
+
+
+def test_a_server_that_has_gone_is_said_and_the_answer_is_not_lost(chromium: Browser, server: Running) -> None:  # noqa: F811
+    page = come_in(chromium, server, "ada")
+    row = int(page.wait(SHOWN).split()[1]) - 1
+    server.kill()
+    page.type("1")
+    page.wait(f"{SAVED} === 'Not saved' && {SHOWN} === 'Row {row + 1}'")
+    assert page.evaluate("document.getElementById('trouble').hidden") is False
+    server.start()
+    page.type("1")
+    page.wait(f"{SAVED} === 'Saved: no'")
+    assert page.evaluate("document.getElementById('trouble').hidden") is True
+
+
+@pytest.mark.parametrize(
+    ("width", "dark"),
+    [
+        (375, True),
+        (1200, False),
+        *[pytest.param(w, d, marks=pytest.mark.slow) for w, d in ((375, False), (1200, True))],
+    ],
+)
+def test_every_page_is_readable(chromium: Browser, server: Running, width: int, dark: bool) -> None:  # noqa: F811
+    page = come_in(chromium, server, "ada", width=width, dark=dark)
+    label_row(page)
+    for address in ("/", "/history", "/finish"):
+        page.call("Page.navigate", url=server.url + address)
+        page.wait(f"location.pathname === '{address}' && document.readyState === 'complete'")
+        if address == "/":
+            page.wait(SHOWN)
+            page.wait("document.querySelector('#chart svg') !== null")
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        ratio, text = page.evaluate(CONTRAST)
+        assert ratio >= 4.5, (address, text, ratio)
+        assert page.evaluate(NAMELESS) == 0
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert ground == ("rgb(16, 20, 26)" if dark else "rgb(243, 245, 248)")
+    assert page.evaluate("window.hacked") is None
+    assert is_quiet(page, server)
