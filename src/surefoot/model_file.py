@@ -24,7 +24,8 @@ from surefoot.tabular.columns import Columns
 from surefoot.tabular.errors import FileError
 
 _KIND = "surefoot model"
-_VERSION = 1
+_VERSION = 2
+_READABLE = (1, 2)  # the first knew numbers and categories only, and kept no options
 # Types beyond those that skops trusts by itself (scikit-learn's estimators, numpy's functions), each reviewed: our own
 # estimators, and parts of scikit-learn's classifiers that hold data. Building them runs no code of the file, and
 # `check_model` looks at what compiled code would follow; a forged tree may still give wrong answers.
@@ -42,12 +43,18 @@ ALLOWED = frozenset(
         "sklearn.neighbors._kd_tree.KDTree",
         "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
         "sklearn.tree._tree.Tree",
+        "surefoot.costs.metrics.Euclidean",
+        "surefoot.costs.metrics.Weighted",
         "surefoot.estimators.ball.WassersteinLogisticRegression",
         "surefoot.estimators.robust.RobustLogisticRegression",
         "surefoot.tabular.cleaning.LargestEntryScaler",
+        "surefoot.tabular.dates.DateParts",
+        "surefoot.tabular.scaling.TailScaler",
+        "surefoot.tabular.texts.TextParts",
     }
 )
 _FIELDS: dict[str, type] = {"pipeline": Pipeline, "label": str, "classes": list, "certificate": dict, "version": str}
+_ADDED: dict[str, type] = {"reading": dict, "options": dict}
 # What a fit leaves in the estimator besides the model: as large as the pool, and summed up in `certificate`.
 _LEFT_OUT = ("certificate_", "worst_case_")
 
@@ -60,8 +67,10 @@ class ModelFile:
     ----------
     pipeline : from a table's columns to classes: cleaning, then a classifier.
     label : name of the label column; classes : list of str.
-    certificate : what the fit promised, plain numbers and texts.
+    certificate : what the fit said of its worst case, plain numbers and texts.
     version : of the surefoot that wrote it.
+    reading : how the columns of a table are read, as `Columns.stored` gives it.
+    options : of the command that wrote it, for later ones: delimiter, missing and the like.
     """
 
     pipeline: Pipeline
@@ -69,6 +78,8 @@ class ModelFile:
     classes: list[str]
     certificate: dict[str, Any] = field(default_factory=dict)
     version: str = __version__
+    reading: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
 
     @property
     def cleaner(self) -> Pipeline:
@@ -76,8 +87,8 @@ class ModelFile:
 
     @property
     def columns(self) -> Columns:
-        """The columns that a table must have."""
-        return columns_of(self.pipeline)
+        """The columns that a table must have, and how they are read."""
+        return Columns(**self.reading) if self.reading else columns_of(self.pipeline)
 
 
 def without_pool(clf: RobustLogisticRegression) -> RobustLogisticRegression:
@@ -94,7 +105,8 @@ def without_pool(clf: RobustLogisticRegression) -> RobustLogisticRegression:
 def save_model(path: str | os.PathLike[str], model: ModelFile) -> None:
     """Write a model, whole or not at all."""
     skops_io = import_extra("skops.io", "cli", "a model file")
-    content = {"kind": _KIND, "format": _VERSION, **{name: getattr(model, name) for name in _FIELDS}}
+    fields = (*_FIELDS, *_ADDED)
+    content = {"kind": _KIND, "format": _VERSION, **{name: getattr(model, name) for name in fields}}
     write_bytes(path, skops_io.dumps(content))
 
 
@@ -146,17 +158,29 @@ def _as_model_file(content: Any) -> ModelFile | Any:
     """What was stored, if it is one of ours as a `ModelFile`, whose parts must be there and of their types."""
     if not isinstance(content, dict) or content.get("kind") != _KIND:
         return content
-    if content.get("format") != _VERSION:
+    if content.get("format") not in _READABLE:
         raise FileError(
-            f"the model is of format {content.get('format')}, this surefoot reads format {_VERSION}. Fit it again, or "
-            f"install surefoot {content.get('version', 'of its time')}."
+            f"the model is of format {content.get('format')}, this surefoot reads formats up to {_VERSION}. Fit it "
+            f"again, or install surefoot {content.get('version', 'of its time')}."
         )
-    wrong = [name for name, kind in _FIELDS.items() if not isinstance(content.get(name), kind)]
+    fields = _FIELDS if content["format"] == 1 else _FIELDS | _ADDED
+    wrong = [name for name, kind in fields.items() if not isinstance(content.get(name), kind)]
     if wrong:
         raise FileError(f"the model must hold its {wrong[0]}; it does not, or not as a fit writes it. Fit it again.")
     if not all(isinstance(name, str) for name in content["classes"]):
         raise FileError("the classes of the model must be texts; they are not. Fit it again.")
-    return ModelFile(**{name: content[name] for name in _FIELDS})
+    model = ModelFile(**{name: content[name] for name in fields})
+    _check_reading(model.reading)
+    return model
+
+
+def _check_reading(reading: dict[str, Any]) -> None:
+    """Names of columns, and texts for how they are written."""
+    kinds = {"numbers": list, "categories": list, "texts": list, "dates": dict, "styles": dict}
+    whole = all(isinstance(reading.get(name), kind) for name, kind in kinds.items()) and set(reading) == set(kinds)
+    texts = [text for part in reading.values() for text in (part.items() if isinstance(part, dict) else part)]
+    if reading and (not whole or not all(isinstance(text, str | tuple) for text in texts)):
+        raise FileError("the model must say how its columns are read, as a fit does; it does not. Fit it again.")
 
 
 def _first_line(error: BaseException) -> str:

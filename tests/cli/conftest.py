@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -31,3 +32,19 @@ def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = Path("pool.csv")
     make_pool().to_csv(path, index=False)
     return path
+
+
+@pytest.fixture(scope="session")
+def stored_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model of the same pool, fitted once."""
+    folder = tmp_path_factory.mktemp("fitted")
+    make_pool().to_csv(folder / "pool.csv", index=False)
+    how = ["--no-report", "--no-error", "--radius", "auto", "--out", str(folder / "pool.skops")]
+    assert run(["fit", str(folder / "pool.csv"), "--label", "churn", *how]) == 0
+    return folder / "pool.skops"
+
+
+@pytest.fixture
+def model(stored_model: Path, pool: Path) -> Path:
+    """That model beside the pool."""
+    return Path(shutil.copy(stored_model, pool.with_suffix(".skops")))

@@ -70,12 +70,7 @@ CASES: dict[str, tuple[Callable[[], Path], str]] = {
     "no label": (lambda: with_labels(lambda y: np.full(len(y), None)), "all 120 are empty"),
     "no unlabeled": (lambda: with_labels(lambda y: ["yes", "no"] * 60), "all 120 are filled"),
     "quantity": (lambda: with_labels(lambda y: [*np.linspace(0, 1, 119), None]), "as a quantity has"),
-    "only NaN": (lambda: with_column(np.nan), "'extra' is empty.*--drop 'extra'"),
     "infinite": (lambda: with_column([*range(100), float("inf"), *range(40)]), "finite numbers; got inf in row 101"),
-    "constant": (lambda: with_column(3), "'extra' has one value only.*--drop 'extra'.*--drop-useless"),
-    "categories": (diverse, "'word' has 100000 different texts"),
-    "names": (lambda: with_column([f"name {i}" for i in range(120)]), "'extra' has a different text in every row"),
-    "mixed": (lambda: with_column([*range(100), "none", *range(40)]), "mixes numbers and texts: row 101 holds 'none'"),
     "not UTF-8": (lambda: raw(b"a,churn\n1,caf\xe9\n"), r"must be text in utf-8; byte 13 \(0xe9, line 2\)"),
     "folder": (folder, "folder.csv must be a file; it is a folder"),
     "kind": (lambda: Path("pool.xls"), "ends in one of .csv, .tsv, .parquet"),
@@ -99,7 +94,25 @@ def test_fit_refuses(case: str, run_cli: Run, pool: Path) -> None:
     assert sorted(Path().iterdir()) == before
 
 
-@pytest.mark.parametrize("case", ["missing", "delimiter", "constant"])
+STRICT: dict[str, tuple[Callable[[], Path], str]] = {
+    "only NaN": (lambda: with_column(np.nan), "'extra' is empty.*--drop 'extra'"),
+    "constant": (lambda: with_column(3), "'extra' has one value only.*--drop 'extra'.*--strict"),
+    "categories": (diverse, r"'word' names the rows \(100000 different texts"),
+    "names": (lambda: with_column([f"name {i}" for i in range(120)]), "'extra' names the rows"),
+    "mixed": (lambda: with_column([*range(100), "none", *range(40)]), "mixes numbers and texts: row 101 holds 'none'"),
+}
+
+
+@pytest.mark.parametrize("case", STRICT)
+def test_what_is_left_out_is_refused_when_asked(case: str, run_cli: Run, pool: Path) -> None:
+    make, message = STRICT[case]
+    path = make()
+    result = run_cli("fit", path, "--label", "churn", "--strict")
+    assert result.code == 2
+    assert re.search(message, result.message), result.message
+
+
+@pytest.mark.parametrize("case", ["missing", "delimiter", "quantity"])
 def test_errors_are_one_object_with_json(case: str, run_cli: Run, pool: Path) -> None:
     result = run_cli("fit", CASES[case][0](), "--label", "churn", "--json")
     assert result.code == 2 == result.data["exit_code"]
@@ -107,10 +120,10 @@ def test_errors_are_one_object_with_json(case: str, run_cli: Run, pool: Path) ->
     assert result.err == ""
 
 
-def test_useless_columns_can_be_dropped(run_cli: Run, pool: Path) -> None:
+def test_useless_columns_are_left_out_in_one_try(run_cli: Run, pool: Path) -> None:
     frame = make_pool()
     frame["constant"], frame["empty"], frame["note"] = 1, np.nan, [f"text {i}" for i in range(len(frame))]
-    result = run_cli("fit", write(frame), "--label", "churn", "--drop-useless", "--no-report", "--json", "-r", 5)
+    result = run_cli("fit", write(frame), "--label", "churn", "--no-report", "--json", "-r", 5)
     assert result.code == 0
     assert set(result.data["columns"]["left_out"]) == {"constant", "empty", "note"}
 
@@ -123,7 +136,10 @@ def test_missing_marks_and_encodings_can_be_named(run_cli: Run, pool: Path) -> N
     arguments: tuple[Any, ...] = ("fit", path, "-l", "churn", "--no-report", "--json", "-r", 5, "--delimiter", ";")
     assert "must be text in utf-8" in run_cli(*arguments).data["error"]
     arguments = (*arguments, "--encoding", "latin-1")
-    assert "mixes numbers and texts" in run_cli(*arguments).data["error"]
+    assert "mixes numbers and texts" in run_cli(*arguments, "--strict").data["error"]
+    assert any(
+        "row 4 holds '?': it counts as missing" in note for note in run_cli(*arguments, "--forget").data["notes"]
+    )
     assert run_cli(*arguments, "--missing", "?").code == 0
 
 
@@ -134,8 +150,8 @@ def test_missing_marks_and_encodings_can_be_named(run_cli: Run, pool: Path) -> N
         (("--label", "churn", "--radius", "-1"), "--radius must be 'calibrated', 'auto' or a number at least 0"),
         (("--label", "churn", "--radius", "small"), "got 'small'"),
         (("--label", "churn", "--radius", "0"), "radius must be at least the minimal radius"),
-        (("--label", "churn", "--prior", "0.3"), "one probability per class, 2 of them"),
-        (("--label", "churn", "--prior", "0.5,0.6"), "label_prior must sum to 1"),
+        (("--label", "churn", "--prior", "0.3,0.3,0.4"), "one probability per class, 2 of them"),
+        (("--label", "churn", "--prior", "0.5,0.6"), "must lie in [0, 1] and sum to 1"),
         (("--label", "churn", "--prior", "half"), "--prior must be 'weak', 'none' or"),
         (("--label", "churn", "--classes", "yes"), "--classes must name every label"),
         (("--label", "churn", "--drop", "colour"), "no column 'colour'"),
@@ -190,7 +206,7 @@ class TestFullDisk:
             "import resource, signal, sys\n"
             "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
             "from surefoot.cli import run\n"
-            "import surefoot.cli.use\n"
+            "import surefoot.cli.predict\n"
             "resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096))\n"
             "sys.exit(run(sys.argv[1:]))\n"
         )

@@ -15,7 +15,7 @@ import pexpect
 import pytest
 
 from cli.pools import Result, make_pool
-from surefoot.cli.label import answer_keys
+from surefoot.cli.questions import answer_keys
 from surefoot.tabular.asked import asked_path
 from surefoot.tabular.pool import read_labeled_table
 
@@ -237,7 +237,8 @@ def test_a_second_process_is_refused(run_cli: Run, pool: Path, monkeypatch: pyte
     assert f"only one process may write to pool.csv at a time; process {os.getpid()}" in " ".join(result.err.split())
     assert result.code == 0
     assert labels().notna().sum() == 31
-    assert sorted(path.name for path in Path().iterdir()) == ["pool.csv", "pool.csv.asked.jsonl"]
+    kept = ["pool.csv.asked.jsonl", "pool.csv.surefoot.toml"]
+    assert sorted(path.name for path in Path().iterdir()) == ["pool.csv", *kept]
 
 
 @pytest.mark.parametrize("name", ["NA", "nan", "null"])

@@ -27,7 +27,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("the table was read")
 
     monkeypatch.setattr("surefoot.cli.options.read_pool", read)
-    monkeypatch.setattr("surefoot.cli.use.read_table", read)
+    monkeypatch.setattr("surefoot.cli.predict.read_table", read)
     monkeypatch.setattr("surefoot.model_file.load_model", read)
     monkeypatch.setattr("surefoot.demo.Shown.of", read)
 

@@ -96,7 +96,7 @@ class TestSentences:
         frame = pa.Table.from_pandas(make_pool())
         for values in ([{"a": 1}] * 120, [[1, 2]] * 120):
             pq.write_table(frame.append_column("deep", pa.array(values)), "deep.parquet")
-            result = run_cli("fit", "deep.parquet", "--label", "churn", "--radius", 5, "--no-report")
+            result = run_cli("fit", "deep.parquet", "--label", "churn", "--radius", 5, "--no-report", "--forget")
             assert result.code == 2
             assert "column 'deep' holds" in result.message
             assert "--drop 'deep'" in result.message
@@ -148,13 +148,13 @@ class TestSentences:
         result = run_cli("fit", pool, "--label", "churn", "--radius", 5)
         assert result.code == 2
         assert "pool.html could not be written: No space left on device" in result.message
-        assert sorted(path.name for path in Path().iterdir()) == ["pool.csv", "pool.skops"]
+        assert sorted(path.name for path in Path().iterdir()) == ["pool.csv", "pool.csv.surefoot.toml", "pool.skops"]
 
     def test_other_errors_of_the_system(self, run_cli: Run, pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(*_: Any, **__: Any) -> None:
             raise PermissionError(13, "Permission denied", "somewhere")
 
-        monkeypatch.setattr("surefoot.cli.fit.learn", fail)
+        monkeypatch.setattr("surefoot.cli.fit.train", fail)
         result = run_cli("fit", pool, "--label", "churn")
         assert result.code == 2
         assert "somewhere: Permission denied" in result.message

@@ -120,7 +120,11 @@ def check_kills(points: range, states: list[list[str]]) -> int:
                 assert run(COMMAND) == 0, f"no resumption after a kill at call {at}, half {half}"
             changed = [(old, new) for old, new in zip(before, labels(), strict=True) if old != new]
             assert changed == [("", "no")]
-            assert {path.name for path in Path().iterdir()} == {"pool.csv", "pool.csv.asked.jsonl"}
+            assert {path.name for path in Path().iterdir()} == {
+                "pool.csv",
+                "pool.csv.asked.jsonl",
+                "pool.csv.surefoot.toml",
+            }
             if not killed:
                 return at
     return points.stop

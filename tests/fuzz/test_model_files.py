@@ -179,7 +179,7 @@ def predicted(folder: Path, files: list[Path]) -> list[tuple[str, int, str]]:
     return found
 
 
-@pytest.mark.parametrize("n_files", [60, pytest.param(6000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_files", [25, pytest.param(6000, marks=pytest.mark.slow)])
 def test_predict_survives_any_file(tmp_path: Path, n_files: int) -> None:
     rng = Random(n_files)
     models = make_models(tmp_path)

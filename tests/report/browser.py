@@ -120,7 +120,18 @@ class Browser:
 
     def open(self, path: Path, *, width: int = 1200, dark: bool = False, media: str = "screen") -> Page:
         """Show a file at a width, in light or dark, on screen or as printed."""
-        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        return self.visit(path.resolve().as_uri(), width=width, dark=dark, media=media)
+
+    def new_person(self) -> str:
+        """A context of its own: cookies are not shared with others."""
+        return str(self.call("Target.createBrowserContext")["browserContextId"])
+
+    def visit(
+        self, url: str, *, width: int = 1200, dark: bool = False, media: str = "screen", person: str | None = None
+    ) -> Page:
+        """Show an address, to a person with cookies of their own where one is given."""
+        more = {} if person is None else {"browserContextId": person}
+        target = self.call("Target.createTarget", url="about:blank", **more)["targetId"]
         session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
         page = Page(self, target, session)
         for domain in ("Page", "Runtime", "Log", "Network"):
@@ -130,7 +141,7 @@ class Browser:
         )
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         page.call("Emulation.setEmulatedMedia", media=media, features=[scheme])
-        page.call("Page.navigate", url=path.resolve().as_uri())
+        page.call("Page.navigate", url=url)
         self.wait_for("Page.loadEventFired", session)
         return page
 
@@ -156,6 +167,22 @@ class Page:
             self.call("Input.dispatchKeyEvent", type=kind, key=key, code=key, windowsVirtualKeyCode=code)
         if key == "Enter":
             self.call("Input.dispatchKeyEvent", type="char", key=key, text="\r")
+
+    def type(self, key: str) -> None:
+        """Press a key that stands for a character, or one with a name such as Backspace."""
+        text = {"text": key} if len(key) == 1 else {}
+        self.call("Input.dispatchKeyEvent", type="keyDown", key=key, **text)
+        self.call("Input.dispatchKeyEvent", type="keyUp", key=key)
+
+    def wait(self, expression: str) -> Any:
+        """Value of an expression as soon as it is true."""
+        deadline = time.monotonic() + self.browser._timeout
+        while time.monotonic() < deadline:
+            found = self.evaluate(expression)
+            if found:
+                return found
+            time.sleep(0.02)
+        raise TimeoutError(f"{expression} did not become true")
 
     def events(self, *methods: str) -> list[dict[str, Any]]:
         return [e for e in self.browser.events if e.get("sessionId") == self.session and e.get("method") in methods]

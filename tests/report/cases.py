@@ -11,7 +11,18 @@ import pandas as pd
 import surefoot as sf
 from surefoot.report import Report, build_report
 
-SECTIONS = ["promise", "warnings", "certificate", "radius", "confidence", "adversary", "next", "data"]
+SECTIONS = [
+    "short",
+    "warnings",
+    "promise",
+    "weights",
+    "certificate",
+    "radius",
+    "confidence",
+    "adversary",
+    "next",
+    "data",
+]
 HOSTILE = '<script>window.hacked = 1</script><img src="http://outside.invalid/x.png" onerror="window.hacked = 2">'
 
 

@@ -15,7 +15,7 @@ from surefoot.report import Report
 @pytest.fixture(scope="session")
 def two() -> Case:
     """Two classes, the radius by its rule of thumb."""
-    return make_case(2, 24, 120)
+    return make_case(2, 24, 120, radius="auto")
 
 
 @pytest.fixture(scope="session")

@@ -13,7 +13,8 @@ from sklearn.metrics import log_loss
 
 import surefoot as sf
 from report.cases import Case, make_case
-from surefoot.report import Report, build_report, certified, certified_error, rows_to_label
+from surefoot.report import Report, build_report, certified, certified_error, rows_to_label, words
+from surefoot.report.next_rows import spread_out
 
 NAMES = ["two", "tied", "four"]
 
@@ -139,17 +140,44 @@ def test_radius_curve_is_that_of_radius_path(four: Case, reports: dict[str, Repo
     assert np.allclose(curve.this_model, judged.risk, atol=5e-3)
 
 
-def test_next_rows_are_those_of_the_strategy(two: Case, reports: dict[str, Report]) -> None:
+def test_next_rows_have_high_scores_and_differ(two: Case, reports: dict[str, Report]) -> None:
     strategy = sf.active.RobustModelChange(random_state=0)
-    wanted = strategy(two.clf, two.U, batch_size=4, X=two.X, y=two.y)
+    best = strategy(two.clf, two.U, batch_size=1, X=two.X, y=two.y)
+    assert rows_to_label(two.clf, two.X, two.y, two.U, n=1)[0].position == best[0]
     shown = reports["two"].next_rows
-    assert [row.candidate.position for row in shown] == wanted.tolist()
-    assert [row.row for row in shown] == [two.arguments["row_labels"][24 + j] for j in wanted]
+    chosen = [row.candidate.position for row in shown]
+    assert [row.row for row in shown] == [two.arguments["row_labels"][24 + j] for j in chosen]
+    assert len(set(chosen)) == 4
+    every = rows_to_label(two.clf, two.X, two.y, two.U, n=1000)
+    assert len(every) == len(two.U)
+    scores = sorted((one.score for one in every), reverse=True)
+    assert min(row.candidate.score for row in shown) >= scores[20]  # the best fifth
+    assert [row.candidate.score for row in shown] == sorted((row.candidate.score for row in shown), reverse=True)
     again = rows_to_label(two.clf, two.X, two.y, two.U, n=4, class_names=two.arguments["class_names"])
     assert again == tuple(row.candidate for row in shown)
-    nearest = np.linalg.norm(two.U[wanted[0]] - two.X, axis=1)
+    nearest = np.linalg.norm(two.U[chosen[0]] - two.X, axis=1)
     assert shown[0].candidate.nearest_distance == pytest.approx(nearest.min())
-    assert len(rows_to_label(two.clf, two.X, two.y, two.U, n=1000)) == len(two.U)
+
+
+def test_rows_to_label_are_spread_out_and_no_outliers() -> None:
+    rng = np.random.default_rng(0)
+    groups = np.repeat([[0.0, 0.0], [5.0, 0.0], [0.0, 5.0]], 40, axis=0) + rng.normal(size=(120, 2)) / 4
+    outliers = rng.normal(size=(3, 2)) / 50 + 8.0
+    rows = np.vstack([groups, outliers])
+    scores = np.concatenate([rng.random(120), [2.0, 2.1, 2.2]])
+    chosen = spread_out(rows, scores, 4, 0)
+    assert sum(j >= 120 for j in chosen) == 1  # of those that are alike one will do
+    assert len({int(j) // 40 for j in chosen if j < 120}) == 3
+
+
+def test_weights_are_coefficients_per_standard_deviation(pair: tuple[Case, Report]) -> None:
+    case, report = pair
+    spread = np.vstack([case.X, case.U]).std(axis=0)
+    largest = np.abs(case.clf.coef_ * spread).max(axis=0)
+    first = report.weights[0]
+    assert first.feature == case.arguments["feature_names"][int(largest.argmax())]
+    assert 0 < first.now <= largest.max() + 1e-12
+    assert all(one.worst is not None for one in report.weights)
 
 
 def test_rough_sampling_term_is_the_spread_of_the_dual_value(two: Case, reports: dict[str, Report]) -> None:
@@ -231,3 +259,11 @@ def test_a_bound_no_better_than_guessing_is_a_finding(two: Case) -> None:
     report = replace(two, clf=vague).report()
     assert "guessing" in [finding.key for finding in report.cautions]
     assert not report.promise.beats_guessing
+
+
+def test_a_radius_that_predicts_well_promises_nothing(two: Case) -> None:
+    clf = sf.RobustLogisticRegression().fit(two.X, two.y, X_unlabeled=two.U)
+    report = build_report(clf, two.X, two.y, two.U)
+    assert report.promise.radius_kind == "predictive"
+    assert report.radius.label_cost == clf.label_cost_
+    assert "Nothing says that it covers the truth." in " ".join(words.radius_assumption(report.promise, 1.0))

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import sys
+import shlex
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.text import Text
 
 from surefoot._errors import InfeasibleRadiusError
-from surefoot._printing import cell_text, visible
-from surefoot.cli.learn_pool import Choices, Fit, Start, learn, says_little
+from surefoot.cli.choices import Choices
+from surefoot.cli.learn_pool import Fit, Start, learn, says_little
 from surefoot.cli.output import NOT_REACHED, OK, Output, count, percent
 from surefoot.cli.query import candidates, working_rows
+from surefoot.cli.questions import QUIT, SKIP, UNDO, Questions
+from surefoot.losses import LOG_LOSS, ZERO_ONE
 from surefoot.tabular import Pool, Table, TableError
-from surefoot.tabular.asked import AskedRows
-from surefoot.tabular.editing import LabelWriter
 from surefoot.tabular.reading import is_parquet
 
-_MOST_COLUMNS = 40
-SKIP, UNDO, QUIT = "skip", "undo", "quit"
 REACHED, EXHAUSTED = "target reached", "no row left"
 
 
@@ -33,13 +30,33 @@ class Goal:
     target: float | None
 
     def risk(self, fit: Fit) -> float:
-        return float(fit.certificate.risk if self.loss == "log" else fit.error or 0.0)
+        return float(fit.certificate.risk if self.loss == LOG_LOSS else fit.error or 0.0)
 
     def reached(self, fit: Fit | None) -> bool:
         return self.target is not None and fit is not None and self.risk(fit) <= self.target
 
     def words(self, risk: float) -> str:
-        return f"certified log loss {risk:.4f}" if self.loss == "log" else f"certified errors {percent(risk)}"
+        return f"certified log loss {risk:.4f}" if self.loss == LOG_LOSS else f"certified errors {percent(risk)}"
+
+
+class Labels(Protocol):
+    """Where answers go: the table's file, or the store of a labeling page."""
+
+    def write(self, row: int, label: str | None) -> None: ...
+
+
+class Asked(Protocol):
+    """Which rows were asked for, and skipped: in a journal beside the table, or in that store."""
+
+    order: list[int]
+
+    @property
+    def skipped(self) -> set[int]: ...
+    def ask(self, row: int, *, random: bool) -> None: ...
+    def skip(self, row: int) -> None: ...
+    def unskip(self, row: int) -> None: ...
+    def pending(self, labeled: NDArray[np.bool_]) -> int | None: ...
+    def picked(self, n_rows: int) -> NDArray[np.bool_]: ...
 
 
 @dataclass
@@ -50,8 +67,8 @@ class Session:
     pool: Pool
     choices: Choices
     goal: Goal
-    writer: LabelWriter
-    asked: AskedRows
+    writer: Labels
+    asked: Asked
     random_first: int
     most: int
     fit: Fit | None = None
@@ -59,8 +76,10 @@ class Session:
     answered: int = 0
     keep: NDArray[np.intp] = field(init=False)
     history: list[int] = field(init=False)
+    questions: Questions = field(init=False)
 
     def __post_init__(self) -> None:
+        self.questions = Questions(self.output, self.pool.table, self.pool.classes)
         self.keep = working_rows(self.pool, self.most, self.choices.seed)
         self.history = [row for row in self.asked.order if self._is_done(row)]
 
@@ -85,8 +104,8 @@ class Session:
                 row, why = self._next()
             if row is None:
                 return self._end(EXHAUSTED)
-            self._show(row, why)
-            answer = self._answer()
+            self.questions.show(row, why)
+            answer = self.questions.answer()
             if answer == QUIT:
                 return self._end(QUIT)
             row = self._take(row, answer)
@@ -160,12 +179,12 @@ class Session:
         with self._working("certifying"):
             start = Start.of(self.pool.subset(self.keep), self.picked[self.keep], nearest=True)
             try:
-                self.fit = learn(start, self.choices, error=self.goal.loss == "error", useful=False)
+                self.fit = learn(start, self.choices, error=self.goal.loss == ZERO_ONE)
             except InfeasibleRadiusError as error:
                 self._say(f"No certificate: --radius {error.radius:g} is below the minimal {error.minimal_radius:.4f}.")
                 return
         self.risks.append(self.goal.risk(self.fit))
-        before = f", {self.risks[-2]:.4f} before" if len(self.risks) > 1 and self.goal.loss == "log" else ""
+        before = f", {self.risks[-2]:.4f} before" if len(self.risks) > 1 and self.goal.loss == LOG_LOSS else ""
         target = "" if self.goal.target is None else f"; target {self.goal.target:g}"
         words = self.goal.words(self.risks[-1])
         self._say(f"{count(int(self.pool.labeled.sum()), 'label')}, {words}{before}{target}.", "bold")
@@ -183,49 +202,12 @@ class Session:
                 f"the certificate speaks of {len(self.keep)} rows, drawn at random; --pool-size 0 takes all."
             )
 
-    def _show(self, row: int, why: str) -> None:
-        cells = self.pool.table.cells
-        names = [name for name in cells.columns if name != self.pool.table.label]
-        self._say("")
-        self._say(f"Row {row + 1}", "bold")
-        heads = [visible(name) for name in names[:_MOST_COLUMNS]]
-        width = max(map(len, heads))
-        for name, head in zip(names, heads, strict=False):
-            self._say(f"  {head:<{width}}  {cell_text(cells[name].iloc[row])}")
-        if len(names) > _MOST_COLUMNS:
-            self._say(f"  and {len(names) - _MOST_COLUMNS} more columns")
-        if why:
-            self._say(f"  Why: {why}", "dim")
-
-    def _answer(self) -> str:
-        """A class, with "=" before it, or one of the commands."""
-        keys = answer_keys(self.pool.classes)
-        shown = {key: name for key, name in keys.items() if len(key) == 1 or key not in (SKIP, UNDO, QUIT)}
-        by_name: dict[str, list[str]] = {}
-        for key, name in shown.items():
-            by_name.setdefault(name, []).append(key)
-        classes = "  ".join(_choice(name, by_name[f"={name}"]) for name in self.pool.classes)
-        commands = "  ".join(_choice(name, by_name.get(name, [name])) for name in (SKIP, UNDO, QUIT))
-        while True:
-            question = visible(f"{self.pool.table.label}?  {classes}  |  {commands} > ")
-            self._console.print(Text(question), end="", soft_wrap=True)
-            line = sys.stdin.readline()
-            if not line:
-                self._say("")
-                return QUIT
-            typed = line.strip()
-            found = keys.get(typed) or keys.get(typed.casefold())
-            if found:
-                return found
-            if typed:
-                known = ", ".join(self.pool.classes)
-                self._say(f"{typed!r} is no class: type one of {known}, or skip, undo, quit. --classes adds a class.")
-
     def _end(self, why: str) -> int:
         reached = self.goal.reached(self.fit)
         labels = count(int(self.pool.labeled.sum()), "label")
         self._say(f"Done: {why}. {labels} in {self.pool.table.path.name}, {self.answered} of them new.", "bold")
-        self._say(f"Next: surefoot fit {self.pool.table.path} --label {self.pool.table.label}")
+        path, label = shlex.quote(str(self.pool.table.path)), shlex.quote(self.pool.table.label)
+        self._say(f"Next: surefoot fit {path} --label {label}")
         data = {
             "path": str(self.pool.table.path),
             "ended": why,
@@ -243,34 +225,11 @@ class Session:
     def _is_done(self, row: int) -> bool:
         return self.pool.labels[row] is not None or row in self.asked.skipped
 
-    @property
-    def _console(self) -> Any:
-        """Standard output; standard error where that must hold one JSON object alone."""
-        return self.output.err if self.output.json else self.output.out
-
     def _say(self, text: str, style: str = "") -> None:
-        self._console.print(Text(visible(text, lines=True), style=style))
+        self.questions.say(text, style)
 
     def _working(self, what: str) -> Any:
         return self.output.working(what)
-
-
-def answer_keys(classes: list[str]) -> dict[str, str]:
-    """What may be typed: classes ("=" before them), their numbers unless classes are numbers, and three commands."""
-    keys: dict[str, str] = {}
-    for word in (SKIP, UNDO, QUIT):
-        keys[word] = keys[word[0]] = word
-    if not any(name.replace(".", "", 1).lstrip("-").isdigit() for name in classes):
-        keys |= {str(number): f"={name}" for number, name in enumerate(classes, start=1)}
-    folded = [name.casefold() for name in classes]
-    keys |= {name.casefold(): f"={name}" for name in classes if folded.count(name.casefold()) == 1}
-    return keys | {name: f"={name}" for name in classes}
-
-
-def _choice(name: str, keys: list[str]) -> str:
-    """A class or a command with the key that is quickest to type."""
-    short = min(keys, key=len)
-    return name if short == name or short == name.casefold() else f"[{short}] {name}"
 
 
 def check_labelable(table: Table) -> None:

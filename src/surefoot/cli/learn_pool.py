@@ -7,31 +7,29 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
-from scipy.stats import entropy
 from sklearn.metrics import pairwise_distances_argmin
 
 from surefoot._callbacks import FitProgress
 from surefoot._types import FloatArray
-from surefoot.blocks.placement import check_problem
 from surefoot.calibration import Calibrated, RadiusEstimate
 from surefoot.certificates.certificate import Certificate
 from surefoot.certify import ClassifierLoss, certify_over
+from surefoot.cli.choices import AUTO, CALIBRATED, DEFAULT, NONE, NUMBER, Choices
+from surefoot.cli.constant import auto_confidence, constant_error, constant_loss
 from surefoot.estimators.fit_problem import FitProblem, FittedModel
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.exact.problem import RobustProblem
 from surefoot.losses import ZERO_ONE
-from surefoot.priors import ClopperPearson, tighten
+from surefoot.priors import ClopperPearson
 from surefoot.radius import calibrate_radius
 from surefoot.report.certified import Sampled, error_bound
 from surefoot.report.fitted import Fitted
 from surefoot.tabular import Pool, TableError
+from surefoot.tabular.pool import as_targets
 from surefoot.unlabeled import Unlabeled
 
 # The table of measured coverage (docs/calibration.md) begins at so many labels, and its method ends at so many classes.
 FEWEST_FOR_CALIBRATION, MOST_CLASSES = 20, 6
-DEFAULT, CALIBRATED, AUTO, NUMBER = "default", "calibrated", "auto", "number"
-WEAK, NONE = "weak", "none"
 _TOL_ERROR, _CLIP = 1e-3, 1e-12
 # Unlabeled rows over which the "auto" radius is searched: a rule of thumb needs no more.
 _MOST_SEARCHED = 4000
@@ -41,20 +39,6 @@ _LARGE = 5_000_000
 _LITTLE = 0.98
 # Labeled rows that stand for the pool's rows nearest to them must not count a second time among these.
 _NEGLIGIBLE = 1e-9
-
-
-@dataclass(frozen=True)
-class Choices:
-    """What a user asked of a fit.
-
-    radius : "default", "calibrated", "auto" or a number; prior : "weak", "none" or probabilities (K,).
-    """
-
-    radius: str | float = DEFAULT
-    prior: str | tuple[float, ...] = WEAK
-    seed: int = 0
-    n_jobs: int | None = None
-    tol: float = 1e-4
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +60,7 @@ class Start:
     def of(cls, pool: Pool, picked: NDArray[np.bool_], *, nearest: bool = False) -> Start:
         """With picked labels, or where these are to come, `nearest` keeps the certificates comparable."""
         labeled = pool.labeled
-        y = np.array(pool.labels[labeled].tolist(), dtype=object)
+        y = pool.targets
         by_nearest = nearest or bool(picked[labeled].any())
         return cls(pool, pool.rows[labeled], y, ~picked[labeled], pool.rows[~labeled], by_nearest)
 
@@ -90,7 +74,7 @@ class Start:
 
     @property
     def classes(self) -> NDArray[Any]:
-        return np.array(self.pool.classes, dtype=object)
+        return as_targets(self.pool.classes)
 
     @property
     def weights(self) -> FloatArray | None:
@@ -132,20 +116,25 @@ def resolve_prior(prior: str | tuple[float, ...], start: Start) -> Any:
             "--prior weak estimates label probabilities from labels drawn at random; all labels were picked. Pass the "
             "probabilities, or --prior none."
         )
-    counts = [(start.y[start.random] == name).sum() for name in start.pool.classes]
+    counts = [(start.y[start.random] == name).sum() for name in start.classes]
     return ClopperPearson().intervals(counts)
+
+
+def about_picked(start: Start) -> list[str]:
+    """That some labels are no random sample."""
+    if start.all_random:
+        return []
+    return [
+        f"{len(start.y) - start.n_random} of {len(start.y)} labels were picked by surefoot label: radius and label "
+        f"intervals are estimated from the {start.n_random} random ones."
+    ]
 
 
 def choose_radius(choices: Choices, start: Start) -> tuple[str, list[str]]:
     """Which rule finds the radius, and what to say about it."""
     if not isinstance(choices.radius, str):
         return NUMBER, []
-    notes = []
-    if not start.all_random:
-        notes.append(
-            f"{len(start.y) - start.n_random} of {len(start.y)} labels were picked by surefoot label: radius and label "
-            f"intervals are estimated from the {start.n_random} random ones."
-        )
+    notes = about_picked(start)
     if choices.radius != DEFAULT:
         return choices.radius, notes
     few, many = start.n_random < FEWEST_FOR_CALIBRATION, len(start.pool.classes) > MOST_CLASSES
@@ -162,33 +151,20 @@ def choose_radius(choices: Choices, start: Start) -> tuple[str, list[str]]:
     return (AUTO if few or (many and not isinstance(choices.prior, tuple)) else CALIBRATED), notes
 
 
-def learn(start: Start, choices: Choices, *, error: bool = True, useful: bool = True) -> Fit:
-    """Fit and certify a classifier to the labels of a pool.
+def learn(start: Start, choices: Choices, *, error: bool = True) -> Fit:
+    """Fit and certify the classifier whose worst case at a radius is smallest: calibrated, by the rule, or given.
 
     With random labels this is RobustLogisticRegression. Labels that a strategy picked are weighted by the rows of the
     pool nearest to them, as NearestCertifier does, and the excess of the radius is calibrated on the random ones.
-
-    Where nothing better than a constant answer can be promised at the calibrated radius, the classifier learned there
-    is one. With `useful`, and unless that radius was asked for, it is then learned at the "auto" radius.
     """
     kind, notes = choose_radius(choices, start)
     clf = _classifier(kind, start, choices)
     problem = _problem(clf, start)
-    small = problem.sampled(_MOST_SEARCHED, choices.seed, choices.tol)
-    estimate, learned = None, None
+    estimate = None
     if kind == CALIBRATED:
-        estimate = _estimate(problem.problem, start, choices)
-        may_change = useful and choices.radius == DEFAULT
-        tried = None
-        if may_change and small.problem is not problem.problem:  # a quick look first: a large pool takes long
-            tried = small.at_estimate(estimate)
-        if tried is None or not says_little(tried.certificate):
-            learned = tried = problem.at_estimate(estimate)
-        if may_change and says_little(tried.certificate):
-            notes.append(_why_not_calibrated(tried.certificate, estimate, clf.confidence))
-            kind, estimate, learned = AUTO, None, None
-            clf.radius = AUTO
-    if learned is None:
+        estimate = estimate_radius(problem.problem, start, choices)
+        learned = problem.at_estimate(estimate)
+    else:
         learned = _auto(problem, choices, notes) if kind == AUTO else problem.solve(clf.radius)
     learned.store(clf)
     return Fit(start, clf, learned.certificate, _error(problem, clf, start, estimate) if error else None, kind, notes)
@@ -201,7 +177,7 @@ def _classifier(kind: str, start: Start, choices: Choices) -> RobustLogisticRegr
     elif kind == CALIBRATED:
         radius = Calibrated(random_state=choices.seed)
     prior = resolve_prior(choices.prior, start)
-    return RobustLogisticRegression(radius, prior, classes=start.classes, tol=choices.tol, n_jobs=choices.n_jobs)
+    return RobustLogisticRegression(radius, prior, 1.0, "euclidean", choices.tol, start.classes, n_jobs=choices.n_jobs)
 
 
 def _problem(clf: RobustLogisticRegression, start: Start) -> FitProblem:
@@ -219,16 +195,6 @@ def _auto(problem: FitProblem, choices: Choices, notes: list[str]) -> FittedMode
     searched = small.problem.n_rows - small.problem.data.n_labeled
     notes.append(f"the 'auto' radius was searched over {searched} unlabeled rows, drawn at random.")
     return problem.solve(problem.problem.minimal.value + small.auto_excess())
-
-
-def _why_not_calibrated(certificate: Certificate, estimate: RadiusEstimate, confidence: float) -> str:
-    constant = constant_loss(certificate.label_intervals)
-    return (
-        f"at the calibrated radius {estimate.radius:.4f} nothing can be promised: the worst log loss is "
-        f"{certificate.risk:.4f}, that of the same answer for all rows {constant:.4f}. The model was learned at the "
-        f"largest radius with median confidence {confidence:.2g} instead (radius 'auto'), which need not cover the "
-        "truth. More labels, or known class probabilities (--prior), allow a promise."
-    )
 
 
 def _error(problem: FitProblem, clf: RobustLogisticRegression, start: Start, estimate: RadiusEstimate | None) -> float:
@@ -251,37 +217,8 @@ def says_little(certificate: Certificate) -> bool:
     return certificate.risk > _LITTLE * constant_loss(certificate.label_intervals)
 
 
-def constant_loss(intervals: FloatArray) -> float:
-    """Worst log loss of the best constant answer: the largest entropy of label probabilities in the intervals (K, 2).
-
-    min_q max_p −Σ p_k log q_k over p in the intervals.
-    """
-    return float(entropy(constant_answer(intervals)))
-
-
-def constant_answer(intervals: FloatArray) -> FloatArray:
-    """(K,) label probabilities of largest entropy in the intervals (K, 2): one level, clipped to each of them."""
-    lo, hi = tighten(intervals).T
-    level = float(brentq(lambda t: np.clip(t, lo, hi).sum() - 1.0, 0.0, 1.0)) if np.any(lo < hi) else 0.0
-    return np.clip(level, lo, hi)
-
-
-def auto_confidence(intervals: FloatArray) -> float:
-    """Median confidence that the "auto" radius keeps: 2/5 of the way from the best constant answer's to 1.
-
-    That is the paper's 0.7 for two classes of which nothing is known. With a class that is known to hold 70 % of the
-    rows, a constant answer has confidence 0.7 at any radius.
-    """
-    least = float(constant_answer(intervals).max())
-    return least + 0.4 * (1.0 - least)
-
-
-def constant_error(intervals: FloatArray) -> float:
-    """Worst share of errors of the best constant answer: that for the class whose share is largest at least."""
-    return float(1.0 - tighten(intervals)[:, 0].max())
-
-
-def _estimate(problem: RobustProblem, start: Start, choices: Choices) -> RadiusEstimate:
+def estimate_radius(problem: RobustProblem, start: Start, choices: Choices) -> RadiusEstimate:
+    """The calibrated radius; where some labels were picked, its excess is that of the random ones."""
     how = Calibrated(random_state=choices.seed)
     if start.n_random < 4:
         raise TableError(
@@ -290,41 +227,18 @@ def _estimate(problem: RobustProblem, start: Start, choices: Choices) -> RadiusE
         )
     if start.all_random:
         return problem.calibrate(how)
+    data, learned = problem.data, getattr(problem.data.rule, "learned", None)
     found = calibrate_radius(
         start.rows[start.random],
         start.y[start.random],
+        X_unlabeled=None if learned is None else Unlabeled(start.rest),
         classes=start.classes,
         label_prior=None,
+        label_cost=problem.decision_set.label_cost,
+        metric=learned or data.metric,
         level=how.level,
         n_splits=how.n_splits,
         random_state=how.random_state,
     )
     least = problem.minimal.value
     return RadiusEstimate(least + found.excess, found.excess, least, found.level, found.splits, found.n_labeled)
-
-
-def certify_losses(start: Start, choices: Choices, losses: FloatArray, name: str) -> tuple[Certificate, str, list[str]]:
-    """The certificate of any classifier, given its losses at the labeled rows and then at the others."""
-    kind, notes = choose_radius(choices, start)
-    if kind == AUTO:
-        raise TableError(
-            "a classifier that is given has no 'auto' radius, and there are too few random labels (or too many "
-            "classes) to calibrate one. Pass --radius with a number, for example from surefoot radius --reference."
-        )
-    problem = check_problem(
-        start.rows,
-        start.y,
-        X_unlabeled=Unlabeled(start.rest),
-        sample_weight=start.weights,
-        classes=start.classes,
-        label_prior=resolve_prior(choices.prior, start),
-        n_jobs=choices.n_jobs,
-        memory_only=True,
-    )
-    if kind == CALIBRATED:
-        estimate = _estimate(problem, start, choices)
-        members = problem.tied(estimate.excess)
-    else:
-        estimate, members = None, problem.at(float(choices.radius))
-    judged = ClassifierLoss(name, None, None)
-    return certify_over(problem.fixed(losses), judged, members, choices.tol, estimate), kind, notes

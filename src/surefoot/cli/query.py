@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surefoot._printing import cell_text
-from surefoot.cli.learn_pool import Choices, Fit, Start, learn
-from surefoot.cli.output import Output
+from surefoot.cli.choices import Choices
+from surefoot.cli.clock import Clock
+from surefoot.cli.learn_pool import Fit, Start
+from surefoot.cli.model import Trained, train
+from surefoot.cli.output import Output, count
 from surefoot.report import rows_to_label
 from surefoot.tabular import Pool
 from surefoot.tabular.asked import picked_rows
@@ -33,16 +37,14 @@ def query_pool(output: Output, pool: Pool, choices: Choices, *, n: int, most: in
     keep = working_rows(pool, most, choices.seed)
     if len(keep) < len(pool.rows):
         output.note(f"{most} of the unlabeled rows were drawn at random to choose from; --pool-size 0 takes all.")
-    with output.working("learning"):
-        fit = learn(Start.of(pool.subset(keep), picked_rows(pool.table)[keep]), choices, error=False)
+    with output.working("learning") as say:
+        fit = train(Start.of(pool.subset(keep), picked_rows(pool.table)[keep]), choices, Clock(None, say))
         chosen = candidates(fit, n, choices.seed)
     for note in fit.notes:
         output.note(note)
     rows = keep[np.flatnonzero(~fit.start.pool.labeled)]
     listed = [(int(rows[c.position]), c) for c in chosen]
-    output.say(
-        f"Rows of {pool.table.path.name} to label next (certified log loss now {fit.certificate.risk:.4f})", "bold"
-    )
+    output.say(f"Rows of {pool.table.path.name} to label next", "bold")
     heads = ["row", "why", *pool.columns.used[:_SHOWN]]
     output.table(
         heads,
@@ -51,7 +53,7 @@ def query_pool(output: Output, pool: Pool, choices: Choices, *, n: int, most: in
     )
     left = len(pool.columns.used) - _SHOWN
     if left > 0:
-        output.say(f"  {left} more columns are not shown.", "dim")
+        output.say(f"  {count(left, 'more column')} not shown.", "dim")
     data = {
         "rows": [
             {
@@ -65,17 +67,24 @@ def query_pool(output: Output, pool: Pool, choices: Choices, *, n: int, most: in
             }
             for row, c in listed
         ],
-        "risk": fit.certificate.risk,
+        "next": next_line(pool),
     }
+    output.say(f"Next: {next_line(pool)}")
     return output.finish(data)
 
 
-def candidates(fit: Fit, n: int, seed: int) -> tuple[Any, ...]:
+def candidates(fit: Fit | Trained, n: int, seed: int) -> tuple[Any, ...]:
     """Positions among the unlabeled rows of a fit, best first."""
     start = fit.start
     return rows_to_label(
         fit.clf, start.rows, start.y, start.rest, n=min(n, len(start.rest)), seed=seed, class_names=start.pool.classes
     )
+
+
+def next_line(pool: Pool) -> str:
+    """The command that asks for these labels."""
+    table = pool.table
+    return f"surefoot label {shlex.quote(str(table.path))} --label {shlex.quote(table.label)}"
 
 
 def _cells(pool: Pool, row: int) -> list[str]:

@@ -7,14 +7,17 @@ from typing import Any
 import numpy as np
 
 from surefoot.calibration import Calibrated
+from surefoot.cli.choices import AUTO, Choices
 from surefoot.cli.fit import pool_data, say_pool
-from surefoot.cli.learn_pool import CALIBRATED, Choices, Start, choose_radius, resolve_prior
+from surefoot.cli.judge import radius_kind
+from surefoot.cli.learn_pool import Start, resolve_prior
 from surefoot.cli.output import Output
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.path import radius_path
 from surefoot.radius import calibrate_radius, minimal_radius, transport_distance
 from surefoot.tabular import Pool, Table, TableError, clean_with
 from surefoot.tabular.asked import picked_rows
+from surefoot.tabular.pool import as_targets
 
 
 def radius_of(output: Output, pool: Pool, choices: Choices, *, reference: Table | None, n_path: int) -> int:
@@ -28,34 +31,21 @@ def radius_of(output: Output, pool: Pool, choices: Choices, *, reference: Table 
     pairs = [("minimal", f"{least:.4f}: below it no distribution has these rows and class shares")]
     data["minimal"] = least
     if start.n_random >= 4:
-        found = calibrate_radius(
-            start.rows[start.random],
-            start.y[start.random],
-            label_prior=None,
-            classes=start.classes,
-            level=Calibrated().level,
-            random_state=choices.seed,
-        )
-        data["calibrated"] = {"radius": least + found.excess, "excess": found.excess, "level": found.level}
-        pairs.append(
-            (
-                "calibrated",
-                f"{least + found.excess:.4f} = minimal + {found.excess:.4f}, from {start.n_random} random labels, "
-                f"level {found.level:g} (measured, not proved)",
-            )
-        )
+        with output.working("estimating the radius"):
+            data["calibrated"], words = _calibrated(start, choices, least)
+        pairs.append(("calibrated", words))
     if reference is not None:
         distance = _distance(start, reference)
         data["reference"] = {"path": str(reference.path), "radius": distance}
         pairs.append(("reference", f"{distance:.4f}: the distance to {reference.path.name}, which this radius covers"))
-    rule, notes = choose_radius(choices, start)
-    for note in notes:
+    missing: list[str] = []
+    data["default"] = radius_kind(choices, start, None, missing)
+    for note in missing:
         output.note(note)
-    data["default"] = rule
     pairs.append(
         (
             "fit takes",
-            "calibrated, if anything can be promised there" if rule == CALIBRATED else "auto, a rule of thumb",
+            f"{'none' if data['default'] is None else 'the calibrated one'} for a worst case, a small one to learn",
         )
     )
     output.say("Radius", "bold")
@@ -65,14 +55,38 @@ def radius_of(output: Output, pool: Pool, choices: Choices, *, reference: Table 
     return output.finish(data)
 
 
+def _calibrated(start: Start, choices: Choices, least: float) -> tuple[dict[str, Any], str]:
+    """The calibrated radius as data and in words; with label intervals it is tied to the label shares."""
+    found = calibrate_radius(
+        start.rows[start.random],
+        start.y[start.random],
+        label_prior=None,
+        classes=start.classes,
+        level=Calibrated().level,
+        random_state=choices.seed,
+    )
+    how = f"from {start.n_random} random labels, level {found.level:g} (measured, not proved)"
+    if isinstance(choices.prior, tuple):
+        radius = least + found.excess
+        data = {"radius": radius, "excess": found.excess, "level": found.level}
+        return data, f"{radius:.4f} = minimal + {found.excess:.4f}, {how}"
+    words = f"tied to the label shares: {found.excess:.4f} beyond what features and shares need, {how}"
+    return {"tied_excess": found.excess, "level": found.level}, words
+
+
 def _distance(start: Start, reference: Table) -> float:
     """W_c from the labeled rows to a labeled reference, cleaned as the pool is."""
-    other = clean_with(reference, start.pool.cleaner)
+    other = clean_with(reference, start.pool.cleaner, start.pool.columns)
     if not other.labeled.any():
         raise TableError(f"{reference.path} must hold labels; the column {reference.label!r} is empty. Fill it.")
     rows = other.rows[other.labeled]
-    labels = np.array(other.labels[other.labeled].tolist(), dtype=object)
-    return transport_distance(start.rows, start.y, rows, labels)
+    if set(other.classes) - set(start.pool.classes):
+        unknown = sorted(set(other.classes) - set(start.pool.classes))[0]
+        raise TableError(
+            f"{reference.path} must hold classes of the pool; {unknown!r} is none. Name it with --classes, or correct "
+            "it."
+        )
+    return transport_distance(start.rows, start.y, rows, as_targets(other.labels[other.labeled], start.pool.classes))
 
 
 def _say_path(output: Output, start: Start, prior: Any, choices: Choices, n_path: int) -> list[dict[str, Any]]:
@@ -81,7 +95,7 @@ def _say_path(output: Output, start: Start, prior: Any, choices: Choices, n_path
     if len(rest) > most:
         rest = rest[np.sort(np.random.default_rng(choices.seed).choice(len(rest), most, replace=False))]
         output.note(f"the path is that of {most} unlabeled rows, drawn at random.")
-    clf = RobustLogisticRegression(label_prior=prior, classes=start.classes, tol=1e-3, n_jobs=choices.n_jobs)
+    clf = RobustLogisticRegression(AUTO, prior, 1.0, "euclidean", 1e-3, start.classes, n_jobs=choices.n_jobs)
     with output.working("following the radius"):
         path = radius_path(clf, start.rows, start.y, X_unlabeled=rest, n_radii=n_path)
     excess = path.radii - path.minimal_radius

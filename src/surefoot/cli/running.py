@@ -10,9 +10,12 @@ from typing import Any
 
 import typer
 
+import surefoot.cli.app_pool
+import surefoot.cli.app_research
+import surefoot.cli.app_serve  # noqa: F401 - each adds its commands to the app
 from surefoot.cli.app import app
 from surefoot.cli.output import FAILED, INTERRUPTED, MISTAKE, OK, Output
-from surefoot.problem.geometry import shared_geometry
+from surefoot.cli.translate import in_options
 
 # The class of all mistakes in options: typer has its own, or click's, depending on its version.
 _USAGE: Any = typer.BadParameter.__mro__[1]
@@ -23,8 +26,7 @@ def run_app(argv: list[str]) -> int:
     name = next((word for word in argv if not word.startswith("-")), "surefoot")
     output = Output(name, "--json" in argv)
     try:
-        with shared_geometry():  # what a command measures it measures once
-            code: Any = app(args=argv or ["--help"], standalone_mode=False, prog_name="surefoot")
+        code: Any = app(args=argv or ["--help"], standalone_mode=False, prog_name="surefoot")
         if code == INTERRUPTED:  # typer turns an interrupt into this
             raise KeyboardInterrupt
         return code if isinstance(code, int) else OK
@@ -49,7 +51,7 @@ def _failed(output: Output, name: str, error: Exception) -> int:
         return output.fail(f"{where}{error.strerror or error}. Check the path and the room on the disk.", MISTAKE)
     if isinstance(error, ImportError | ValueError) and raised_by_surefoot(error):
         missing = isinstance(error, ImportError)  # an extra is not installed, and the message names it
-        return output.fail(str(error), FAILED if missing else MISTAKE)
+        return output.fail(in_options(str(error)), FAILED if missing else MISTAKE)
     if isinstance(error, _USAGE):
         return output.fail(f"{error.format_message()} Try: surefoot {name} --help", MISTAKE)
     return _fault(output, error)

@@ -1,4 +1,4 @@
-"""A certificate in words, and as plain data."""
+"""What is said of a model: in words for a person, and as plain data."""
 
 from __future__ import annotations
 
@@ -6,26 +6,36 @@ from typing import Any
 
 import numpy as np
 
+from surefoot._printing import rounded_down, rounded_up, share_at_least, share_at_most
 from surefoot.certificates.certificate import Certificate
-from surefoot.cli.learn_pool import AUTO, CALIBRATED, Fit, constant_error, constant_loss, says_little
-from surefoot.cli.output import Output, percent
+from surefoot.cli.choices import AUTO, CALIBRATED
+from surefoot.cli.judge import Judged, Worst
+from surefoot.cli.output import Output
 from surefoot.losses import LOG_LOSS, ZERO_ONE
+from surefoot.promises.result import ErrorBound
 
-_LOSS = {"log_loss": "log loss", "zero_one": "share of errors", "cost": "cost"}
+_KINDS = {
+    "theorem": "a theorem under its assumptions",
+    "measured": "coverage was measured on datasets, not proved",
+    "conditional": "holds where the radius does",
+}
+NOT_A_PROMISE = "not a promise, the truth may lie outside"
 
 
 def certificate_data(
-    certificate: Certificate, classes: list[str], *, error: float | None = None, radius_kind: str | None = None
+    certificate: Certificate, classes: list[str], *, promise: bool, tied: bool, sampled: bool = False
 ) -> dict[str, Any]:
-    """Numbers and texts of a certificate, as stored with the model and printed with --json."""
+    """Numbers and texts of a certificate. A set tied to label shares has no one radius: its excess has a name."""
     estimate = certificate.estimate
+    radius = {"tied_excess": None if estimate is None else estimate.excess} if tied else {"radius": certificate.radius}
     data: dict[str, Any] = {
+        "promise": promise,
         "loss": certificate.loss,
         "risk": certificate.risk,
-        "lower": certificate.lower,
-        "gap": certificate.gap,
+        "lower": None if sampled else certificate.lower,
+        "gap": None if sampled else certificate.gap,
         "status": certificate.status,
-        "radius": certificate.radius,
+        **radius,
         "minimal_radius": certificate.minimal_radius,
         "label_intervals": {
             name: [float(low), float(high)]
@@ -34,13 +44,6 @@ def certificate_data(
     }
     if certificate.loss == LOG_LOSS:
         data["likelihood"] = certificate.likelihood
-        data["constant_answer"] = constant_loss(certificate.label_intervals)
-    if certificate.loss == ZERO_ONE or error is not None:
-        data["constant_error"] = constant_error(certificate.label_intervals)
-    if error is not None:
-        data["error"] = error
-    if radius_kind is not None:
-        data["radius_from"] = radius_kind
     if estimate is not None:
         data["calibration"] = {
             "level": estimate.level,
@@ -51,81 +54,146 @@ def certificate_data(
     return {name: float(value) if isinstance(value, np.floating) else value for name, value in data.items()}
 
 
-def say_fit(output: Output, fit: Fit) -> None:
-    """What was promised, and under which assumptions."""
-    certificate, classes = fit.certificate, fit.start.pool.classes
-    constant = constant_loss(certificate.label_intervals)
-    output.say("Certificate", "bold")
-    pairs = [
-        (
-            "log loss",
-            f"at most {certificate.risk:.4f} in the worst case; the best constant answer has {constant:.4f}",
+def worst_data(worst: Worst, classes: list[str]) -> dict[str, Any]:
+    """The worst case: the certificate of its last loss, and the share of errors beside that of a constant answer."""
+    certificate = worst.certificates.get(LOG_LOSS, worst.first)
+    data = certificate_data(
+        certificate, classes, promise=worst.promise, tied=worst.tied, sampled=worst.sample is not None
+    )
+    error = worst.risk(ZERO_ONE)
+    if error is not None:
+        data["error"] = error
+    return {
+        **data,
+        "constant_answer": worst.constant,
+        "constant_error": worst.constant_error,
+        "radius_from": worst.kind,
+    }
+
+
+def bounds_data(judged: Judged) -> list[dict[str, Any]]:
+    """Each bound with its kind, in the order in which they are said."""
+    found = [] if judged.crossfit is None else [_crossfit_data(judged.crossfit)]
+    if judged.worst is None:
+        return found
+    kind = "conditional" if judged.worst.promise else "rule of thumb"
+    for name, certificate in judged.worst.certificates.items():
+        found.append(
+            {
+                "method": "transport",
+                "kind": kind,
+                "loss": name,
+                "value": certificate.risk,
+                "promise": judged.worst.promise,
+                "radius_from": judged.worst.kind,
+            }
         )
-    ]
-    if fit.error is not None:
+    return found
+
+
+def _crossfit_data(bound: ErrorBound) -> dict[str, Any]:
+    return {
+        "method": "crossfit",
+        "kind": bound.kind,
+        "loss": bound.loss,
+        "value": bound.value,
+        "promise": True,
+        "level": bound.level,
+        "labels": bound.n_labels,
+        "errors": bound.n_errors,
+        "statement": bound.statement,
+    }
+
+
+def say_judged(output: Output, judged: Judged, classes: list[str], shares: dict[str, float] | None = None) -> None:
+    """What can be said of a model, most useful first, each with its kind."""
+    output.say("What you can say about this model", "bold")
+    pairs = []
+    bound = judged.crossfit
+    if bound is not None and judged.accuracy is not None:
         pairs.append(
             (
                 "errors",
-                f"at most {percent(fit.error)} of the rows in the worst case; the best constant answer has "
-                f"{percent(constant_error(certificate.label_intervals))}",
+                f"at most {share_at_most(bound.value)}% on rows like the labeled ones, with {100 * bound.level:g}% "
+                f"confidence (cross-fitted from {bound.n_labels} random labels, {bound.n_errors} wrong; "
+                f"{_KINDS[bound.kind]})",
             )
         )
-    pairs += [
-        ("gap", f"{certificate.gap:.1e}: no linear classifier has a worst case more than this below"),
-        ("radius", f"{certificate.radius:.4f} (minimal {certificate.minimal_radius:.4f}), {_radius_words(fit)}"),
-    ]
-    output.rows(pairs)
-    output.say("It holds if", "bold")
-    output.rows(assumptions(certificate, classes))
-    if says_little(certificate):
-        output.note(
-            "the certificate says little: the same answer for every row has nearly as good a one. Label more rows, or "
-            "pass known class probabilities as --prior."
+        pairs.append(("accuracy", f"about {100 * judged.accuracy:.0f}% expected, by cross-validation of the labels"))
+    if shares is not None:
+        answered = ", ".join(f"{name}: {100 * share:.1f}%" for name, share in shares.items())
+        pairs.append(("answers", f"{answered} of the unlabeled rows"))
+    output.rows([*pairs, *[("", text) for text in judged.missing]])
+    if judged.worst is not None:
+        say_worst(output, judged.worst, classes)
+
+
+def say_worst(output: Output, worst: Worst, classes: list[str]) -> None:
+    """The worst case over a set; under the name of a certificate only where the radius is calibrated or given."""
+    certificate = worst.first
+    if worst.promise:
+        output.say("Certificate: the worst case over a set of possible truths", "bold")
+    else:
+        output.say(f"Worst case within radius {certificate.radius:.4f}: {NOT_A_PROMISE}", "bold")
+    pairs = []
+    error, log_loss = worst.certificates.get(ZERO_ONE), worst.certificates.get(LOG_LOSS)
+    if error is not None:
+        pairs.append(
+            (
+                "errors",
+                f"at most {share_at_most(error.risk)}% of the rows in this file"
+                f"{_forced(worst, share_at_least(error.lower) + '%')}; always {worst.constant!r}: at most "
+                f"{share_at_most(worst.constant_error)}% over the same set",
+            )
         )
-    if certificate.status == "stopped":
+    if log_loss is not None:
+        lower = _forced(worst, rounded_down(log_loss.lower, 4))
+        pairs.append(("log loss", f"at most {rounded_up(log_loss.risk, 4)}{lower}"))
+    output.rows([*pairs, ("radius", radius_words(worst))])
+    output.say("It holds if" if worst.promise else "It would hold if", "bold")
+    output.rows(assumptions(worst, classes))
+    if worst.promise and error is not None and error.risk >= worst.constant_error:
+        output.note(
+            "the certificate says no more of this model than of a constant answer: with so few labels the set is wide. "
+            "More labels, or known class probabilities (--prior), narrow it."
+        )
+    if any(one.status == "stopped" for one in worst.certificates.values()):
         output.note("the solver stopped before the gap was within the tolerance; both bounds hold all the same.")
 
 
-def assumptions(certificate: Certificate, classes: list[str]) -> list[tuple[str, str]]:
-    """The three assumptions behind a certificate, with their numbers."""
+def _forced(worst: Worst, lower: str) -> str:
+    return "" if worst.sample is not None else f" (some truth in the set forces {lower})"
+
+
+def radius_words(worst: Worst) -> str:
+    """Where the radius comes from, and which set it makes."""
+    certificate = worst.first
+    estimate, least = certificate.estimate, certificate.minimal_radius
+    if worst.kind == CALIBRATED and estimate is not None:
+        how = (
+            f"estimated from {estimate.n_labeled} random labels to cover the truth in {100 * estimate.level:g}% of "
+            "samples (measured, not proved)"
+        )
+        if worst.tied:
+            return (
+                f"tied to the label shares: {estimate.excess:.4f} beyond what the features and each change of the "
+                f"shares need ({least:.4f} at the least); {how}"
+            )
+        return f"{certificate.radius:.4f} (minimal {least:.4f}); {how}"
+    if worst.kind == AUTO:
+        return f"{certificate.radius:.4f} (minimal {least:.4f}), by the rule of thumb 'auto'"
+    return f"{certificate.radius:.4f} (minimal {least:.4f}), as given"
+
+
+def assumptions(worst: Worst, classes: list[str]) -> list[tuple[str, str]]:
+    """The assumptions behind a worst case, with their numbers."""
     shares = ", ".join(
-        f"{name} {percent(low)}" if low == high else f"{name} {percent(low)} to {percent(high)}"
-        for name, (low, high) in zip(classes, certificate.label_intervals, strict=True)
+        f"{name}: {100 * low:.1f}%" if low == high else f"{name}: {share_at_least(low)}% to {share_at_most(high)}%"
+        for name, (low, high) in zip(classes, worst.first.label_intervals, strict=True)
     )
     return [
         ("1.", "the truth lies within the radius of the labeled rows,"),
         ("2.", f"the classes' shares of all rows are {shares},"),
-        ("3.", "and it is asked of the rows in this file, not of others yet to come."),
+        ("3.", "no other classes exist (--classes adds one that no label shows),"),
+        ("4.", "and it is asked of the rows in this file, not of others yet to come."),
     ]
-
-
-def say_certificate(output: Output, certificate: Certificate, classes: list[str]) -> None:
-    """The certificate of any classifier."""
-    what = _LOSS.get(certificate.loss, certificate.loss)
-    value = percent(certificate.risk) if certificate.loss == "zero_one" else f"{certificate.risk:.4f}"
-    lower = percent(certificate.lower) if certificate.loss == "zero_one" else f"{certificate.lower:.4f}"
-    intervals = certificate.label_intervals
-    constant = percent(constant_error(intervals)) if certificate.loss == ZERO_ONE else f"{constant_loss(intervals):.4f}"
-    output.say("Certificate", "bold")
-    pairs = [
-        (what, f"at most {value} in the worst case (some distribution in the set forces {lower})"),
-        ("", f"the best constant answer has {constant}"),
-        ("radius", f"{certificate.radius:.4f} (minimal {certificate.minimal_radius:.4f})"),
-    ]
-    if certificate.estimate is not None:
-        pairs.append(("", certificate.estimate.meaning))
-    output.rows(pairs)
-    output.say("It holds if", "bold")
-    output.rows(assumptions(certificate, classes))
-
-
-def _radius_words(fit: Fit) -> str:
-    estimate = fit.certificate.estimate
-    if fit.radius_kind == CALIBRATED and estimate is not None:
-        return (
-            f"estimated from {estimate.n_labeled} random labels to cover the truth in {percent(estimate.level)} of "
-            "samples (measured, not proved)"
-        )
-    if fit.radius_kind == AUTO:
-        return f"the largest with median confidence {fit.clf.confidence:.2g}: a rule of thumb, no coverage promised"
-    return "as given"

@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from surefoot._callbacks import FitProgress
 from surefoot._types import FloatArray
 from surefoot.blocks.placement import check_problem
-from surefoot.calibration import AUTO, Calibrated, resolve_radius
+from surefoot.calibration import PREDICTIVE, Calibrated, resolve_radius
 from surefoot.certificates.certificate import Certificate
 from surefoot.certificates.fresh import FreshCertificate, RowBound
 from surefoot.certify import ClassifierLoss, certify_over
@@ -146,13 +146,17 @@ def error_bound(fitted: Fitted, sampled: Sampled) -> float:
         X_unlabeled=Unlabeled(sampled.rows),
         sample_weight=sampled.weights,
         label_prior=certificate.label_intervals,
-        label_cost=clf.label_cost,
+        label_cost=clf.label_cost_,
         metric=fitted.metric,
         classes=clf.classes_,
     )
+    problem = _in_shares(fitted, problem)
     rule, least = radius_rule(fitted), problem.minimal.value
     excess = max(certificate.radius - certificate.minimal_radius, 0.0)
-    members, estimate = problem.members(rule if isinstance(rule, Calibrated) else least + excess)
+    members, estimate = problem.at(least + excess), certificate.estimate
+    if isinstance(rule, Calibrated) and estimate is not None:
+        members = problem.tied(estimate.excess)
+        estimate = replace(estimate, radius=least + estimate.excess, minimal_radius=least)
     judged = ClassifierLoss.of(clf, clf.classes_, ZERO_ONE, _CLIP, own=False)
     with _quiet_convergence():
         game = judged.game(problem, fitted.X, sampled.rows, None)
@@ -160,6 +164,13 @@ def error_bound(fitted: Fitted, sampled: Sampled) -> float:
     if sampled.complete:
         return min(found.risk, 1.0)
     return min(_over_all_rows(fitted, found, certificate.minimal_radius - least) + _ROUNDING, 1.0)
+
+
+def _in_shares(fitted: Fitted, problem: RobustProblem) -> RobustProblem:
+    """The problem with labels in the shares of the fit, which radius="predictive" takes from its own predictions."""
+    if radius_rule(fitted) != PREDICTIVE:
+        return problem
+    return problem.with_label_shares(_row_bound(fitted.clf.certificate_).sets[0].decision_set.label_frequencies)
 
 
 def _over_all_rows(fitted: Fitted, found: Certificate, shift: float) -> float:
@@ -228,31 +239,40 @@ def _row_bound(certificate: Certificate) -> RowBound:
     return certificate.row_bound
 
 
-def radius_curve(fitted: Fitted, sampled: Sampled) -> RadiusCurve:
-    """Certified loss of this model, and of one learned at each radius, over the sampled rows."""
+def radius_curve(fitted: Fitted, sampled: Sampled) -> tuple[RadiusCurve, FloatArray]:
+    """Certified loss of this model, and of one learned at each radius, over the sampled rows.
+
+    Also the coefficients of the model learned at the radius nearest to the chosen one.
+    """
     certificate = fitted.clf.certificate_
-    kappa = float(label_cost_matrix(fitted.clf.label_cost, fitted.n_classes).max())
+    kappa = float(label_cost_matrix(fitted.clf.label_cost_, fitted.n_classes).max())
     chosen = max(certificate.radius - certificate.minimal_radius, 0.0)
     grid = _grid(chosen, kappa)
     model = clone(fitted.clf).set_params(
-        label_prior=certificate.label_intervals, tol=_DRAWN, classes=fitted.clf.classes_
+        label_prior=certificate.label_intervals,
+        label_cost=fitted.clf.label_cost_,
+        metric=fitted.metric,
+        tol=_DRAWN,
+        classes=fitted.clf.classes_,
     )
     problem = FitProblem.of(model, fitted.X, fitted.y, sampled.weights, Unlabeled(sampled.rows), FitProgress(model))
+    problem = FitProblem.over(_in_shares(fitted, problem.problem), problem.settings, problem.progress)
     rows = np.vstack([fitted.X, sampled.rows])
     fixed = problem.problem.fixed(log_loss_matrix(fitted.clf.decision_function(rows)))
     with _quiet_convergence():
         this = _judge(problem.problem, fixed, grid, tied=is_tied(fitted))
         learned = [_learn(problem, rows, _members(problem.problem, e, tied=is_tied(fitted))) for e in grid.tolist()]
-    return RadiusCurve(
+    curve = RadiusCurve(
         tuple(grid.tolist()),
         tuple(this.tolist()),
-        tuple(risk for risk, _ in learned),
-        tuple(confidence for _, confidence in learned),
+        tuple(risk for risk, _, _ in learned),
+        tuple(confidence for _, confidence, _ in learned),
         chosen,
         kappa,
         sampled.n_rows,
         len(fitted.X) + len(fitted.U),
     )
+    return curve, learned[int(np.abs(grid - chosen).argmin())][2]
 
 
 def _grid(chosen: float, kappa: float) -> FloatArray:
@@ -286,13 +306,13 @@ def _judge(problem: RobustProblem, fixed: Game, grid: FloatArray, *, tied: bool)
     return found
 
 
-def _learn(problem: FitProblem, rows: FloatArray, members: list[Member]) -> tuple[float, float]:
-    """Certified loss of the best model for these sets, and its median confidence."""
+def _learn(problem: FitProblem, rows: FloatArray, members: list[Member]) -> tuple[float, float, FloatArray]:
+    """Certified loss of the best model for these sets, its median confidence, and its coefficients."""
     found = problem.against(members)
     coef, intercept = problem.game.coefficients(found.theta)
     top = probabilities(rows @ coef.T + intercept).max(axis=1)
     confidence = weighted_median(top, problem.problem.row_weights)
-    return found.risk - found.model.penalty_value(found.theta), confidence
+    return found.risk - found.model.penalty_value(found.theta), confidence, coef
 
 
 @contextmanager
@@ -304,8 +324,8 @@ def _quiet_convergence() -> Iterator[None]:
 
 
 def rule_name(fitted: Fitted) -> str:
-    """How the radius was set: "auto", "calibrated" or "number"."""
+    """How the radius was set: "predictive", "auto", "calibrated" or "number"."""
     rule = radius_rule(fitted)
     if isinstance(rule, Calibrated):
         return "calibrated"
-    return "auto" if rule == AUTO else "number"
+    return rule if isinstance(rule, str) else "number"

@@ -12,13 +12,15 @@ Cell = tuple[str, str]  # a column's name and the value in it
 
 @dataclass(frozen=True)
 class Head:
-    """Title, file, label column, time (where given), and the version of this package."""
+    """Title, file, label column, time and command (where given), the version of this package, and the seed."""
 
     title: str
     label_name: str
     source: str | None
     created: str | None
     version: str
+    command: str | None = None
+    seed: int = 0
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,47 @@ class LabelShare:
 
 
 @dataclass(frozen=True)
+class Said:
+    """What can be said of the model besides its worst case.
+
+    Attributes
+    ----------
+    crossfit : bound on its share of errors from cross-fitting, None where there is none; level : of that bound.
+    n_labels, n_errors : labels of the cross-validation, and those that it got wrong.
+    missing : why a part is missing, a sentence each.
+    constant, constant_share : the most frequent label, and its share of the labels.
+    next_command : what to do next, as a command; None where there is none.
+    """
+
+    crossfit: float | None
+    level: float | None
+    n_labels: int
+    n_errors: int | None
+    missing: tuple[str, ...]
+    constant: str
+    constant_share: float
+    next_command: str | None = None
+
+    @property
+    def accuracy(self) -> float | None:
+        """Of cross-validation."""
+        return None if self.n_errors is None else 1.0 - self.n_errors / self.n_labels
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A feature's weight: its coefficient times its standard deviation, now and when learned against the worst case.
+
+    towards : the class that a larger value speaks for.
+    """
+
+    feature: str
+    towards: str
+    now: float
+    worst: float | None
+
+
+@dataclass(frozen=True)
 class Promise:
     """The two statements of the certificate, and the three assumptions behind them.
 
@@ -42,7 +85,7 @@ class Promise:
     error : bound on the share of wrong answers over the same decision set.
     status : {"optimal", "separable", "stopped"}
     radius, minimal_radius : of the decision set.
-    radius_kind : {"auto", "calibrated", "number"}
+    radius_kind : {"predictive", "auto", "calibrated", "number"}
     level, n_splits : of a calibrated radius, else None.
     confidence_threshold : of an "auto" radius, else None.
     prior_kind : {"clopper-pearson", "hypergeometric", "assisted", "exact", "intervals", "none"}; prior_level : of
@@ -63,6 +106,11 @@ class Promise:
     prior_kind: str
     prior_level: float | None
     shares: tuple[LabelShare, ...]
+
+    @property
+    def is_promise(self) -> bool:
+        """Whether the radius was calibrated or given: others are rules that need not cover the truth."""
+        return self.radius_kind in ("calibrated", "number")
 
     @property
     def excess(self) -> float:
@@ -315,6 +363,10 @@ class Report:
         The rows of the fit, column by column.
     findings : tuple of Finding
         What was checked, cautions first.
+    said : Said
+        What can be said of the model besides its worst case.
+    weights : tuple of Weight
+        The features that weigh most.
     """
 
     head: Head
@@ -327,6 +379,8 @@ class Report:
     next_rows: tuple[NextRow, ...]
     data: Data
     findings: tuple[Finding, ...]
+    said: Said
+    weights: tuple[Weight, ...]
 
     @property
     def cautions(self) -> tuple[Finding, ...]:

@@ -11,9 +11,10 @@ from sklearn.neighbors import NearestNeighbors
 
 from surefoot._types import FloatArray
 from surefoot.problem.rows import fingerprints
-from surefoot.report.contents import Finding, Promise
+from surefoot.report.answers import about_answers
+from surefoot.report.contents import Confidence, Finding, Promise
 from surefoot.report.fitted import Fitted, Names
-from surefoot.report.words import percent
+from surefoot.report.words import RADIUS_NAMES, percent
 
 # Rows listed with a finding.
 _LISTED = 5
@@ -25,6 +26,33 @@ _NEAR = 0.01
 _SEARCHED = 4000
 # A class with fewer labels than this is said to have few.
 _FEW_LABELS = 5
+
+
+def answer_findings(promise: Promise, confidence: Confidence) -> list[Finding]:
+    """One class for all rows, shares that the labels speak against; and a radius that promises nothing."""
+    found = []
+    if not promise.is_promise:
+        found.append(
+            Finding(
+                "no-promise",
+                True,
+                "The worst case is not a promise",
+                f"Its radius was {RADIUS_NAMES[promise.radius_kind]}. The truth may lie outside, and the numbers of "
+                "the worst case then say nothing of it. A calibrated radius, or one that you know, makes one of them.",
+            )
+        )
+    shares = {one.name: one.share for one in confidence.classes}
+    texts = about_answers(shares, [(share.low, share.high) for share in promise.shares])
+    if texts:
+        found.append(
+            Finding(
+                "answers",
+                True,
+                "The answers look wrong",
+                " ".join(text[0].upper() + text[1:] for text in texts),
+            )
+        )
+    return found
 
 
 def fit_findings(promise: Promise) -> list[Finding]:

@@ -15,7 +15,7 @@ from surefoot._printing import cell_text
 from surefoot._types import FloatArray
 from surefoot._validation import check_labeled_rows, check_more_rows, encode_labels
 from surefoot.certificates.certificate import WorstCase
-from surefoot.costs import FeatureMetric, Precomputed, resolve_metric
+from surefoot.costs import FeatureMetric, Precomputed
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.problem.sets import row_chunks
 from surefoot.unlabeled import Unlabeled, unwrap
@@ -60,7 +60,7 @@ class Fitted:
                 f"X and X_unlabeled must be the rows of the fit, {N} in all, some of them unlabeled; got {len(rows)} "
                 f"and {len(U)}. Pass the same rows, in the same order."
             )
-        metric = resolve_metric(clf.metric)
+        metric = clf.metric_
         if isinstance(metric, Precomputed):
             raise ValueError("a report needs distances between rows; got a Precomputed metric. Pass a metric by name.")
         return cls(clf, rows, labels, encode_labels(labels, clf.classes_)[1], U, metric, worst_case)

@@ -16,6 +16,7 @@ from surefoot.certificates.fresh import FreshCertificate
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.losses import log_loss_matrix
 from surefoot.priors import Assisted, ClopperPearson, ExactPrior, FinitePool, IntervalPrior, NoPrior, resolve_prior
+from surefoot.promises.result import ErrorBound
 from surefoot.report.certified import (
     CURVE_ENTRIES,
     Sampled,
@@ -37,11 +38,13 @@ from surefoot.report.contents import (
     Promise,
     RelabeledRow,
     Report,
+    Said,
 )
-from surefoot.report.findings import far_rows, fit_findings, repeated_rows
+from surefoot.report.findings import answer_findings, far_rows, fit_findings, repeated_rows
 from surefoot.report.fitted import Fitted, Names
 from surefoot.report.leakage import leakage_suspects
 from surefoot.report.next_rows import choose
+from surefoot.report.weights import feature_weights
 from surefoot.unlabeled import Unlabeled
 
 # Rows that the adversary relabels, as listed.
@@ -67,6 +70,10 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     notes: Sequence[str] = (),
     fresh: FreshCertificate | None = None,
     error: float | None = None,
+    bound: ErrorBound | None = None,
+    missing: Sequence[str] = (),
+    command: str | None = None,
+    next_command: str | None = None,
     seed: int = 0,
     n_query: int = 10,
     progress: Progress | None = None,
@@ -86,7 +93,7 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     feature_names : sequence of d str or None, default=None
         Names of the columns of X.
     class_names : sequence of K str or None, default=None
-        Names of the classes, in the order of clf.classes_.
+        Names of the classes, in the order of `clf.classes_`.
     row_labels : sequence of N str or None, default=None
         What each row is called, the rows of X first, then those of X_unlabeled.
     raw_rows : pandas.DataFrame or None, default=None
@@ -105,6 +112,14 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
         The certificate over rows that were kept apart, if there are such rows.
     error : float or None, default=None
         The bound on the share of wrong answers, where `certified_error` has computed it already.
+    bound : ErrorBound or None, default=None
+        The cross-fitted bound of `error_bound`, which the page then begins with.
+    missing : sequence of str, default=()
+        Why something could not be said of the model, a sentence each.
+    command : str or None, default=None
+        The command that made the page, for its foot.
+    next_command : str or None, default=None
+        What to do next, as a command.
     seed : int, default=0
         Of the rows drawn where N is large, and of ties among the rows to label next.
     n_query : int, default=10
@@ -127,11 +142,13 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     promise = _promise(fitted, names, check_unit_scalar(error, "error"))
     bounds = bounds_of(fitted, fresh)
     say("following the radius", 0.3)
-    curve = radius_curve(fitted, Sampled.of(fitted, seed, CURVE_ENTRIES))
+    curve, worst_coef = radius_curve(fitted, Sampled.of(fitted, seed, CURVE_ENTRIES))
     say("choosing rows to label", 0.7)
     chosen = choose(fitted, names.classes, n_query, seed)
     say("checking the data", 0.8)
+    confidence = _confidence(fitted, names)
     findings = [
+        *answer_findings(promise, confidence),
         *fit_findings(promise),
         far_rows(fitted, names),
         *repeated_rows(fitted, names, seed),
@@ -140,18 +157,37 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     data = data_summary(fitted, names, notes)
     say("report", 1.0)
     return Report(
-        Head(title, label_name, source, created, __version__),
+        Head(title, label_name, source, created, __version__, command, seed),
         names.classes,
         promise,
         bounds,
         curve,
-        _confidence(fitted, names),
+        confidence,
         _adversary(fitted, names),
         tuple(
             NextRow(names.row(len(fitted.X) + c.position), c, names.cells(len(fitted.X) + c.position)) for c in chosen
         ),
         data,
         tuple(sorted(findings, key=lambda finding: not finding.caution)),
+        _said(fitted, names, bound, missing, next_command),
+        feature_weights(fitted, names, worst_coef),
+    )
+
+
+def _said(
+    fitted: Fitted, names: Names, bound: ErrorBound | None, missing: Sequence[str], next_command: str | None
+) -> Said:
+    counts = np.bincount(fitted.codes, minlength=fitted.n_classes)
+    most = int(counts.argmax())
+    return Said(
+        None if bound is None else bound.value,
+        None if bound is None else bound.level,
+        len(fitted.y) if bound is None else bound.n_labels,
+        None if bound is None else bound.n_errors,
+        tuple(missing),
+        names.classes[most],
+        float(counts[most] / counts.sum()),
+        next_command,
     )
 
 

@@ -14,7 +14,7 @@ class Html(str):
     __slots__ = ()
 
 
-def el(name: str, *children: str | Html, **attributes: object) -> Html:
+def el(name: str, /, *children: str | Html, **attributes: object) -> Html:
     """An element; texts and attributes are escaped. class_ is class, aria_label is aria-label, None is left out."""
     given = "".join(
         f' {key.rstrip("_").replace("_", "-")}="{escape(str(value), quote=True)}"'

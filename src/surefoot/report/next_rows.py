@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from sklearn.cluster import KMeans
 
+from surefoot._types import FloatArray
 from surefoot._validation import check_positive_integer
 from surefoot.active import PAPER_MARGIN, RobustModelChange
 from surefoot.costs import label_cost_matrix
@@ -22,6 +24,8 @@ _NARROW = 1_000_000
 _UNDECIDED = 0.2
 # A row that is farther from the labeled rows than this share of the pool is said to be far.
 _FAR = 0.9
+# Of the rows this share has useful labels, at least so many per row asked for, and at most so many in all.
+_USEFUL, _PER_ROW, _MOST_CLUSTERED = 0.2, 5, 2000
 
 
 def rows_to_label(
@@ -34,10 +38,12 @@ def rows_to_label(
     seed: int = 0,
     class_names: Sequence[str] | None = None,
 ) -> tuple[Candidate, ...]:
-    """The n unlabeled rows whose label changes the model most, whatever the label is, most useful first.
+    """Unlabeled rows whose labels change the model much, whatever they are, and that differ; most useful first.
 
-    Scored by `surefoot.active.RobustModelChange` with the model's own prior, label cost and metric. Where there are
-    more than a million distances its margin is the paper's, at which the score is the least impact over all labels.
+    Of one row it is the best. Of several, rows with high scores are clustered, and of each cluster the best one near
+    its middle is taken: typical rows of different kinds. Scored by `surefoot.active.RobustModelChange` with the model's
+    own prior, label cost and metric. Where there are more than a million distances its margin is the paper's, at which
+    the score is the least impact over all labels.
 
     Parameters
     ----------
@@ -80,13 +86,15 @@ def choose(fitted: Fitted, names: tuple[str, ...], n: int, seed: int) -> tuple[C
     size = min(check_positive_integer(n, "n"), len(fitted.U))
     rows = np.vstack([fitted.X, fitted.U])
     marked = np.concatenate([fitted.y.astype(object), np.full(len(fitted.U), None)])
-    chosen, utilities = _strategy(fitted, seed).query(
-        rows, marked, fitted.clf, fit_clf=False, batch_size=size, return_utilities=True
+    best, utilities = _strategy(fitted, seed).query(
+        rows, marked, fitted.clf, fit_clf=False, batch_size=1, return_utilities=True
     )
+    scores = utilities[0]
+    chosen = best if size == 1 else len(fitted.X) + spread_out(fitted.U, scores[len(fitted.X) :], size, seed)
     index, distance = fitted.nearest
     ranks = np.sort(distance)
     found = []
-    for step, row in enumerate(chosen):
+    for row in chosen:
         j = int(row) - len(fitted.X)
         farther = float(np.searchsorted(ranks, distance[j]) / len(ranks))
         proba = fitted.proba[row]
@@ -94,7 +102,7 @@ def choose(fitted: Fitted, names: tuple[str, ...], n: int, seed: int) -> tuple[C
         found.append(
             Candidate(
                 j,
-                float(utilities[step, row]),
+                float(scores[row]),
                 tuple(proba.tolist()),
                 float(distance[j]),
                 nearest_label,
@@ -105,17 +113,39 @@ def choose(fitted: Fitted, names: tuple[str, ...], n: int, seed: int) -> tuple[C
     return tuple(found)
 
 
+def spread_out(rows: FloatArray, scores: FloatArray, size: int, seed: int) -> NDArray[np.intp]:
+    """Positions of rows with high scores that differ: one per cluster of them, near its middle, best first.
+
+    The highest scores alone would be those of outliers, much alike.
+    """
+    most = int(np.clip(len(rows) * _USEFUL, min(_PER_ROW * size, len(rows)), _MOST_CLUSTERED))
+    useful = np.argsort(-scores, kind="stable")[:most]
+    if len(useful) <= size:
+        return useful
+    clusters = KMeans(size, n_init=2, random_state=seed).fit(rows[useful])
+    away = np.linalg.norm(rows[useful] - clusters.cluster_centers_[clusters.labels_], axis=1)
+    chosen: list[int] = []
+    for one in range(size):
+        members = np.flatnonzero(clusters.labels_ == one)
+        if len(members):
+            inner = members[away[members] <= np.median(away[members])]
+            chosen.append(int(inner[scores[useful[inner]].argmax()]))
+    left = [at for at in range(len(useful)) if at not in set(chosen)]  # equal rows may leave clusters empty
+    order = np.array([*chosen, *left[: size - len(chosen)]])
+    return useful[order[np.argsort(-scores[useful[order]], kind="stable")]]
+
+
 def _strategy(fitted: Fitted, seed: int) -> RobustModelChange:
     clf = fitted.clf
     n, N = len(fitted.X), len(fitted.X) + len(fitted.U)
-    kappa = float(label_cost_matrix(clf.label_cost, fitted.n_classes).max())
+    kappa = float(label_cost_matrix(clf.label_cost_, fitted.n_classes).max())
     # from 2κ/N on the adversary may force any label at any row: the score needs no transport problem
-    margin = None if n * N <= _NARROW else max(PAPER_MARGIN, 2.0 * kappa / N)
+    margin = None if n * N <= _NARROW else kappa * max(PAPER_MARGIN, 2.0 / N)
     return RobustModelChange(
         label_prior=clf.label_prior,
         margin=margin,
-        label_cost=clf.label_cost,
-        metric=clf.metric,
+        label_cost=clf.label_cost_,
+        metric=clf.metric_,
         classes=clf.classes_,
         missing_label=None,
         random_state=seed,

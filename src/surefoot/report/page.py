@@ -11,10 +11,13 @@ from surefoot._files import write_bytes
 from surefoot.report import sections
 from surefoot.report.contents import Report
 from surefoot.report.html import Html, el, join
+from surefoot.report.opening import opening_section, weights_section
 
 _SECTIONS = {
-    "promise": ("Promise", sections.promise_section),
+    "short": ("In short", opening_section),
     "warnings": ("Warnings", sections.warnings_section),
+    "promise": ("Assumptions", sections.promise_section),
+    "weights": ("Columns", weights_section),
     "certificate": ("Certificate", sections.certificate_section),
     "radius": ("Radius", sections.radius_section),
     "confidence": ("Confidence", sections.confidence_section),
@@ -61,8 +64,12 @@ def _link_text(report: Report, key: str, name: str) -> str:
 
 
 def _foot(report: Report) -> list[Html | str]:
-    when = f" on {report.head.created}" if report.head.created else ""
-    return [f"Made by surefoot {report.head.version}{when}. This file loads nothing from the network."]
+    head = report.head
+    when = f" on {head.created}" if head.created else ""
+    made = f"Made by surefoot {head.version}{when}, seed {head.seed}"
+    if not head.command:
+        return [f"{made}. This file loads nothing from the network."]
+    return [f"{made}, by ", el("code", head.command), ". This file loads nothing from the network."]
 
 
 def is_report(path: Path) -> bool:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from surefoot._printing import rounded_up
 from surefoot.report import words
 from surefoot.report.charts import both_widths, certificate_bar, confidence_line, histogram, radius_lines
-from surefoot.report.contents import Cell, Finding, NextRow, Report
+from surefoot.report.contents import Cell, Finding, NextRow, Promise, Report
 from surefoot.report.html import Html, el, join, table
 from surefoot.report.words import percent
 
@@ -42,13 +43,21 @@ def promise_section(report: Report) -> Html:
     figures = [
         ("At most", words.at_most(promise.error), "of the rows get a wrong answer"),
         ("At least", words.at_least(promise.likelihood), "probability for the true label, on average"),
-        ("At most", f"{promise.risk:.3f}", f"expected log loss (guessing:\N{NO-BREAK SPACE}{promise.guessing:.3f})"),
+        (
+            "At most",
+            rounded_up(promise.risk, 3),
+            f"expected log loss (guessing:\N{NO-BREAK SPACE}{promise.guessing:.3f})",
+        ),
     ]
     cards = [
         el("li", el("span", bound), el("b", number), el("span", text), class_="figure-card")
         for bound, number, text in figures
     ]
     lead = f"Whatever the true labels of these {n_all:,} rows are, if the three assumptions below hold:"
+    heading = "What is promised in the worst case"
+    if not promise.is_promise:
+        heading = f"The worst case within radius {promise.radius:.4g}: not a promise"
+        lead = f"The truth may lie outside. If all three assumptions held, then for these {n_all:,} rows:"
     if promise.beats_guessing:
         verdict = Html("")
     else:
@@ -65,7 +74,7 @@ def promise_section(report: Report) -> Html:
     listed = [el("li", el("h4", heading), paragraphs(*texts)) for heading, texts in items]
     return section(
         "promise",
-        "What is promised",
+        heading,
         el("p", lead, class_="lead"),
         el("ul", *cards, class_="figures"),
         verdict,
@@ -116,9 +125,9 @@ def certificate_section(report: Report) -> Html:
     kind = "Sampling term" if bounds.guarantee else "Sampling term (rough)"
     entries = [
         ("f-training", "Loss on the labeled rows", f"{bounds.training:.4f}"),
-        ("f-adversary", "Added in the worst case, up to the lower bound", f"{bounds.lower:.4f}"),
-        ("f-gap", "Gap, up to the upper bound: what is promised", f"{bounds.risk:.4f}"),
-        ("f-sampling", kind, error),
+        ("f-adversary", f"Worst case, up to {bounds.lower:.4f}", f"+{max(bounds.lower - bounds.training, 0):.4f}"),
+        ("f-gap", f"Gap, up to the bound of {rounded_up(bounds.risk, 4)}", f"+{bounds.risk - bounds.lower:.4f}"),
+        ("f-sampling", kind, error if error == "none" else f"+{error}"),
     ]
     rows = [
         ["Loss on the labeled rows (training)", f"{bounds.training:.6g}"],
@@ -130,7 +139,7 @@ def certificate_section(report: Report) -> Html:
     ]
     return section(
         "certificate",
-        "The certificate",
+        "The certificate" if report.promise.is_promise else "The worst case as a bar",
         paragraphs(
             "The bar is the expected log loss: 0 is perfect, and equal probabilities for all classes give "
             f"{guessing:.3f}. No labels that fit the assumptions push it past the upper bound. Some push it up to the "
@@ -140,6 +149,13 @@ def certificate_section(report: Report) -> Html:
         paragraphs(words.sampling_in_words(bounds)),
         numbers("Numbers of the certificate", table("The certificate", ["Part", "Log loss"], rows, numeric=[1])),
     )
+
+
+def _which_radius(promise: Promise) -> str:
+    """The number that was chosen: a radius, or what lies beyond the change of label shares."""
+    if promise.tied:
+        return f"What the truth needs beyond its features and label shares, {promise.excess:.4g},"
+    return f"The radius, {promise.radius:.4g},"
 
 
 def radius_section(report: Report) -> Html:
@@ -168,7 +184,7 @@ def radius_section(report: Report) -> Html:
         "radius",
         "The radius",
         paragraphs(
-            f"The radius, {promise.radius:.4g}, was {words.RADIUS_NAMES[promise.radius_kind]}. It is the one number "
+            f"{_which_radius(promise)} was {words.RADIUS_NAMES[promise.radius_kind]}. It is the one number "
             "that the data cannot prove. If you think that the truth is farther away, read the bound farther to the "
             "right; if nearer, farther to the left."
         ),
@@ -312,8 +328,8 @@ def next_section(report: Report) -> Html:
         "next",
         "Rows to label next",
         paragraphs(
-            "A label for one of these rows would change the model most, whatever the label turns out to be. They are "
-            "in order, and chosen to differ from one another."
+            "A label for one of these rows would change the model much, whatever the label turns out to be. Of rows "
+            "that do, they are typical ones of different kinds, most useful first."
         ),
         el("ol", *cards, class_="cards"),
     )

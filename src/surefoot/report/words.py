@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from surefoot._printing import share_at_least, share_at_most
 from surefoot.report.contents import Adversary, Bounds, Confidence, Promise, RadiusCurve
 
 _PERCENT = "\N{NO-BREAK SPACE}%"
-RADIUS_NAMES = {"auto": "set by a rule of thumb", "calibrated": "estimated from the labels", "number": "set by you"}
+_CALIBRATED = (
+    "It is an estimate from {splits} random splits of the labeled rows. It is meant to cover the truth for {level} of "
+    "samples, if the labeled rows were picked at random. How often it does was measured on 14 datasets. It is not a "
+    "theorem."
+)
+RADIUS_NAMES = {
+    "auto": "set by a rule of thumb",
+    "predictive": "set to predict well",
+    "calibrated": "estimated from the labels",
+    "number": "set by you",
+}
 
 
 def percent(share: float, digits: int = 0) -> str:
@@ -21,17 +32,24 @@ def percent(share: float, digits: int = 0) -> str:
 
 def at_most(share: float) -> str:
     """An upper bound as a percentage, rounded up to a tenth."""
-    tenths = min(-int(-1000 * share // 1), 1000) / 10
-    return f"{tenths:.1f}{_PERCENT}"
+    return f"{share_at_most(share)}{_PERCENT}"
 
 
 def at_least(share: float) -> str:
     """A lower bound as a percentage, rounded down to a tenth."""
-    return f"{int(1000 * share) / 10:.1f}{_PERCENT}"
+    return f"{share_at_least(share)}{_PERCENT}"
 
 
 def radius_assumption(promise: Promise, label_cost: float) -> list[str]:
     """What is assumed about the radius, and where it comes from."""
+    if promise.tied:
+        return [
+            f"From the labeled rows to all rows with their true labels is at most {promise.excess:.4g} farther than "
+            f"the features ({promise.minimal_radius:.4g}) and the change in label shares need. (Distance: how far the "
+            f"labeled rows must be moved, on average, to become all rows, plus {label_cost:.4g} for each label that is "
+            "changed.) So this is no one radius: it grows with the change in label shares.",
+            _CALIBRATED.format(splits=promise.n_splits, level=percent(promise.level or 0)),
+        ]
     first = (
         f"All rows with their true labels are no farther from the labeled rows than the radius, {promise.radius:.4g}. "
         f"(Distance: how far the labeled rows must be moved, on average, to become all rows, plus {label_cost:.4g} for "
@@ -51,14 +69,14 @@ def radius_assumption(promise: Promise, label_cost: float) -> list[str]:
             f"{percent(promise.confidence_threshold or 0)} confidence or more. It looks at no hidden label. Nothing "
             "proves that it covers the truth.",
         ]
-    if promise.radius_kind == "calibrated":
-        tied = " The radius grows with the change in label shares that the worst case makes." if promise.tied else ""
+    if promise.radius_kind == "predictive":
         return [
-            first + tied,
-            f"This radius is an estimate from {promise.n_splits} random splits of the labeled rows. It is meant to "
-            f"cover the truth for {percent(promise.level or 0)} of samples, if the labeled rows were picked at random. "
-            "How often it does was measured on 14 datasets. It is not a theorem.",
+            first,
+            "This radius was chosen for learning: a little above the smallest one, which predicts well. Nothing says "
+            "that it covers the truth.",
         ]
+    if promise.radius_kind == "calibrated":
+        return [first, _CALIBRATED.format(splits=promise.n_splits, level=percent(promise.level or 0))]
     return [
         first,
         "You set this number. The promise is as good as your reason for it: nothing in the data can prove it.",
@@ -68,6 +86,12 @@ def radius_assumption(promise: Promise, label_cost: float) -> list[str]:
 def distance_in_words(promise: Promise, label_cost: float) -> str:
     """How much room the radius leaves, as a share of labels."""
     spent = f"Of this radius, {promise.minimal_radius:.4g} is needed to get from the labeled rows to all rows at all."
+    if promise.tied:
+        share = min(promise.excess / label_cost, 1.0)
+        return (
+            f"The {promise.excess:.3g} are enough to change any {percent(share, 1)} of the labels, besides the change "
+            "in label shares. Where rows of different classes lie close together, it is enough for more."
+        )
     if promise.minimal:
         return f"{spent} Nothing is left to spend on labels."
     share = promise.excess / label_cost

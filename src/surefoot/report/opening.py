@@ -1,0 +1,118 @@
+"""The first words of the page: may I use this model, for what, and what next; and the features that weigh most."""
+
+from __future__ import annotations
+
+from surefoot._printing import rounded_up
+from surefoot.report import words
+from surefoot.report.contents import Report
+from surefoot.report.html import Html, el, join, table
+from surefoot.report.words import percent
+
+
+def opening_section(report: Report) -> Html:
+    """One paragraph, the numbers behind it, and the next command."""
+    said = report.said
+    cards = []
+    if said.crossfit is not None and said.accuracy is not None:
+        cards += [
+            (
+                "Errs on at most",
+                words.at_most(said.crossfit),
+                f"of rows like the labeled ones, with {percent(said.level or 0)} confidence: cross-fitted from "
+                f"{said.n_labels:,} random labels, measured and not proved",
+            ),
+            (
+                "Expected accuracy",
+                percent(said.accuracy),
+                f"by cross-validation: {said.n_errors:,} of {said.n_labels:,} labels wrong",
+            ),
+        ]
+    kind = "certified" if report.promise.is_promise else "not a promise"
+    worst = f"of these rows, in the worst case ({kind}); log loss {rounded_up(report.promise.risk, 3)}"
+    cards.append(("At most", words.at_most(report.promise.error), f"errors {worst}"))
+    listed = [
+        el("li", el("span", first), el("b", number), el("span", text), class_="figure-card")
+        for first, number, text in cards
+    ]
+    command = (
+        join([el("p", "Next:"), el("pre", el("code", said.next_command), class_="command", tabindex="0")])
+        if said.next_command
+        else Html("")
+    )
+    return el(
+        "section",
+        el("h2", "What you can say about this model", id="short-heading"),
+        el("p", verdict(report), class_="lead"),
+        el("ul", *listed, class_="figures"),
+        join([el("p", text) for text in said.missing]),
+        command,
+        id="short",
+        aria_labelledby="short-heading",
+    )
+
+
+def verdict(report: Report) -> str:
+    """May I use this model, and for what."""
+    said = report.said
+    answers = {one.name: one.share for one in report.confidence.classes}
+    most = max(answers, key=lambda name: answers[name])
+    if answers[most] == 1.0:
+        return (
+            f"Do not use this model yet: it answers {most} for every row, so that it is no better than that answer "
+            "alone. More labels, above all of other classes, may help."
+        )
+    if said.crossfit is None or said.accuracy is None:
+        return (
+            "How often this model errs cannot be said yet. Use it to choose the rows to label next, not to decide "
+            "anything."
+        )
+    errors = f"errs on about {percent(1 - said.accuracy)} of rows like the labeled ones"
+    if said.crossfit >= 1 - said.constant_share:
+        return (
+            f"With care only: this model {errors}, but with {said.n_labels:,} labels that may be as much as always "
+            f"answering {said.constant} would ({percent(1 - said.constant_share)}). Label more rows before you rely "
+            "on it."
+        )
+    return (
+        f"You may use this model for rows like the labeled ones, if these were drawn at random: it {errors}, and on at "
+        f"most {words.at_most(said.crossfit)} with {percent(said.level or 0)} confidence; always answering "
+        f"{said.constant} would err on {percent(1 - said.constant_share)}. For rows from elsewhere, or for labels that "
+        "were chosen, only the worst case speaks."
+    )
+
+
+def weights_section(report: Report) -> Html:
+    """The features of largest weight, now and when learned against the worst case."""
+    rows = [
+        [
+            one.feature,
+            one.towards,
+            f"{one.now:.2f}",
+            "" if one.worst is None else f"{one.worst:.2f}",
+            "" if one.worst is None else f"{one.worst - one.now:+.2f}",
+        ]
+        for one in report.weights
+    ]
+    listed = (
+        table(
+            "Features of largest weight",
+            ["Feature", "Speaks for", "Weight", "Against the worst case", "Change"],
+            rows,
+            numeric=[2, 3, 4],
+        )
+        if rows
+        else el("p", "No feature has any weight: the model gives the same answer to every row.")
+    )
+    return el(
+        "section",
+        el("h2", "Which columns matter", id="weights-heading"),
+        el(
+            "p",
+            "The weight is the coefficient in the score of the class, per standard deviation of the feature. Beside it "
+            "stands that of a model learned against the worst case: a weight that vanishes there rests on labels that "
+            "the assumptions do not protect.",
+        ),
+        listed,
+        id="weights",
+        aria_labelledby="weights-heading",
+    )

@@ -1,0 +1,171 @@
+"""`surefoot audit`, and `surefoot label --target-error`: asked, stopped, resumed, proved, refused."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from cli.pools import Result, make_pool
+from surefoot.cli.audit import audit_path
+from surefoot.cli.prove import proof_path
+
+Run = Callable[..., Result]
+TRUTH = make_pool(120, 120)["churn"].tolist()
+
+
+class TrueAnswers(io.StringIO):
+    """A person who knows every label and answers the row that was asked for last, up to a number of answers."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], most: int, wrong: tuple[int, ...] = ()) -> None:
+        super().__init__()
+        self.capsys, self.left, self.wrong = capsys, most, wrong
+        self.shown, self.asked = "", []
+
+    def readline(self, *_: Any) -> str:  # type: ignore[override]
+        printed = self.capsys.readouterr()
+        self.shown += printed.out + printed.err
+        row = int(re.findall(r"^Row (\d+)$", self.shown, re.MULTILINE)[-1]) - 1
+        if self.left == 0:
+            return "quit\n"
+        self.left -= 1
+        self.asked.append(row)
+        return f"{TRUTH[row]}\n"
+
+
+@pytest.fixture
+def person(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., TrueAnswers]:
+    def answers(most: int = 1000) -> TrueAnswers:
+        found = TrueAnswers(capsys, most)
+        monkeypatch.setattr("sys.stdin", found)
+        return found
+
+    return answers
+
+
+def audit(run_cli: Run, *more: Any) -> Result:
+    return run_cli("audit", "pool.csv", "--label", "churn", "--model", "pool.skops", "--seed", 0, *more)
+
+
+@pytest.mark.usefixtures("model")
+class TestAudit:
+    def test_it_proves_a_target(self, run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
+        typed = person()
+        found = audit(run_cli, "--target", "0.15", "--json")
+        assert found.code == 0
+        data = json.loads(found.out)
+        assert data["proved"]
+        assert data["bound"] <= 0.15
+        assert data["labels"] == len(typed.asked) == len(set(typed.asked))
+        labels = pd.read_csv("pool.csv")["churn"]
+        assert all(labels[row] == TRUTH[row] for row in typed.asked)
+        assert labels.notna().sum() == 30 + data["labels"]
+        # all known labels and none of the table's others were drawn
+        first = json.loads(audit_path(Path("pool.csv")).read_text().splitlines()[0])
+        assert len(first["known"]) == 30
+        assert not {row for row, _ in first["known"]} & set(typed.asked)
+
+    def test_it_goes_on_where_it_was(self, run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
+        first = person(5)
+        found = audit(run_cli, "--target", "0.15")
+        assert found.code == 3
+        journal = audit_path(Path("pool.csv"))
+        assert len(journal.read_text().splitlines()) == 6
+        # killed between the journal and the table: the label is only in the journal
+        frame = pd.read_csv("pool.csv")
+        frame.loc[first.asked[-1], "churn"] = None
+        frame.to_csv("pool.csv", index=False)
+        second = person()
+        found = audit(run_cli, "--target", "0.15", "--json")
+        assert found.code == 0
+        assert found.data["labels"] == 5 + len(second.asked)
+        assert not set(first.asked) & set(second.asked)
+        assert pd.read_csv("pool.csv").loc[first.asked[-1], "churn"] == TRUTH[first.asked[-1]]
+
+    def test_a_planned_number_and_words(self, run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
+        typed = person()
+        found = audit(run_cli, "--labels", "12")
+        assert found.code == 0
+        text = typed.shown + found.out
+        assert len(typed.asked) == 12
+        assert "12 labels, " in text
+        assert "errs on at most" in text
+        assert "the number of labels, 12, was fixed before the first was seen" in " ".join(text.split())
+
+    def test_another_model_is_refused(self, run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
+        person(5)
+        audit(run_cli, "--target", "0.15")
+        frame = pd.read_csv("pool.csv")
+        frame["churn"] = frame["churn"].map({"yes": "no", "no": "yes"})  # a model that says the contrary
+        frame.to_csv("other.csv", index=False)
+        assert run_cli("fit", "other.csv", "--label", "churn", "--no-report", "--no-error").code == 0
+        person(5)
+        found = run_cli("audit", "pool.csv", "--label", "churn", "--model", "other.skops", "--target", "0.15")
+        assert found.code == 2
+        assert "cannot be judged by them" in found.message
+
+    def test_a_label_that_was_changed_is_refused(self, run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
+        first = person(4)
+        audit(run_cli, "--target", "0.15")
+        frame = pd.read_csv("pool.csv")
+        row = first.asked[0]
+        frame.loc[row, "churn"] = "no" if TRUTH[row] == "yes" else "yes"
+        frame.to_csv("pool.csv", index=False)
+        found = audit(run_cli, "--target", "0.15")
+        assert found.code == 2
+        assert f"row {row + 1} was labeled" in found.message
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            (("--level", "1.5"), "level must be a number from 0 to 1"),
+            (("--picks", "best"), "picks must be"),
+            (("--labels", "10", "--picks", "weighted"), "needs picks='uniform'"),
+        ],
+    )
+    def test_bad_options(self, run_cli: Run, options: tuple[str, ...], message: str) -> None:
+        found = audit(run_cli, *options)
+        assert found.code == 2
+        assert message in found.message
+        assert not audit_path(Path("pool.csv")).exists()
+
+
+class TestLabelUntilProved:
+    def label(self, run_cli: Run, *more: Any) -> Result:
+        return run_cli("label", "pool.csv", "--label", "churn", "--target-error", "0.15", "--radius", "1", *more)
+
+    def test_it_proves_and_writes_the_model(self, run_cli: Run, pool: Path, person: Callable[..., TrueAnswers]) -> None:
+        make_pool(n_labels=0).assign(churn=None).to_csv(pool, index=False)
+        first = person(26)
+        found = self.label(run_cli, "--classes", "yes,no")
+        assert found.code == 3
+        assert "run it again to go on" in found.out + first.shown
+        second = person()
+        found = self.label(run_cli, "--classes", "yes,no", "--json")
+        assert found.code == 0
+        assert found.data["proved"]
+        assert found.data["labeled"] == len(first.asked) + len(second.asked)
+        assert found.data["bound"] <= 0.15
+        predicted = run_cli("predict", "pool.skops", "pool.csv", "--json").data["predictions"]
+        wrong = sum(p != t for p, t in zip(predicted, TRUTH, strict=True)) / len(TRUTH)
+        assert wrong <= found.data["bound"]
+        assert proof_path(pool).exists()
+
+    def test_labels_from_elsewhere_teach(self, run_cli: Run, pool: Path, person: Callable[..., TrueAnswers]) -> None:
+        person(8)
+        self.label(run_cli)
+        frame = pd.read_csv(pool)
+        row = int(frame.index[frame["churn"].isna()][0])
+        frame.loc[row, "churn"] = TRUTH[row]
+        frame.to_csv(pool, index=False)
+        person(0)
+        found = self.label(run_cli, "--json")
+        assert found.code == 3
+        assert found.data["labeled"] == 39
+        assert any("1 label came into the table" in note for note in found.data["notes"])

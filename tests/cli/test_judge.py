@@ -1,0 +1,56 @@
+"""The worst case over some rows, proved over all of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cli.pools import make_pool
+from surefoot.cli import judge
+from surefoot.cli.choices import Choices
+from surefoot.cli.clock import Clock
+from surefoot.cli.learn_pool import Start
+from surefoot.cli.model import most_rows, train
+from surefoot.tabular import clean, read_labeled_table
+
+
+@pytest.mark.parametrize("choices", [Choices(), Choices(radius=0.6), Choices(prior=(0.6, 0.4))])
+def test_a_bound_from_some_rows_holds_over_all(
+    choices: Choices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_pool(900, 40).to_csv(tmp_path / "t.csv", index=False)
+    pool = clean(read_labeled_table(tmp_path / "t.csv", "churn"))
+    start = Start.of(pool, np.zeros(len(pool.rows), dtype=bool))
+    losses = judge.losses_of(train(start, Choices(), Clock()).clf, start)
+    exact = judge.worst_case(start, choices, losses, [])
+    monkeypatch.setattr(judge, "_ENTRIES", 1)
+    quick = judge.worst_case(start, choices, losses, [])
+    assert exact is not None
+    assert quick is not None
+    assert exact.sample is None
+    assert quick.sample is not None
+    assert len(quick.sample) == 250
+    for loss, certificate in exact.certificates.items():
+        found = quick.certificates[loss]
+        assert certificate.lower - 1e-9 <= found.risk <= certificate.risk + 0.05
+        assert found.radius == pytest.approx(certificate.radius, abs=1e-9)
+    assert quick.constant_error == pytest.approx(exact.constant_error, abs=1e-6)
+
+
+def test_learning_is_bounded_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from surefoot.cli import model
+
+    make_pool(300, 40).to_csv(tmp_path / "t.csv", index=False)
+    pool = clean(read_labeled_table(tmp_path / "t.csv", "churn"))
+    start = Start.of(pool, np.zeros(len(pool.rows), dtype=bool))
+    assert most_rows(start) > 50_000
+    assert train(start, Choices(), Clock()).complete
+    monkeypatch.setattr(model, "_WORK", 1)
+    monkeypatch.setattr(model, "_FEWEST_ROWS", 60)
+    some = train(start, Choices(), Clock())
+    assert some.sample is not None
+    assert len(some.sample) == 60
+    assert "learned from 60 of the 260 unlabeled rows" in some.notes[0]
+    assert train(start, Choices(learn_rows=0), Clock()).complete

@@ -1,0 +1,175 @@
+"""Options that are kept, `surefoot score`, completion of columns, and words in the place of parameters."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sklearn.metrics import accuracy_score, log_loss
+
+import surefoot as sf
+from cli.pools import Result, make_pool
+from surefoot._printing import rounded_down, rounded_up, share_at_least, share_at_most
+from surefoot.cli.constant import worst_constant_error
+from surefoot.cli.kept import read_settings, settings_path, settle
+from surefoot.cli.translate import in_options
+from surefoot.report.answers import about_answers
+from surefoot.tabular import FileError
+
+Run = Callable[..., Result]
+VALUES = {"label": None, "drop": "", "missing": "", "prior": "weak", "radius": "default", "strict": False}
+
+
+class TestKept:
+    def test_options_once_given_are_kept_and_named(self, run_cli: Run, pool: Path) -> None:
+        frame = make_pool().assign(noise=1.0)
+        frame["age"] = frame["age"].astype(object).where(np.arange(len(frame)) != 3, "?")
+        frame.to_csv(pool, index=False, sep=";")
+        first = ("--label", "churn", "--delimiter", ";", "--missing", "?", "--drop", "noise", "--prior", "0.6,0.4")
+        fit = run_cli("fit", pool, *first, "--no-report", "--json")
+        assert fit.code == 0, fit.message
+        assert read_settings(settings_path(pool)) == {
+            "label": "churn",
+            "delimiter": ";",
+            "missing": "?",
+            "drop": "noise",
+            "prior": "0.6,0.4",
+        }
+        later = run_cli("query", pool, "-n", 2, "--json")
+        assert later.code == 0, later.message
+        assert any(
+            "--delimiter ';' --missing '?' --label churn" in note and "--prior 0.6,0.4" in note
+            for note in later.data["notes"]
+        )
+        # and a model knows how the table of its fit was written
+        frame.drop(columns="churn").to_csv("new.csv", index=False, sep=";")
+        assert run_cli("predict", "pool.skops", "new.csv", "--json").data["rows"] == 120
+
+    def test_what_could_not_be_read_is_not_kept(self, run_cli: Run, pool: Path) -> None:
+        assert run_cli("fit", pool, "--label", "churn", "--drop", "colour").code == 2
+        assert not settings_path(pool).exists()
+
+    def test_another_label_takes_what_is_of_the_file_alone(self, tmp_path: Path) -> None:
+        table = tmp_path / "t.csv"
+        settle(table, VALUES | {"label": "a", "drop": "x", "missing": "?"}, {"label", "drop", "missing"}).keep()
+        again = settle(table, VALUES, set())
+        assert (again.values["label"], again.values["drop"], again.values["missing"]) == ("a", "x", "?")
+        other = settle(table, VALUES | {"label": "b"}, {"label"})
+        assert (other.values["drop"], other.values["missing"]) == ("", "?")
+        assert settle(table, VALUES, set(), forget=True).values == VALUES
+        settle(table, VALUES | {"label": "a"}, {"label"}, forget=True).keep()
+        assert read_settings(settings_path(table)) == {"label": "a"}
+
+    @pytest.mark.parametrize("text", ["drop = 3", "colour = 'x'", "drop = ", "\xff"])
+    def test_a_broken_file_is_named(self, tmp_path: Path, text: str) -> None:
+        path = settings_path(tmp_path / "t.csv")
+        path.write_bytes(text.encode("latin-1"))
+        with pytest.raises(FileError, match=r"t\.csv\.surefoot\.toml must hold options"):
+            settle(tmp_path / "t.csv", VALUES, set())
+
+
+class TestScore:
+    def test_it_is_what_scikit_learn_says(self, run_cli: Run, pool: Path) -> None:
+        fit = run_cli("fit", pool, "--label", "churn", "--no-report", "--json").data
+        truth = make_pool(n_labels=120)
+        truth.to_csv("truth.csv", index=False)
+        found = run_cli("score", "pool.skops", "truth.csv", "--json").data
+        answers = run_cli("predict", "pool.skops", "truth.csv", "--json").data
+        assert any("surefoot score pool.skops truth.csv" in note for note in answers["notes"])
+        assert found["accuracy"] == accuracy_score(truth["churn"], answers["predictions"])
+        assert found["log_loss"] == pytest.approx(log_loss(truth["churn"], answers["probabilities"]), abs=1e-4)
+        assert sum(sum(row.values()) for row in found["confusion"].values()) == 120
+        assert sum(one["rows"] for one in found["calibration"]) == 120
+        assert [one["value"] for one in found["bounds"]] == [one["value"] for one in fit["bounds"]]
+        for one in found["bounds"]:
+            assert one["held"] is (one["truth"] <= one["value"])
+        words = run_cli("score", "pool.skops", "truth.csv").out
+        assert "cross-fitted: held" in words
+
+    def test_a_broken_bound_is_said(self, run_cli: Run, pool: Path) -> None:
+        run_cli("fit", pool, "--label", "churn", "--no-report")
+        wrong = make_pool(n_labels=120)
+        wrong["churn"] = wrong["churn"].map({"yes": "no", "no": "yes"})
+        wrong.to_csv("wrong.csv", index=False)
+        assert "exceeded, it is" in run_cli("score", "pool.skops", "wrong.csv").out
+        wrong.assign(churn=np.nan).to_csv("empty.csv", index=False)
+        assert "all are empty" in run_cli("score", "pool.skops", "empty.csv").message
+
+
+def test_completion_offers_the_columns_of_the_file(pool: Path) -> None:
+    words = "surefoot fit pool.csv --label c"
+    environment = {"_SUREFOOT_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": "4"}
+    done = subprocess.run(
+        [sys.executable, "-m", "surefoot.cli"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout.split() == ["churn"]
+
+
+@pytest.mark.parametrize("arguments", [("--help",), ("fit", "--help"), ("fit", "none.csv", "-l", "x")])
+def test_help_and_mistakes_load_no_numerical_packages(pool: Path, arguments: tuple[str, ...]) -> None:
+    program = (
+        "import sys\nfrom surefoot.cli import run\nrun(sys.argv[1:])\n"
+        "print('loaded', *[name for name in ('sklearn', 'scipy', 'pandas', 'numba') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines()[-1] == "loaded"
+
+
+def test_bounds_are_rounded_to_the_safe_side() -> None:
+    for value in np.random.default_rng(0).random(2000):
+        assert value * 100 - 1e-6 <= float(share_at_most(value)) <= value * 100 + 0.1
+        assert value * 100 - 0.1 <= float(share_at_least(value)) <= value * 100 + 1e-6
+        assert value - 1e-8 <= float(rounded_up(value, 4)) <= value + 1e-4
+        assert value - 1e-4 <= float(rounded_down(value, 4)) <= value + 1e-8
+    assert [share_at_most(0.07), share_at_most(0.2831), share_at_least(0.2839)] == ["7.0", "28.4", "28.3"]
+
+
+def test_the_library_speaks_in_options_here() -> None:
+    assert in_options("label_prior must sum to 1") == "--prior must sum to 1"
+    assert in_options("radius must be at least the minimal radius") == "--radius must be at least the minimal radius"
+    assert "sample_weight" not in in_options("a. Where rows were copied to weigh more, pass sample_weight instead.")
+
+
+def test_warnings_about_answers() -> None:
+    box = [(0.5, 0.8), (0.2, 0.5)]
+    assert about_answers({"no": 0.7, "yes": 0.3}, box) == []
+    assert "'no' for every row" in about_answers({"no": 1.0, "yes": 0.0}, box)[0]
+    nearly, outside = about_answers({"no": 0.995, "yes": 0.005}, box)
+    assert "99.5 % of the rows" in nearly
+    assert "'no' for 99.5 %" in outside
+    assert "'yes' for 0.5 %" in outside
+    assert "never answers 'c'" in about_answers({"a": 0.5, "b": 0.5, "c": 0.0}, [(0, 1)] * 3)[0]
+
+
+@pytest.mark.parametrize("radius", [0.4, 0.6, 2.0, "calibrated"])
+def test_the_constant_answer_is_judged_over_the_same_set(radius: float | str) -> None:
+    """Against `certify` of classifiers that always give one answer."""
+    from sklearn.dummy import DummyClassifier
+
+    from surefoot.blocks.placement import check_problem
+    from surefoot.calibration import Calibrated
+
+    rng = np.random.default_rng(0)
+    X, U = rng.normal(size=(24, 2)) / 4, rng.normal(size=(60, 2)) / 4
+    y = np.where(rng.random(24) < 0.3, "b", "a")
+    problem = check_problem(X, y, X_unlabeled=sf.Unlabeled(U), label_prior="clopper-pearson")
+    members, _ = problem.members(Calibrated() if radius == "calibrated" else radius)
+    best, share = worst_constant_error(members)
+    each = [
+        sf.certify(
+            DummyClassifier(strategy="constant", constant=name).fit(X, y), X, y, X_unlabeled=U, radius=radius,
+            loss="zero_one",
+        ).risk
+        for name in ("a", "b")
+    ]  # fmt: skip
+    assert share == pytest.approx(min(each), abs=1e-5)
+    assert best == int(np.argmin(each))
