@@ -1,60 +1,47 @@
-"""surefoot: few labels, many unlabeled rows, a classifier with a certified worst case."""
+"""surefoot: few labels, many unlabeled rows, a classifier with a certified worst case.
 
-from surefoot import active, costs, datasets, priors
-from surefoot._errors import InfeasibleRadiusError, UnlabeledRowsWarning
-from surefoot._version import __version__
-from surefoot.blocks.newton import Newton
-from surefoot.blocks.sources import ParquetRows
-from surefoot.calibration import Calibrated, RadiusEstimate
-from surefoot.certificates.certificate import Certificate, WorstCase
-from surefoot.certificates.fresh import FreshCertificate
-from surefoot.certify import certify
-from surefoot.estimators.ball import WassersteinLogisticRegression
-from surefoot.estimators.robust import RobustLogisticRegression
-from surefoot.path import RadiusPath, WorstCaseCurve, radius_path, worst_case_curve
-from surefoot.promises.audit import Audit
-from surefoot.promises.menu import error_bound, error_bounds
-from surefoot.promises.result import ErrorBound, ErrorBounds
-from surefoot.promises.series import AuditSeries
-from surefoot.promises.size import AuditSize, audit_size
-from surefoot.radius import calibrate_radius, minimal_radius, transport_distance
-from surefoot.solvers.sgd import StochasticGradient, UnboundedDualError
-from surefoot.unlabeled import Unlabeled
+Public names are those of `surefoot._public`, loaded when the first of them is used: the command line prints its help
+and a user's mistakes without waiting for numerical packages.
+"""
 
-__all__ = [
-    "Audit",
-    "AuditSeries",
-    "AuditSize",
-    "Calibrated",
-    "Certificate",
-    "ErrorBound",
-    "ErrorBounds",
-    "FreshCertificate",
-    "InfeasibleRadiusError",
-    "Newton",
-    "ParquetRows",
-    "RadiusEstimate",
-    "RadiusPath",
-    "RobustLogisticRegression",
-    "StochasticGradient",
-    "UnboundedDualError",
-    "Unlabeled",
-    "UnlabeledRowsWarning",
-    "WassersteinLogisticRegression",
-    "WorstCase",
-    "WorstCaseCurve",
-    "__version__",
-    "active",
-    "audit_size",
-    "calibrate_radius",
-    "certify",
-    "costs",
-    "datasets",
-    "error_bound",
-    "error_bounds",
-    "minimal_radius",
-    "priors",
-    "radius_path",
-    "transport_distance",
-    "worst_case_curve",
-]
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from surefoot._version import __version__ as __version__
+
+if TYPE_CHECKING:
+    from surefoot._public import *  # noqa: F403
+    from surefoot._public import __all__ as __all__
+
+_PUBLIC = "surefoot._public"
+
+
+class _Package(ModuleType):
+    """`surefoot.certify` is the function: its module of the same name, once imported, must not take its place."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name == "certify" and isinstance(value, ModuleType):
+            value = value.certify
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("_") and name != "__all__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    public = import_module(_PUBLIC)
+    if name == "__all__" or name in public.__all__:
+        return getattr(public, name)
+    if name in globals():  # a room that the public names have opened
+        return globals()[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *import_module(_PUBLIC).__all__})

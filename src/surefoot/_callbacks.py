@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 try:
     from sklearn.callback import CallbackSupportMixin
     from sklearn.callback import with_callbacks as _with_callbacks
 except ImportError:  # scikit-learn < 1.9 has no callbacks: estimators then have no set_callbacks
-    CallbackSupportMixin, _with_callbacks = object, None
 
-__all__ = ["CallbackSupportMixin", "FitProgress", "with_callbacks"]
+    class CallbackSupportMixin:  # type: ignore[no-redef]
+        """Stands where scikit-learn's own does; `object` itself cannot stand before another base."""
+
+    _with_callbacks = None
+
+__all__ = ["CallbackSupportMixin", "FitProgress", "watch_rounds", "with_callbacks"]
 
 Method = TypeVar("Method", bound=Callable[..., Any])
 
@@ -19,6 +25,19 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 def with_callbacks(method: Method) -> Method:
     """scikit-learn's decorator of `fit`, with its type kept; the method itself where there is none."""
     return method if _with_callbacks is None else _with_callbacks(method)
+
+
+_WATCHER: ContextVar[Callable[[], None] | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watch_rounds(watcher: Callable[[], None]) -> Iterator[None]:
+    """Call a function after each round of a solver, in this context; what it raises ends the fit."""
+    token = _WATCHER.set(watcher)
+    try:
+        yield
+    finally:
+        _WATCHER.reset(token)
 
 
 class FitProgress:
@@ -33,6 +52,9 @@ class FitProgress:
 
     def round(self, _state: object) -> None:
         """A round of the solver has ended."""
+        watcher = _WATCHER.get()
+        if watcher is not None:
+            watcher()
         if self._context is not None:
             task = self._context.subcontext(task_name="round")
             task.call_on_fit_task_begin(estimator=self._estimator)

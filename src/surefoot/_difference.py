@@ -6,6 +6,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
 
 from surefoot._types import FloatArray
 
@@ -13,6 +15,8 @@ from surefoot._types import FloatArray
 _MOST_GAIN = 4.0
 _UNSURE = 10
 _TOLERANCE = 1e-12
+# C of the logistic regression that assists, on standardised rows
+_RIDGE = 0.05
 
 
 def fold_numbers(y: NDArray[Any], n_folds: int, random_state: int | None) -> NDArray[np.intp]:
@@ -45,3 +49,29 @@ def difference_estimate(hit: FloatArray, guess: FloatArray, mean_guess: float) -
     share = float(np.clip(hit.mean() - slope * (guess.mean() - mean_guess), 0.0, 1.0))
     gain = min(max(plain / max(rest, _TOLERANCE), 1.0), _MOST_GAIN)
     return share, n * (1.0 + (gain - 1.0) * max(1.0 - _UNSURE / n, 0.0))
+
+
+def cross_fitted_shares(
+    X: FloatArray,
+    codes: NDArray[np.intp],
+    n_classes: int,
+    X_unlabeled: FloatArray,
+    n_folds: int,
+    random_state: int,
+) -> tuple[FloatArray, FloatArray]:
+    """Class probabilities (n, K) at labeled rows by models that did not see them, and their mean (K,) over all rows."""
+    n, everything = len(X), np.vstack([X, X_unlabeled])
+    scaler = StandardScaler().fit(everything)
+    folds = fold_numbers(codes, n_folds, random_state)
+    at_labels, everywhere = np.zeros((n, n_classes)), np.zeros(n_classes)
+    rows, pool = scaler.transform(X), scaler.transform(everything)
+    for fold in np.unique(folds):
+        held, seen = folds == fold, np.unique(codes[folds != fold])
+        if len(seen) < 2:  # one class, or none: nothing to learn
+            constant = np.bincount(codes[~held], minlength=n_classes) / max(int((~held).sum()), 1)
+            at_labels[held], everywhere = constant, everywhere + held.mean() * constant
+            continue
+        model = LogisticRegression(C=_RIDGE, max_iter=1000).fit(rows[~held], codes[~held])
+        at_labels[np.ix_(held, seen)] = model.predict_proba(rows[held])
+        everywhere[seen] += held.mean() * model.predict_proba(pool).mean(axis=0)
+    return at_labels, everywhere

@@ -12,6 +12,23 @@ from typing import Any
 _BETWEEN = {"surefoot", "sklearn", "joblib"}
 
 
+# Where the documentation is published: whoever publishes it elsewhere changes this line, and nothing else.
+DOCUMENTATION = "https://surefoot.readthedocs.io/en/stable"
+# Pages, and their headings, that the commonest errors and warnings lead to.
+HELP = {
+    "extras": "start.html#extras",
+    "gap": "certificates.html#statuses",
+    "radius": "start.html#5-the-radius",
+    "separable": "certificates.html#statuses",
+    "unlabeled rows": "unlabeled-rows.html",
+}
+
+
+def see(topic: str) -> str:
+    """The end of a message: where the documentation explains a topic of HELP."""
+    return f" See {DOCUMENTATION}/{HELP[topic]}"
+
+
 class InfeasibleRadiusError(ValueError):
     """The decision set is empty: no distribution lies within the radius given.
 
@@ -29,7 +46,7 @@ class InfeasibleRadiusError(ValueError):
         super().__init__(
             "radius must be at least the minimal radius of the data, or no distribution has the given feature marginal "
             f"and label probabilities; got radius={self.radius!r}, minimal_radius={self.minimal_radius!r}. Pass a "
-            f"radius of {self.minimal_radius!r} or more, widen label_prior, or lower label_cost."
+            f"radius of {self.minimal_radius!r} or more, widen label_prior, or lower label_cost." + see("radius")
         )
 
     def __reduce__(self) -> tuple[type[InfeasibleRadiusError], tuple[float, float]]:
@@ -68,7 +85,9 @@ def import_extra(module: str, extra: str, what: str) -> Any:
         name = module.partition(".")[0]
         if error.name is None or error.name.partition(".")[0] != name:
             raise  # it is there, and misses something itself
-        raise ImportError(f'{what} needs the package {name}: pip install "surefoot[{extra}]"', name=name) from error
+        raise ImportError(
+            f'{what} needs the package {name}: pip install "surefoot[{extra}]".{see("extras")}', name=name
+        ) from error
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from html import escape
 from typing import Any
@@ -39,8 +40,12 @@ class Printed:
     def _rows(self) -> list[tuple[str, str]]:
         raise NotImplementedError
 
+    def _title(self) -> str:
+        """What the rows are headed by."""
+        return type(self).__name__
+
     def __repr__(self) -> str:
-        return type(self).__name__ + "\n" + "\n".join(f"  {name:<16}{text}" for name, text in self._rows())
+        return self._title() + "\n" + "\n".join(f"  {name:<16}{text}" for name, text in self._rows())
 
     def _repr_html_(self) -> str:
         cells = "".join(
@@ -48,11 +53,77 @@ class Printed:
             f'<td style="text-align:left">{escape(text)}</td></tr>'
             for name, text in self._rows()
         )
-        return f"<table><caption>{type(self).__name__}</caption><tbody>{cells}</tbody></table>"
+        return f"<table><caption>{escape(self._title())}</caption><tbody>{cells}</tbody></table>"
+
+
+# Far above what float64 loses in a product: 0.07 is 7.0 %, not 7.1 %.
+_ROUNDING = 1e-9
+
+
+def rounded_up(value: float, digits: int) -> str:
+    """An upper bound to so many digits, never below it."""
+    scale = 10**digits
+    return f"{math.ceil(value * scale - _ROUNDING) / scale:.{digits}f}" if math.isfinite(value) else f"{value}"
+
+
+def rounded_down(value: float, digits: int) -> str:
+    """A lower bound to so many digits, never above it."""
+    scale = 10**digits
+    return f"{math.floor(value * scale + _ROUNDING) / scale:.{digits}f}" if math.isfinite(value) else f"{value}"
+
+
+def share_at_most(share: float) -> str:
+    """An upper bound on a share in percent, without the sign: rounded up to a tenth."""
+    return rounded_up(100 * min(share, 1.0), 1)
+
+
+def share_at_least(share: float) -> str:
+    """A lower bound on a share in percent, without the sign: rounded down to a tenth."""
+    return rounded_down(100 * max(share, 0.0), 1)
+
+
+_SHOWN = 12  # rows of a table: of a longer one, as many from its beginning and from its end
+
+
+class PrintedTable:
+    """Text and HTML of a result that has columns, all of one length; of a long one the middle is left out."""
+
+    def _columns(self) -> dict[str, Any]:
+        raise NotImplementedError
+
+    def _cells(self) -> list[list[str]]:
+        """The names of the columns, then the rows, as texts."""
+        columns = self._columns()
+        rows = [[_short(value) for value in row] for row in zip(*columns.values(), strict=True)]
+        if len(rows) > _SHOWN:
+            rows = [*rows[: _SHOWN // 2], ["…"] * len(columns), *rows[-_SHOWN // 2 :]]
+        return [[name.replace("_", " ") for name in columns], *rows]
+
+    def _title(self) -> str:
+        return f"{type(self).__name__}, {len(next(iter(self._columns().values())))} radii"
+
+    def __repr__(self) -> str:
+        cells = self._cells()
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        lines = ("  ".join(text.rjust(width) for text, width in zip(row, widths, strict=True)) for row in cells)
+        return "\n  ".join([self._title(), *lines])
+
+    def _repr_html_(self) -> str:
+        head, *rows = self._cells()
+        names = "".join(f'<th scope="col" style="text-align:right">{escape(name)}</th>' for name in head)
+        cells = ("".join(f'<td style="text-align:right">{escape(text)}</td>' for text in row) for row in rows)
+        body = "".join(f"<tr>{row}</tr>" for row in cells)
+        return f"<table><caption>{self._title()}</caption><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float | np.floating) else cell_text(value)
 
 
 def bound_in_words(loss: str, risk: float) -> str:
     """What an upper bound on a loss says of a classifier."""
     if loss == "zero_one":
-        return f"over every distribution in this set, this classifier errs on at most {100 * risk:.1f} %"
-    return f"over every distribution in this set, the expected {loss} of this classifier is at most {risk:.6g}"
+        return f"over every distribution in this set, this classifier errs on at most {share_at_most(risk)} %"
+    return (
+        f"over every distribution in this set, the expected {loss} of this classifier is at most {rounded_up(risk, 4)}"
+    )

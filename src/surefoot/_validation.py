@@ -78,10 +78,25 @@ def check_n_jobs(value: Any) -> int | None:
 
 def check_labeled_rows(X: Any, y: Any, names: tuple[str, str] = ("X", "y")) -> tuple[FloatArray, NDArray[Any]]:
     """Finite rows (n, d) and their labels (n,)."""
+    check_all_labeled(y, names[1])
     rows = check_array(X, dtype=np.float64, input_name=names[0])
     labels = column_or_1d(check_array(y, ensure_2d=False, dtype=None, input_name=names[1]), warn=True)
     check_consistent_length(rows, labels)
     return rows, labels
+
+
+def check_all_labeled(y: Any, name: str = "y") -> None:
+    """Refuse None and NaN among labels: rows without a label are X_unlabeled."""
+    labels = np.asarray(y) if y is not None else np.empty(0)
+    empty = np.array([label is None for label in labels.ravel()]) if labels.dtype == object else np.zeros(labels.shape)
+    empty = empty.ravel().astype(bool) | np.asarray(labels != labels).ravel()  # noqa: PLR0124 - NaN
+    if empty.any():
+        at = int(empty.argmax())
+        raise ValueError(
+            f"{name} must hold a label for each row; got {labels.ravel()[at]} at index {at}"
+            f"{f' and {int(empty.sum()) - 1} more' if empty.sum() > 1 else ''}. Pass rows without a label as "
+            "X_unlabeled."
+        )
 
 
 def is_source(rows: Any) -> bool:
@@ -135,6 +150,11 @@ def check_weights(value: Any, name: str, n_rows: int) -> FloatArray:
 def encode_labels(y: ArrayLike, classes: ArrayLike | None) -> tuple[NDArray[Any], NDArray[np.intp]]:
     """Sorted classes (K,) and the codes (n,) of y among them; `classes` may name more than y shows."""
     seen = np.unique(np.asarray(y))
+    if classes is None and seen.dtype.kind in "if" and -1 in seen and not {*seen.tolist()} <= {-1, 1}:
+        raise ValueError(
+            f"y holds -1, scikit-learn's mark of a row without a label, beside {seen[seen != -1].tolist()}. Pass such "
+            f"rows as X_unlabeled; or classes={seen.tolist()} where -1 is a class."
+        )
     known = seen if classes is None else _check_classes(classes)
     missing = np.setdiff1d(seen, known)
     if len(missing):

@@ -70,7 +70,7 @@ class Task:
         return {"strong": self.label_probabilities, "weak": "clopper-pearson"}
 
     def fit_robust(self, radius: float | str, prior: Any) -> RobustLogisticRegression:
-        model = RobustLogisticRegression(radius=radius, label_prior=prior)
+        model = RobustLogisticRegression(radius=radius, label_prior=prior, label_cost=1.0, metric="euclidean", l2=0.0)
         return model.fit(self.X[self.labeled], self.y[self.labeled], X_unlabeled=self.X[self.unlabeled])
 
     def fit_ball(self, radius: float) -> WassersteinLogisticRegression:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -13,13 +13,15 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.metrics import accuracy_score, log_loss
 
 from surefoot._callbacks import FitProgress
-from surefoot._errors import warn_caller
+from surefoot._errors import see, warn_caller
+from surefoot._printing import PrintedTable
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array, check_positive_integer, check_positive_scalar
 from surefoot.blocks.newton import Newton
 from surefoot.blocks.placement import check_problem
 from surefoot.certify import ClassifierLoss, known_classes
 from surefoot.costs import FeatureMetric
+from surefoot.dual.adversary import meet
 from surefoot.estimators.ball import WassersteinLogisticRegression, ball_risk_of
 from surefoot.estimators.fit_problem import FitProblem
 from surefoot.estimators.robust import RobustLogisticRegression
@@ -30,9 +32,12 @@ from surefoot.priors import LabelPrior
 from surefoot.radius import weighted_median
 from surefoot.unlabeled import Unlabeled
 
+if TYPE_CHECKING:
+    from surefoot.plots import RadiusPathDisplay
 
-@dataclass(frozen=True, eq=False)
-class RadiusPath:
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RadiusPath(PrintedTable):
     """What is learned at each of m radii.
 
     Attributes
@@ -83,6 +88,23 @@ class RadiusPath:
     def __len__(self) -> int:
         return len(self.radii)
 
+    def plot(self, *, ax: Any = None) -> RadiusPathDisplay:
+        """Draw certified likelihood and confidence along the radius.
+
+        Parameters
+        ----------
+        ax : matplotlib Axes or None, default=None
+            Axes to draw on; by default those of a new figure.
+
+        Returns
+        -------
+        plots.RadiusPathDisplay
+            The display, drawn.
+        """
+        from surefoot.plots import RadiusPathDisplay
+
+        return RadiusPathDisplay.from_path(self, ax=ax)
+
     def to_frame(self) -> Any:
         """The path as a table.
 
@@ -93,9 +115,12 @@ class RadiusPath:
         """
         import pandas as pd
 
-        columns = ["radii", "risk", "lower", "likelihood", "median_confidence", "max_confidence", "status"]
-        columns += [name for name in ("test_score", "test_likelihood") if getattr(self, name) is not None]
-        return pd.DataFrame({name: getattr(self, name) for name in columns}).rename(columns={"radii": "radius"})
+        return pd.DataFrame(self._columns())
+
+    def _columns(self) -> dict[str, Any]:
+        names = ["risk", "lower", "likelihood", "median_confidence", "max_confidence", "status"]
+        names += [name for name in ("test_score", "test_likelihood") if getattr(self, name) is not None]
+        return {"radius": self.radii} | {name: getattr(self, name) for name in names}
 
 
 def radius_path(
@@ -167,6 +192,7 @@ def radius_path(
         rows: Iterable[FloatArray] = [labeled]
         weights = np.ones(len(labeled)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     else:
+        model.radius = 0.0  # radii are numbers, and the ground cost and penalty those of fits at numbers
         problem = FitProblem.of(model, X, y, sample_weight, X_unlabeled, FitProgress(model))
         minimal = problem.problem.minimal.value
         grid = _grid(radii, n_radii, minimal, float(problem.problem.decision_set.label_cost.max()))
@@ -238,7 +264,7 @@ def bound_along(grid: FloatArray, solve: Callable[..., Solution], tol: float) ->
         upper = best.risk + best.point.alpha * (grid[i] - best.decision_set.radius)
         known = sorted(solved)
         lower = float(np.interp(grid[i], grid[known], [solved[k].lower for k in known]))
-        return _Bound(upper, min(lower, upper), best)
+        return _Bound(upper, meet(upper, lower), best)
 
     def settle(i: int) -> None:
         nearest = min(solved, key=lambda k: abs(k - i), default=None)
@@ -268,7 +294,7 @@ def _warn_about_gap(gap: float, tol: float) -> None:
     if gap > tol:
         warn_caller(
             f"the certified gap is {gap:.2e} at its largest, above tol={tol:.2e}; both bounds hold all the same. Raise "
-            "max_iter or tol, or leave out radii close to the minimal one.",
+            "max_iter or tol, or leave out radii close to the minimal one." + see("gap"),
             ConvergenceWarning,
         )
 
@@ -318,8 +344,8 @@ def _as_path(
     )
 
 
-@dataclass(frozen=True, eq=False)
-class WorstCaseCurve:
+@dataclass(frozen=True, eq=False, repr=False)
+class WorstCaseCurve(PrintedTable):
     """Worst expected loss of one classifier at m radii.
 
     Attributes
@@ -351,6 +377,10 @@ class WorstCaseCurve:
     def likelihood(self) -> FloatArray:
         """Certified likelihoods (m,), exp(−risk)."""
         return np.exp(-self.risk)
+
+    def _columns(self) -> dict[str, Any]:
+        likelihood = {"likelihood": self.likelihood} if self.loss == LOG_LOSS else {}
+        return {"radius": self.radii, "risk": self.risk, "lower": self.lower} | likelihood
 
 
 def worst_case_curve(  # noqa: PLR0913 - one keyword per part of the problem
@@ -387,8 +417,8 @@ def worst_case_curve(  # noqa: PLR0913 - one keyword per part of the problem
         Radii, increasing, the first at least the minimal radius.
     ball : bool, default=False
         The Wasserstein ball alone: features may move anywhere and nothing is known of the labels. Only for the log loss
-        of a linear classifier of two classes (coef_, intercept_), where it is exact; `X_unlabeled` and `label_prior`
-        then play no part.
+        of a linear classifier of two classes (`coef_`, `intercept_`), where it is exact; `X_unlabeled` and
+        `label_prior` then play no part.
     X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
         Unlabeled rows. Together with those of `X` they make up the feature marginal P_X.
     label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"

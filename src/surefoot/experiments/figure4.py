@@ -47,11 +47,12 @@ class OverExcessRadius:
         shared: dict[str, Any] = {
             "label_prior": sample.label_probabilities,
             "label_cost": LABEL_COST,
+            "metric": "euclidean",
             "classes": [0, 1],
         }
         minimal = minimal_radius(X, y, X_unlabeled=sample.unlabeled, **shared)
         excesses = self.excesses(settings)
-        learner = RobustLogisticRegression(tol=_GAP, n_jobs=1, **shared)
+        learner = RobustLogisticRegression(tol=_GAP, l2=0.0, n_jobs=1, **shared)
         path = radius_path(learner, X, y, X_unlabeled=sample.unlabeled, radii=minimal + excesses)
         return [
             {

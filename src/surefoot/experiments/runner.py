@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from joblib import Parallel, delayed
-from threadpoolctl import threadpool_limits
 
 from surefoot._errors import FileError
 from surefoot._files import whole_file, write_bytes
+from surefoot._threads import one_blas_thread
 from surefoot._validation import check_n_jobs
 from surefoot._version import __version__
 from surefoot.experiments.progress import shown
@@ -118,7 +118,7 @@ def _work(experiment: Experiment, tasks: list[Task], settings: Settings, jobs: i
 
 def _timed(experiment: Experiment, task: Task, settings: Settings) -> Record:
     start, cpu = time.perf_counter(), time.process_time()
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         rows = experiment.run(task, settings)
     return Record(task, time.perf_counter() - start, time.process_time() - cpu, rows)
 

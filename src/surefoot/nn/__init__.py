@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 try:
-    from surefoot.nn.dual_loss import DualLoss, WorstOf
+    from surefoot.nn.dual_loss import DualLoss
+    from surefoot.nn.worst_of import WorstOf
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise

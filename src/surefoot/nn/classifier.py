@@ -24,10 +24,12 @@ from surefoot.certify import certify
 from surefoot.costs import FeatureMetric, resolve_metric
 from surefoot.estimators.base import check_labeled
 from surefoot.losses import probabilities
-from surefoot.nn.dual_loss import PRECOMPUTED, DualLoss, WorstOf
+from surefoot.nn.dual_loss import PRECOMPUTED, DualLoss
 from surefoot.nn.frozen import Embedded, FrozenNet, frozen_copy
 from surefoot.nn.start import linear_certificate
+from surefoot.nn.worst_of import WorstOf
 from surefoot.priors import LabelPrior
+from surefoot.problem.ground import settle_ground_cost
 from surefoot.problem.rows import LabeledData
 from surefoot.unlabeled import Unlabeled, check_unlabeled, unwrap, warn_about_unlabeled
 
@@ -168,7 +170,7 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
             "radius": radius,
             "label_prior": self.label_prior,
             "label_cost": self.label_cost,
-            "metric": data.metric,
+            "metric": data.metric,  # where it is learned, by each of the problems below from the same labels
             "classes": self.classes_,
         }
         with self._seeded():
@@ -194,7 +196,8 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
         if anchors is None:
             raise RuntimeError("the decision set does not know its anchors' rows")
         everything = data.everything
-        distances = data.metric.labeled_distances(everything, data.rows, anchors)
+        settled, _ = settle_ground_cost(data, self.label_cost, len(everything), everything.__getitem__)
+        distances = settled.metric.labeled_distances(everything, data.rows, anchors)
         weights = np.append(data.weights, np.ones(len(everything) - len(data.rows)))
         # names that end in _ are no parameters to skorch
         self.sets_ = started.row_bound.sets

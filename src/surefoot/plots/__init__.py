@@ -1,0 +1,10 @@
+"""Plots in the manner of scikit-learn's displays: `from_…` computes, `plot` draws, `ax_` and `figure_` are kept.
+
+Needs matplotlib: `pip install "surefoot[plots]"`.
+"""
+
+from surefoot.plots.certificate import CertificateDisplay
+from surefoot.plots.radius_path import RadiusPathDisplay
+from surefoot.plots.worst_case import WorstCaseDisplay
+
+__all__ = ["CertificateDisplay", "RadiusPathDisplay", "WorstCaseDisplay"]
