@@ -43,7 +43,7 @@ OBJECTS: dict[str, type] = {
     "worst_case": sf.WorstCase,
     "worst_case_": sf.WorstCase,
 }
-FILES = {"csv", "html", "json", "jsonl", "md", "png", "py", "skops", "toml", "zip"}
+FILES = {"cff", "csv", "db", "html", "json", "jsonl", "md", "png", "py", "skops", "toml", "yml", "zip"}
 FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir()} & {
     ".ci",
     "benchmarks",

@@ -1,0 +1,112 @@
+"""Check a built site: links inside it lead somewhere, and no page asks another host for anything when it is read."""
+
+from __future__ import annotations
+
+import re
+import sys
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+# Attributes that a browser fetches by itself; of <link> only these kinds.
+FETCHED = {
+    "audio": ("src",), "embed": ("src",), "iframe": ("src",), "img": ("src", "srcset"), "input": ("src",),
+    "object": ("data",), "script": ("src",), "source": ("src", "srcset"), "track": ("src",), "video": ("src", "poster"),
+}  # fmt: skip
+LINKS_FETCHED = {
+    "apple-touch-icon",
+    "icon",
+    "manifest",
+    "modulepreload",
+    "preload",
+    "prefetch",
+    "preconnect",
+    "stylesheet",
+}
+CSS_ADDRESS = re.compile(r"""(?:url\(\s*['"]?|@import\s+['"])([^'")\s]+)""")
+
+
+@dataclass
+class Page(HTMLParser):
+    """What a page links to, what it fetches, and the anchors it offers."""
+
+    links: list[str] = field(default_factory=list)
+    fetched: list[str] = field(default_factory=list)
+    anchors: set[str] = field(default_factory=set)
+    in_style: bool = False
+
+    def __post_init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Collect."""
+        given = {key: value or "" for key, value in attrs}
+        self.anchors |= {given[key] for key in ("id", "name") if given.get(key)}
+        self.in_style = tag == "style"
+        if tag == "a" and "href" in given:
+            self.links.append(given["href"])
+        if tag == "link" and LINKS_FETCHED & set(given.get("rel", "").split()):
+            self.fetched.append(given.get("href", ""))
+        for key in FETCHED.get(tag, ()):
+            if key in given:
+                self.fetched += [part.split()[0] for part in given[key].split(",")] if key == "srcset" else [given[key]]
+        self.fetched += CSS_ADDRESS.findall(given.get("style", ""))
+
+    def handle_data(self, data: str) -> None:
+        """Collect addresses of style sheets inside the page."""
+        if self.in_style:
+            self.fetched += CSS_ADDRESS.findall(data)
+
+
+def is_outside(address: str) -> bool:
+    """Whether an address names another host; text inside the address itself (data:) does not."""
+    parts = urlsplit(address)
+    return bool(parts.netloc) or parts.scheme in {"http", "https", "ftp"}
+
+
+def faults(site: Path) -> list[str]:
+    """Links that lead nowhere, and requests to other hosts, each with its page."""
+    # the theme keeps templates among its static files
+    pages = {path.resolve(): Page() for path in sorted(site.rglob("*.html")) if "_static" not in path.parts}
+    for path, page in pages.items():
+        page.feed(path.read_text(encoding="utf-8"))
+    found = []
+    for path, page in pages.items():
+        where = path.relative_to(site.resolve())
+        found += [f"{where}: fetches {address}" for address in page.fetched if is_outside(address)]
+        inside = [link for link in page.links + page.fetched if not urlsplit(link).scheme and not urlsplit(link).netloc]
+        found += [f"{where}: {link!r} leads nowhere" for link in inside if not leads_on(link, path, pages)]
+    for sheet in sorted(site.rglob("*.css")):
+        addresses = CSS_ADDRESS.findall(sheet.read_text(encoding="utf-8"))
+        found += [f"{sheet.relative_to(site)}: fetches {address}" for address in addresses if is_outside(address)]
+    return found
+
+
+def leads_on(link: str, path: Path, pages: dict[Path, Page]) -> bool:
+    """Whether a relative link leads to a file of the site, and to an anchor of it where it names one."""
+    parts = urlsplit(link)
+    target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+    if target.is_dir():
+        target /= "index.html"
+    if target not in pages:
+        return target.is_file()
+    page = pages[target]
+    return not parts.fragment or unquote(parts.fragment) in page.anchors | {"", "top"}
+
+
+def main() -> int:
+    """Print what is wrong; the exit status says whether anything is."""
+    site = Path(sys.argv[1])
+    found = sorted(set(faults(site)))
+    sys.stdout.write("".join(f"{fault}\n" for fault in found))
+    n_pages = sum(1 for _ in site.rglob("*.html"))
+    if n_pages == 0:
+        sys.stdout.write(f"no pages in {site}\n")
+    else:
+        sys.stdout.write(f"{n_pages} pages, {len(found)} faults: {site / 'index.html'}\n")
+    return int(bool(found) or n_pages == 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,71 @@
+"""
+A million rows, in blocks
+=========================
+
+Rows that lie in a file are read block by block, and the matrix of distances is never held: the same fit, with the same
+kind of certificate, wherever the rows lie.
+"""
+
+# %%
+# A million unlabeled rows in a file, seventeen labels.
+
+import tempfile
+import time
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+
+import surefoot as sf
+
+rng = np.random.default_rng(0)
+y = rng.integers(0, 2, 1_000_017)
+X = rng.normal(size=(len(y), 2))
+X[:, 0] += 4.0 * y
+X /= np.abs(X).max()
+folder = tempfile.TemporaryDirectory()
+path = Path(folder.name) / "rows.npy"
+np.save(path, X[17:])
+print(f"{path.stat().st_size / 1e6:.0f} MB")
+
+# %%
+# The file is mapped, not read. ``sf.Newton()`` asks for one block after the other, here with two threads;
+# ``sf.Newton("cuda")`` would run on a GPU, and a Dask array would be read by the workers of a cluster.
+
+rows = np.load(path, mmap_mode="r")
+clf = sf.RobustLogisticRegression(
+    radius=0.26,
+    label_prior=[0.5, 0.5],
+    metric="euclidean",
+    label_cost=1.0,
+    tol=5e-3,
+    solver=sf.Newton(),
+    n_jobs=2,
+)
+start = time.perf_counter()
+clf.fit(X[:17], y[:17], X_unlabeled=rows)
+print(f"{time.perf_counter() - start:.0f} s, accuracy {clf.score(X[17:], y[17:]):.3f}")
+clf.certificate_
+
+# %%
+# The adversary behind the lower bound has a label for each of the million rows. Along the feature that tells the
+# classes apart it disagrees with the model on both sides, but not by as much as it would like.
+
+edges = np.linspace(*np.quantile(X[:, 0], [0.001, 0.999]), 41)
+cell = np.digitize(X[:, 0], edges)
+middle = (edges[1:] + edges[:-1]) / 2
+
+
+def mean_by_cell(values):
+    return [values[cell == k].mean() for k in range(1, len(edges))]
+
+
+fig, ax = plt.subplots(figsize=(6.5, 3.6), layout="constrained")
+ax.plot(middle, mean_by_cell(y.astype(float)), color="#009E73", label="the truth")
+ax.plot(middle, mean_by_cell(clf.predict_proba(X)[:, 1]), color="#0072B2", label="the model")
+ax.plot(middle, mean_by_cell(clf.worst_case_.label_proba[:, 1]), color="#D55E00", label="the adversary")
+ax.set(xlabel="first feature", ylabel="share of class 1")
+ax.legend(frameon=False)
+ax.spines[["top", "right"]].set_visible(False)
+plt.show()
+folder.cleanup()

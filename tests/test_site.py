@@ -1,0 +1,126 @@
+"""What the site, the README and the package's data say agrees with the code, where no build is needed to see it."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import surefoot as sf
+from api_pages import index_page
+from public_names import names_by_module
+from site_check import faults
+from surefoot._errors import DOCUMENTATION, HELP, import_extra, see
+from test_doc_names import headings
+from test_docs import FENCE, PAGES, ROOT
+
+DOCS = ROOT / "docs"
+
+
+def in_toctrees() -> list[Path]:
+    """Pages that a toctree of another page lists."""
+    found = []
+    for page in DOCS.rglob("*.md"):
+        for fence in FENCE.finditer(page.read_text(encoding="utf-8")):
+            if fence["info"] == "{toctree}":
+                entries = [line for line in fence["body"].splitlines() if line and line[0] != ":"]
+                names = [re.sub(r".*<(.*)>", r"\1", entry) for entry in entries]
+                found += [page.parent / f"{name}.md" for name in names]
+    return found
+
+
+def test_every_page_stands_in_one_toctree() -> None:
+    listed = [path for path in in_toctrees() if path.parent.name not in {"api", "auto_examples"}]
+    pages = {page for page in PAGES if page.is_relative_to(DOCS)} - {DOCS / "index.md"}
+    assert sorted(listed) == sorted(pages)
+
+
+def test_the_readme_is_short() -> None:
+    assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+@pytest.mark.parametrize("topic", HELP)
+def test_messages_lead_to_a_page(topic: str) -> None:
+    name, _, heading = HELP[topic].partition("#")
+    page = DOCS / Path(name).with_suffix(".md")
+    assert page.exists()
+    assert not heading or heading in headings(page.read_text(encoding="utf-8"))
+    assert see(topic).endswith(f"{DOCUMENTATION}/{HELP[topic]}")
+
+
+def test_errors_name_their_page() -> None:
+    assert str(sf.InfeasibleRadiusError(0.1, 0.2)).endswith(see("radius"))
+    with pytest.raises(ImportError, match=re.escape(see("extras"))):
+        import_extra("no_such_package_anywhere", "cli", "this")
+    with pytest.warns(sf.UnlabeledRowsWarning, match=re.escape(see("unlabeled rows"))):
+        sf.RobustLogisticRegression(radius=1.0).fit([[0.0], [1.0]], [0, 1], X_unlabeled=[[0.2], [0.8]])
+
+
+def test_the_tables_of_the_cost_page_are_those_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    made = runpy.run_path(str(ROOT / "benchmarks" / "cost_tables.py"))
+    text = (DOCS / "cost.md").read_text(encoding="utf-8")
+    assert made["with_tables"](text) == text, "run python benchmarks/cost_tables.py"
+    assert set(re.findall(r"<!-- table: ([\w-]+) -->", text)) == set(made["TABLES"])
+    # and a figure changed by hand is seen
+    assert made["with_tables"](text.replace("| 0.91 |", "| 0.81 |")) == text != text.replace("| 0.91 |", "| 0.81 |")
+    sys.modules.pop("scaling", None)
+
+
+def test_every_extra_is_described_and_tried() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = set(project["optional-dependencies"]) - {"test", "docs", "dev"}
+    assert extras <= set(re.findall(r"^\| `(\w+)` \|", (DOCS / "start.md").read_text(encoding="utf-8"), re.MULTILINE))
+    tried = re.search(r"extras=\(none ([\w ]+)\)", (ROOT / "scripts" / "release-check").read_text(encoding="utf-8"))
+    assert tried is not None
+    assert extras == set(tried[1].split())
+
+
+def test_the_version_stands_everywhere() -> None:
+    citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+    assert f"\nversion: {sf.__version__}\n" in citation
+    changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    assert re.search(rf"^## \[{re.escape(sf.__version__)}\] - \d{{4}}-\d\d-\d\d$", changes, re.MULTILINE)
+
+
+def test_the_api_reference_lists_every_public_name_once() -> None:
+    listed = re.findall(r"^   ~(\S+)$", index_page(), re.MULTILINE)
+    assert sorted(listed) == sorted(f"{module}.{name}" for module, names in names_by_module().items() for name in names)
+    assert not [name for name in listed if "._" in name]
+
+
+class TestSiteCheck:
+    def test_a_sound_site_has_no_faults(self, tmp_path: Path) -> None:
+        (tmp_path / "other").mkdir()
+        (tmp_path / "index.html").write_text(
+            '<a href="other/#here"></a><a href="https://example.org"></a><img src="a.png"><a href="#top"></a>', "utf-8"
+        )
+        (tmp_path / "a.png").touch()
+        (tmp_path / "other" / "index.html").write_text('<p id="here"><a href="../index.html">', "utf-8")
+        (tmp_path / "a.css").write_text("@font-face { src: url(data:font/woff2;base64,AA) }", "utf-8")
+        assert faults(tmp_path) == []
+
+    @pytest.mark.parametrize(
+        ("text", "fault"),
+        [
+            ('<a href="none.html">', "'none.html' leads nowhere"),
+            ('<a href="#none">', "'#none' leads nowhere"),
+            ('<img src="none.png">', "'none.png' leads nowhere"),
+            ('<script src="https://cdn.example/x.js"></script>', "fetches https://cdn.example/x.js"),
+            ('<link rel="stylesheet" href="//fonts.example/x.css">', "fetches //fonts.example/x.css"),
+            ('<img srcset="http://a.example/x.png 2x">', "fetches http://a.example/x.png"),
+            ('<p style="background: url(http://a.example/x.png)">', "fetches http://a.example/x.png"),
+            ("<style>@import 'https://a.example/x.css'</style>", "fetches https://a.example/x.css"),
+        ],
+    )
+    def test_faults_are_found(self, tmp_path: Path, text: str, fault: str) -> None:
+        (tmp_path / "index.html").write_text(text, encoding="utf-8")
+        assert faults(tmp_path) == [f"index.html: {fault}"]
+
+    def test_style_sheets_are_read(self, tmp_path: Path) -> None:
+        (tmp_path / "a.css").write_text("p { background: url('https://a.example/x.png') }", encoding="utf-8")
+        assert faults(tmp_path) == ["a.css: fetches https://a.example/x.png"]
