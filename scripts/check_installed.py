@@ -1,0 +1,87 @@
+"""Try what was installed into a clean environment: import, fit, certify, and what an extra is for.
+
+Usage: python scripts/check_installed.py EXTRA, where EXTRA is none, plots, cli, serve, torch or dask.
+"""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+
+import surefoot as sf
+
+
+def rows() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ten labeled rows of two classes, and forty without labels."""
+    rng = np.random.default_rng(0)
+    y = np.arange(50) % 2
+    X = rng.normal(size=(50, 2)) + 2.0 * y[:, None]
+    return X[:10], y[:10], X[10:]
+
+
+def plain() -> None:
+    """What needs no extra."""
+    X, y, U = rows()
+    clf = sf.RobustLogisticRegression().fit(X, y, X_unlabeled=U)
+    assert clf.certificate_.gap <= 1e-4
+    assert 0 < sf.certify(clf, X, y, X_unlabeled=U, radius=5.0, loss="zero_one").risk <= 1 + 1e-6
+    assert 0 < sf.error_bound(clf, X, y, X_unlabeled=U).value <= 1
+
+
+def demonstration() -> None:
+    """The demonstration, as it is called after `pip install`."""
+    folder = Path(sys.prefix) / "tried"
+    folder.mkdir(exist_ok=True)
+    command = Path(sys.prefix) / "bin" / "surefoot"
+    subprocess.run(
+        [command, "demo"] if "cli" in sys.argv else [sys.executable, "-m", "surefoot.demo"], cwd=folder, check=True
+    )
+    assert (folder / "surefoot-demo.png").exists()
+
+
+def page() -> None:
+    """The labeling page: its command is there, and what it imports is installed."""
+    subprocess.run([Path(sys.prefix) / "bin" / "surefoot", "serve", "--help"], check=True, capture_output=True)
+    importlib.import_module("surefoot.serve.app")
+
+
+def network() -> None:
+    """A network, trained and certified."""
+    import torch
+
+    from surefoot.nn import RobustNetClassifier
+
+    X, y, U = rows()
+    net = RobustNetClassifier(torch.nn.Linear(2, 2), radius=5.0, max_epochs=1).fit(X, y, X_unlabeled=U)
+    assert net.certificate_.gap <= 1e-4
+
+
+def cluster() -> None:
+    """Rows in a Dask array."""
+    import dask.array as da
+
+    X, y, U = rows()
+    here = sf.RobustLogisticRegression(radius=5.0).fit(X, y, X_unlabeled=U).certificate_.risk
+    there = sf.RobustLogisticRegression(radius=5.0).fit(X, y, X_unlabeled=da.from_array(U, chunks=(20, 2)))
+    assert there.certificate_.risk == here
+
+
+def main() -> None:
+    """Try one extra."""
+    extra = sys.argv[1]
+    assert Path(sf.__file__).is_relative_to(sys.prefix), f"another surefoot was imported: {sf.__file__}"
+    assert version("surefoot") == sf.__version__
+    plain()
+    {"none": plain, "plots": demonstration, "cli": demonstration, "serve": page, "torch": network, "dask": cluster}[
+        extra
+    ]()
+    print(f"surefoot {sf.__version__} with extra {extra} on Python {sys.version.split()[0]}: works")
+
+
+if __name__ == "__main__":
+    main()

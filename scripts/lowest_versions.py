@@ -1,0 +1,25 @@
+"""Print the lowest versions that pyproject.toml allows, of the package's dependencies and of the extra cli, for pip."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+
+BOUND = re.compile(r"^(?P<name>[\w.-]+)(?:\[[\w,]+\])?>=(?P<version>[\d.]+)$")
+
+
+def lowest(requirements: list[str]) -> list[str]:
+    """`name==version.*` for `name>=version`: the newest of the lowest series, as a bug fix does not move a bound."""
+    found = []
+    for requirement in requirements:
+        bound = BOUND.match(requirement)
+        if bound is None:
+            raise ValueError(f"a dependency must have a lower bound and no other, name>=1.2; got {requirement!r}")
+        found.append(f"{bound['name']}=={bound['version']}" + ".*" * (bound["version"].count(".") < 2))
+    return found
+
+
+if __name__ == "__main__":
+    project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    print("\n".join(sorted({*lowest(project["dependencies"]), *lowest(project["optional-dependencies"]["cli"])})))
