@@ -67,7 +67,7 @@ def test_draws_that_once_ended_in_an_error_of_linear_algebra(name: str, dataset_
     X, y = draw(dataset_path, name, 9001, 1500)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the worst case may be separable
-        clf = sf.RobustLogisticRegression().fit(X[:20], y[:20], X_unlabeled=X[20:])
+        clf = sf.RobustLogisticRegression(radius="auto").fit(X[:20], y[:20], X_unlabeled=X[20:])
     assert 0 <= clf.certificate_.gap <= 1e-4
 
 

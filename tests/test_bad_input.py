@@ -75,6 +75,8 @@ def test_the_input_that_is_spoiled_below_is_good(call: Call) -> None:
 def test_not_finite(call: Call, name: str, value: float, rule: str) -> None:
     array = DEFAULTS[name].astype(float)
     array.flat[3] = value
+    if name.startswith("y") and np.isnan(value):
+        rule = "must hold a label for each row"  # what scikit-learn marks as unlabeled belongs elsewhere
     with pytest.raises(ValueError, match=rf"\b{name}\b.*{rule}"):
         call(**{name: array})
 
@@ -183,13 +185,16 @@ def test_numbers(call: Call, name: str, bad: Any, match: str) -> None:
         *per_call(
             ALL,
             ("metric", "euclid", r"metric must be one of 'euclidean', .*; got 'euclid'\. Pass one of these"),
-            ("metric", None, r"metric must be one of 'euclidean', .*; got None\. Pass one of these"),
             ("metric", sf.costs.Manhattan, r"metric must be an instance; got the class Manhattan\. Pass Manhattan\("),
             (
                 "metric",
                 sf.costs.Mahalanobis(np.eye(3)),
                 r"as many features as inverse_covariance has rows, 3; got 2\. Pass",
             ),
+        ),
+        *per_call(
+            (ball, minimal, distance),
+            ("metric", None, r"metric must be one of 'euclidean', .*; got None\. Pass one of these"),
         ),
         *per_call(
             (robust, minimal),
@@ -274,3 +279,25 @@ def test_columns_in_another_order(frame: str) -> None:
         sf.minimal_radius(A, [0, 1], X_unlabeled=B)
     with pytest.raises(ValueError, match="X_ref must have the columns of X, in the same order"):
         sf.transport_distance(A, [0, 1], B, [0, 1])
+
+
+class TestMarksOfUnlabeledRows:
+    """scikit-learn marks rows without a label by -1, tables by None or NaN: here they are X_unlabeled."""
+
+    X = np.array([[0.0], [1.0], [2.0], [3.0]])
+
+    @pytest.mark.parametrize("y", [[0, 1, None, 1], [0.0, 1.0, np.nan, 1.0], ["a", "b", None, "b"]])
+    def test_none_and_nan(self, y: list[object]) -> None:
+        with pytest.raises(ValueError, match=r"y must hold a label for each row; got .* at index 2.*X_unlabeled"):
+            sf.RobustLogisticRegression().fit(self.X, y)
+        with pytest.raises(ValueError, match="X_unlabeled"):
+            sf.minimal_radius(self.X, y)
+
+    def test_minus_one(self) -> None:
+        with pytest.raises(ValueError, match=r"y holds -1, scikit-learn's mark.*X_unlabeled.*classes=\[-1, 0, 1\]"):
+            sf.RobustLogisticRegression().fit(self.X, [0, 1, -1, 1])
+        fitted = sf.RobustLogisticRegression(radius=5.0, classes=[-1, 0, 1]).fit(self.X, [0, 1, -1, 1])
+        assert fitted.classes_.tolist() == [-1, 0, 1]
+
+    def test_minus_one_and_one_are_two_classes(self) -> None:
+        assert sf.RobustLogisticRegression(radius=5.0).fit(self.X, [-1, 1, -1, 1]).classes_.tolist() == [-1, 1]

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import surefoot as sf
 from fits import adversary_loss, fitted, sample, transport_by_pot
+from surefoot._printing import rounded_down, rounded_up
 
 
 class TestCertificate:
@@ -24,12 +25,18 @@ class TestCertificate:
         assert certificate.loss == "log_loss"
         low, high = certificate.label_intervals[0]
         for text in (repr(certificate), certificate._repr_html_()):
-            for number in (certificate.risk, certificate.lower, certificate.likelihood, certificate.radius):
+            for number in (certificate.likelihood, certificate.radius):
                 assert f"{number:.6g}" in text
+            assert rounded_up(certificate.risk, 6) in text
+            assert rounded_down(certificate.lower, 6) in text
             assert f"{certificate.gap:.2e}" in text
             assert f"minimal: {certificate.minimal_radius:.6g}" in text
             assert f"[{low:.4g}, {high:.4g}]" in text
             assert "optimal" in text
+
+    def test_draws_itself(self) -> None:
+        certificate = fitted()[0].certificate_
+        assert certificate.plot().certificate is certificate
 
     def test_html_is_escaped(self) -> None:
         certificate = sf.Certificate(0.5, 0.25, 1.0, 0.5, np.array([[0.0, 1.0]]), "<script>&", "stopped")
@@ -136,3 +143,19 @@ class TestWorstCase:
         assert (
             loss <= certificate.risk + 1e-4
         )  # at the minimal radius it may exceed the radius by 1e-6 of it, at a price α
+
+
+@pytest.mark.parametrize(
+    ("radius", "promise"), [("predictive", False), ("auto", False), (0.5, True), ("calibrated", True)]
+)
+def test_a_rule_of_thumb_is_headed_by_what_it_is(radius: float | str, promise: bool) -> None:
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(30, 2)) / 4, np.arange(30) % 2
+    U = rng.normal(size=(40, 2)) / 4
+    found = sf.RobustLogisticRegression(radius=radius).fit(X, y, X_unlabeled=U).certificate_
+    assert found.promise is promise
+    head = repr(found).splitlines()[0]
+    assert (head == "Certificate") is promise
+    if not promise:
+        assert head.endswith("not a promise, the truth may lie outside")
+        assert "not a promise" in found._repr_html_()

@@ -143,6 +143,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_without_a_client_a_cluster_is_started_here(tmp_path: Path) -> None:
     (tmp_path / "alone.py").write_text(ALONE)  # a file: its worker processes import it
     done = subprocess.run([sys.executable, tmp_path / "alone.py"], capture_output=True, text=True, check=False)

@@ -223,12 +223,7 @@ def test_intervals_that_touch_zero_and_one(K: int) -> None:
 @pytest.mark.parametrize("tol", [1e-4, 1e-6])
 @pytest.mark.parametrize("prior", ["frequencies", "none"])
 @both
-def test_separable_worst_case_says_so_and_keeps_a_valid_bound(
-    K: int, prior: str, tol: float, request: pytest.FixtureRequest
-) -> None:
-    if (K, prior, tol) == (3, "frequencies", 1e-6):
-        reason = "since one search serves all, this fit stops at a gap of 1.5e-6, above tol, and says so"
-        request.applymarker(pytest.mark.xfail(reason=reason, strict=False))
+def test_separable_worst_case_says_so_and_keeps_a_valid_bound(K: int, prior: str, tol: float) -> None:
     rng = np.random.default_rng(0)
     y = np.arange(12) % K
     case = Case(rng.normal(size=(12, 2)) + 20 * np.eye(K, 2)[y], y)

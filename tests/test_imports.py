@@ -17,7 +17,7 @@ SRC = Path(__file__).resolve().parents[1] / "src"
 # Each line may import the lines above it, and itself.
 ORDER = [
     {"_callbacks", "_errors", "_printing", "_types", "_validation", "_version"},
-    {"_difference", "_files", "_memory", "_outputs", "_threads"},
+    {"_difference", "_files", "_label_intervals", "_memory", "_outputs", "_pool_count", "_threads"},
     {"costs", "losses", "priors", "unlabeled"},
     {"problem"},
     {"dual", "kernels"},
@@ -33,10 +33,16 @@ ORDER = [
     {"active"},
     {"nn"},
     {"_model_check", "datasets", "plots", "tabular"},
-    {"experiments", "model_file", "report"},
+    {"experiments", "model_file", "report", "serve"},
     {"cli", "demo"},
+    {"_public"},
     {"__init__"},
 ]
+# A result draws itself by the display that stands above it: imported where `plot` is called, never with the module.
+DRAWN = {
+    ("surefoot.certificates.certificate", "surefoot.plots"),
+    ("surefoot.path", "surefoot.plots"),
+}
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 
 NEVER_AT_TOP = {"cvxpy", "clarabel", "highspy", "dask", "distributed"}
@@ -101,6 +107,8 @@ def direction_faults(src: Path) -> list[str]:
     for module, path in files.items():
         for imported in sorted(internal_imports(module, path, set(files))):
             mine, theirs = part_of(module), part_of(imported)
+            if (module, imported) in DRAWN:
+                continue
             if mine != theirs and RANK.get(theirs, len(ORDER)) > RANK.get(mine, -1):
                 faults.append(f"{module} imports {imported}")
     return faults
@@ -132,7 +140,10 @@ def test_imports_flow_one_way() -> None:
 
 def test_imports_have_no_cycle() -> None:
     files = module_files(SRC)
-    graph = {module: internal_imports(module, path, set(files)) - {module} for module, path in files.items()}
+    graph = {
+        module: {name for name in internal_imports(module, path, set(files)) if (module, name) not in DRAWN} - {module}
+        for module, path in files.items()
+    }
     list(TopologicalSorter(graph).static_order())  # raises CycleError
 
 
@@ -203,7 +214,7 @@ def test_import_surefoot_is_light() -> None:
 
 
 def test_a_heavy_package_in_memory_is_noticed() -> None:
-    assert "ot" in imported_by("import surefoot, ot")
+    assert "matplotlib" in imported_by("import surefoot, matplotlib")
 
 
 _LIGHT_FIT = """

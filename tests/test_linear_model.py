@@ -293,13 +293,14 @@ class TestRadius:
     def test_auto_follows_the_confidence_asked_for(self) -> None:
         X, y, U = sample()
         radii = [
-            sf.RobustLogisticRegression(confidence=level).fit(X, y, X_unlabeled=U).radius_ for level in (0.6, 0.7, 0.8)
+            sf.RobustLogisticRegression("auto", confidence=level).fit(X, y, X_unlabeled=U).radius_
+            for level in (0.6, 0.7, 0.8)
         ]
         assert radii[0] > radii[1] > radii[2]
 
     def test_auto_says_so_when_no_radius_is_confident_enough(self) -> None:
         X, y, U = sample()
-        clf = sf.RobustLogisticRegression(confidence=0.9999)
+        clf = sf.RobustLogisticRegression("auto", confidence=0.9999)
         with pytest.warns(UserWarning, match=r"even at the minimal radius .* below confidence=0\.9999"):
             clf.fit(X, y, X_unlabeled=U)
         assert clf.radius_ == clf.certificate_.minimal_radius

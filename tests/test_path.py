@@ -404,3 +404,33 @@ def test_stopping_early_warns() -> None:
     X, y, U = sample()
     with pytest.warns(UserWarning, match="gap"):
         sf.radius_path(sf.RobustLogisticRegression(max_iter=2), X, y, X_unlabeled=U, radii=[1.0, 2.0])
+
+
+class TestShown:
+    def test_a_path_shows_itself(self) -> None:
+        X, y, U = [[0.0], [1.0]], [0, 1], [[0.1], [0.5], [0.9]]
+        path = sf.radius_path(sf.RobustLogisticRegression(), X, y, X_unlabeled=U, n_radii=16)
+        lines = repr(path).splitlines()
+        assert lines[0] == "RadiusPath, 16 radii"
+        assert lines[1].split() == [
+            "radius",
+            "risk",
+            "lower",
+            "likelihood",
+            "median",
+            "confidence",
+            "max",
+            "confidence",
+            "status",
+        ]
+        assert len(lines) == 2 + 12 + 1
+        assert f"{path.radii[-1]:.4g}" in lines[-1]
+        assert path._repr_html_().count("<tr>") == 1 + 12 + 1
+        assert path.plot().ax_.lines
+
+    def test_a_curve_shows_itself(self) -> None:
+        X, y, U = [[0.0], [1.0]], [0, 1], [[0.1], [0.5], [0.9]]
+        clf = sf.RobustLogisticRegression(radius=0.5).fit(X, y, X_unlabeled=U)
+        curve = sf.worst_case_curve(clf, X, y, X_unlabeled=U, radii=[0.4, 0.5], loss="zero_one")
+        assert "likelihood" not in repr(curve)
+        assert curve._repr_html_().count("<tr>") == 3

@@ -139,6 +139,13 @@ def test_columns_must_be_those_of_the_labeled_rows(
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # of scikit-learn, about names
         clf.fit(X, pool.y, X_unlabeled=sf.ParquetRows(tmp_path / "parts"))
+    if most:  # a classifier sees stored rows with their names
+        judge = GaussianNB().fit(X, pool.y)
+        stored, held = sf.ParquetRows(tmp_path / "parts"), pd.DataFrame(pool.U, columns=list(X))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            both = [sf.certify(judge, X, pool.y, X_unlabeled=U, radius=pool.radius).risk for U in (stored, held)]
+        assert both[0] == both[1]
     frame = pd.DataFrame(pool.U[:, ::-1], columns=turned)
     stored = sf.ParquetRows(tmp_path / "parts", columns=turned)
     for U in (stored, dd.from_pandas(frame, npartitions=2), frame):

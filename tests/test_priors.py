@@ -217,7 +217,7 @@ class TestResolvePrior:
     @pytest.mark.parametrize("bad", ["clopper", 0.5, np.zeros((2, 2, 2))])
     def test_refuses_others_and_lists_the_choices(self, bad: object) -> None:
         with pytest.raises(
-            ValueError, match="must be one of None, 'clopper-pearson', 'hypergeometric', 'assisted', prob"
+            ValueError, match="must be one of 'auto', None, 'clopper-pearson', 'hypergeometric', 'assisted', prob"
         ):
             resolve_prior(bad)
 

@@ -272,7 +272,8 @@ def test_derivatives_of_the_joint_objective_and_its_newton_direction(K: int) -> 
     slopes = np.array([up.value - down.value for up, down in at]) / (2 * h)
     np.testing.assert_allclose(here.gradient, slopes, atol=1e-8)
     H = np.array([up.gradient - down.gradient for up, down in at]) / (2 * h)
-    direction, decrement, _ = dual.direction(here, 1e-11)
+    newton = dual.direction(here, 1e-11)
+    direction, decrement = newton.step, newton.decrement
     np.testing.assert_allclose(H @ direction, -here.gradient, atol=1e-6)
     assert decrement == pytest.approx(-here.gradient @ direction, rel=1e-9)
 

@@ -204,6 +204,7 @@ class TestTheStudyCanFail:
         assert misses(found, "normal") > allowed(draws)
 
 
+@pytest.mark.slow
 def test_repeated_rows_at_the_minimal_radius_reach_the_gap() -> None:
     # many rows coincide and the prior is far from the labels: Newton stalls, and the whole program ends it
     population, rng = Population.clusters(0, 60, 2, noise=0.02, apart=1.0), np.random.default_rng(0)

@@ -224,7 +224,7 @@ class TestMissing:
 
 def test_import_is_light() -> None:
     heavy = {"rich", "pandas", "numba", "ot", "matplotlib", "sklearn.datasets"}
-    program = f"""import sys, surefoot
+    program = f"""import sys, sklearn.utils.validation, surefoot
 before = set(sys.modules)
 import surefoot.datasets
 print(*(set(sys.modules) - before) & {heavy})"""
