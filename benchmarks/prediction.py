@@ -3,8 +3,8 @@
 `OPENBLAS_NUM_THREADS=1 python benchmarks/prediction.py --out DIR [--datasets a,b] [--sizes 20,50,100] [--draws 20]
 [--paper-draws 5] [--methods default,forest] [--seconds 240]` keeps one record per draw and method in DIR and goes on
 where it stopped; it stops after so many seconds. `--table` prints the tables of docs/prediction.md from what is there,
-`--page` writes them into it, `--picture` draws its picture. `--timings DIR` takes the seconds of fits from another such
-folder, made while nothing else ran.
+`--page` writes them into it, `--picture` draws its picture. Seconds are those of the processor, on one thread, so that
+other programs do not add to them.
 
 A draw takes at most 2,500 rows of a dataset at random and labels n of them, again where these are of one class. Scores
 are those of the other rows. Every method sees all rows with mean 0 and deviation 1 per feature; the paper's rule sees
@@ -111,11 +111,11 @@ def record(X: Array, y: Labels, n: int, draw: int, method: str) -> dict[str, flo
     rows = X[np.concatenate([labeled, rest])]
     rows = rows if method == "paper" else scale(rows)
     few, U = rows[:n], rows[n:]
-    start = time.perf_counter()
+    start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = METHODS[method][1](few, y[labeled], U)
-        seconds = time.perf_counter() - start
+        seconds = time.process_time() - start
         proba = model.predict_proba(U)[:, 1]
     if not np.isfinite(proba).all():  # LabelSpreading knows no answer for rows that no label reaches
         proba = np.where(np.isfinite(proba), proba, y[labeled].mean())
@@ -182,8 +182,8 @@ def common_draws(out: Path, name: str, n: int) -> set[int]:
     return set.intersection(*(set(read(_file(out, method, name, n))) for method in METHODS if method != "paper"))
 
 
-def summary_table(out: Path, names: list[str], sizes: list[int], timings: Path) -> list[dict[str, Any]]:
-    """Mean over datasets: accuracy / log loss / Brier score; then the median seconds of the fits that were timed."""
+def summary_table(out: Path, names: list[str], sizes: list[int]) -> list[dict[str, Any]]:
+    """Mean over datasets: accuracy / log loss / Brier score; then the median seconds of a fit."""
     table = []
     for method, (title, _) in METHODS.items():
         line: dict[str, Any] = {"": title}
@@ -192,9 +192,7 @@ def summary_table(out: Path, names: list[str], sizes: list[int], timings: Path) 
             if np.isfinite(values[0]).all():
                 accuracy, loss, brier = (one.mean() for one in values)
                 line[f"n = {n}"] = f"{accuracy:.3f} / {loss:.3f} / {brier:.3f}"
-        timed = [
-            one["seconds"] for name in names for n in sizes for one in read(_file(timings, method, name, n)).values()
-        ]
+        timed = [one["seconds"] for name in names for n in sizes for one in read(_file(out, method, name, n)).values()]
         if timed:
             line["seconds"] = f"{np.median(timed):.2f}"
         seen = [set(read(_file(out, method, name, n))) & common_draws(out, name, n) for name in names for n in sizes]
@@ -235,10 +233,10 @@ def targets(out: Path, names: list[str], sizes: list[int]) -> list[dict[str, Any
     return table
 
 
-def tables(out: Path, names: list[str], sizes: list[int], timings: Path) -> str:
+def tables(out: Path, names: list[str], sizes: list[int]) -> str:
     parts = [
-        "Mean over the datasets: accuracy / log loss / Brier score; median seconds of a fit.",
-        markdown_table(summary_table(out, names, sizes, timings)),
+        "Mean over the datasets: accuracy / log loss / Brier score; median seconds of a fit (of one core).",
+        markdown_table(summary_table(out, names, sizes)),
         "The default less `LogisticRegressionCV`:",
         markdown_table(targets(out, names, sizes)),
         "Log loss on each dataset, that of `LogisticRegressionCV` in brackets:",
@@ -291,7 +289,6 @@ def main() -> None:
     parser.add_argument("--paper-draws", type=int, default=5)
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--seconds", type=float, default=np.inf)
-    parser.add_argument("--timings", type=Path, default=None)
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--page", action="store_true")
     parser.add_argument("--picture", action="store_true")
@@ -303,9 +300,9 @@ def main() -> None:
     if not (asked.table or asked.page or asked.picture) and not run(asked.out, names, sizes, methods, asked.seconds):
         print("more to do: run the same command again")
         return
-    print(tables(asked.out, names, sizes, asked.timings or asked.out))
+    print(tables(asked.out, names, sizes))
     if asked.page:
-        write_page(tables(asked.out, names, sizes, asked.timings or asked.out))
+        write_page(tables(asked.out, names, sizes))
     if asked.picture:
         draw_picture(asked.out, names, sizes)
 
