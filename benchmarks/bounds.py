@@ -2,8 +2,9 @@
 
 `OPENBLAS_NUM_THREADS=1 python benchmarks/bounds.py --out DIR [--datasets a,b] [--sizes 20,50] [--draws 100]
 [--transport-draws 20] [--audit-draws 20] [--shift-draws 20] [--jobs 2]` keeps one record per draw in DIR and goes on
-where it stopped. `--table` prints the tables of docs/bounds.md from what is there, `--results FILE` writes a line per
-cell, `--figure FILE` draws the cross-fitted bound, and `--sizes-figure FILE` how many labels an audit takes.
+where it stopped. `--table` prints the tables of docs/bounds.md from what is there, `--page` writes them into it,
+`--results FILE` writes a line per cell, `--figure FILE` draws the cross-fitted bound, `--sizes-figure FILE` how many
+labels an audit takes.
 
 `labels`: n random labels, a logistic regression trained on all of them, its true error over the dataset, and the bounds
 that these labels give: cross-fitted, with a control variate, held out (for the classifier trained on half), anytime.
@@ -49,7 +50,7 @@ from bounds_tables import (
     shift_table,
 )
 from calibration import _BESIDE, LEVEL, Array, Record, drawn, load, read, trained
-from common import markdown_table, write_csv
+from common import ROOT, markdown_table, with_tables, write_csv
 
 import surefoot as sf
 from surefoot import datasets
@@ -59,6 +60,7 @@ from surefoot.datasets._locate import locate
 from surefoot.priors import Assisted, ClopperPearson, FinitePool
 from surefoot.promises.crossfit import cross_fit, crossfit_bound
 
+PAGE = ROOT / "docs" / "bounds.md"
 Labels = NDArray[np.intp]
 Rows = NDArray[np.intp]
 HOME = None if "SUREFOOT_DATA" in os.environ or not _BESIDE.exists() else _BESIDE
@@ -270,24 +272,32 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--shifts", default=",".join(SHIFT_NAMES))
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--page", action="store_true")
     parser.add_argument("--results", type=Path)
     parser.add_argument("--figure", type=Path)
     parser.add_argument("--sizes-figure", type=Path)
     asked = parser.parse_args()
     names, sizes = asked.datasets.split(","), [int(n) for n in asked.sizes.split(",")]
     shifted = [name for name in asked.shifts.split(",") if name]
-    if not asked.table:
+    if not (asked.table or asked.page):
         asked.out.mkdir(parents=True, exist_ok=True)
         todo = [("labels", name, n, asked.draws) for n in sizes for name in names]
         todo += [("audit", name, 100, asked.audit_draws) for name in names]
         todo += [("transport", name, n, asked.transport_draws) for n in sizes for name in names]
         todo += [("shift", name, SHIFT_SIZE, asked.shift_draws) for name in shifted]
         Parallel(n_jobs=asked.jobs)(delayed(run_cell)(*cell, asked.out) for cell in todo if cell[3])
-    print("\nlabels\n\n" + markdown_table(bound_table(asked.out, "labels", LABEL_BOUNDS, names, sizes)))
-    print("\ntransport\n\n" + markdown_table(bound_table(asked.out, "transport", TRANSPORT_BOUNDS, names, sizes)))
-    print("\nlabel shares\n\n" + markdown_table(interval_table(asked.out, names, sizes)))
-    print("\naudit\n\n" + markdown_table(audit_table(asked.out, names)))
-    print("\nshift\n\n" + markdown_table(shift_table(asked.out, shifted)))
+    tables = {
+        "labels": bound_table(asked.out, "labels", LABEL_BOUNDS, names, sizes),
+        "transport": bound_table(asked.out, "transport", TRANSPORT_BOUNDS, names, sizes),
+        "label-shares": interval_table(asked.out, names, sizes),
+        "audit": audit_table(asked.out, names),
+        "shift": shift_table(asked.out, shifted),
+    }
+    for title, table in tables.items():
+        print(f"\n{title}\n\n{markdown_table(table)}")
+    if asked.page:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(with_tables(page, lambda title: markdown_table(tables[title])), encoding="utf-8")
     if asked.results is not None:
         write_csv(asked.results, all_cells(asked.out, names, sizes, shifted))
     if asked.figure is not None:

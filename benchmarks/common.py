@@ -10,6 +10,7 @@ import gzip
 import multiprocessing
 import os
 import platform
+import re
 import statistics
 import subprocess
 import sys
@@ -32,6 +33,7 @@ Array = NDArray[np.float64]
 Row = dict[str, Any]
 
 ROOT = Path(__file__).resolve().parents[1]
+_TABLE = re.compile(r"(?P<begin><!-- table: (?P<name>[\w-]+) -->\n).*?(?P<end><!-- end of table -->)", re.DOTALL)
 PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "POT", "cvxpy", "clarabel", "highspy")
 THREAD_SETTINGS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
@@ -72,6 +74,11 @@ def markdown_table(rows: Sequence[Row], columns: Sequence[str] | None = None) ->
     widths = [max(3, *(len(line[k]) for line in cells)) for k in range(len(names))]
     lines = ["| " + " | ".join(c.ljust(w) for c, w in zip(line, widths, strict=True)) + " |" for line in cells]
     return "\n".join([lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]])
+
+
+def with_tables(text: str, make: Callable[[str], str]) -> str:
+    """A page with each of its tables made anew: what stands from `<!-- table: NAME -->` to `<!-- end of table -->`."""
+    return _TABLE.sub(lambda found: f"{found['begin']}\n{make(found['name'])}\n\n{found['end']}", text)
 
 
 class Timing(NamedTuple):

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import argparse
 import csv
-import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from common import with_tables
 from scaling import exponent
 
 HERE = Path(__file__).resolve().parent
 PAGE = HERE.parent / "docs" / "cost.md"
-TABLE = re.compile(r"(?P<begin><!-- table: (?P<name>[\w-]+) -->\n).*?(?P<end><!-- end of table -->)", re.DOTALL)
 ORDER = ["2 threads", "2 Dask workers", "cuda"]
 
 Line = dict[str, str]
@@ -163,9 +162,9 @@ TABLES: dict[str, Callable[[], str]] = {
 }
 
 
-def with_tables(text: str) -> str:
-    """The page with each of its tables made anew."""
-    return TABLE.sub(lambda found: found["begin"] + "\n" + TABLES[found["name"]]() + "\n" + found["end"], text)
+def make_table(name: str) -> str:
+    """The table of that name."""
+    return TABLES[name]().strip("\n")
 
 
 def main() -> int:
@@ -174,7 +173,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing, say what is not as it should be")
     check = parser.parse_args().check
     text = PAGE.read_text(encoding="utf-8")
-    made = with_tables(text)
+    made = with_tables(text, make_table)
     if not check:
         PAGE.write_text(made, encoding="utf-8")
         return 0

@@ -3,8 +3,8 @@
 `OPENBLAS_NUM_THREADS=1 python benchmarks/prediction.py --out DIR [--datasets a,b] [--sizes 20,50,100] [--draws 20]
 [--paper-draws 5] [--methods default,forest] [--seconds 240]` keeps one record per draw and method in DIR and goes on
 where it stopped; it stops after so many seconds. `--table` prints the tables of docs/prediction.md from what is there,
-`--page` writes them into it, `--picture` draws its picture. Seconds are those of the processor, on one thread, so that
-other programs do not add to them.
+`--page` writes them into it, `--picture` draws its picture, `--results FILE` writes a line per cell. Seconds
+are those of the processor, on one thread, so that other programs do not add to them.
 
 A draw takes at most 2,500 rows of a dataset at random and labels n of them, again where these are of one class. Scores
 are those of the other rows. Every method sees all rows with mean 0 and deviation 1 per feature; the paper's rule sees
@@ -35,7 +35,7 @@ from sklearn.semi_supervised import LabelSpreading, SelfTrainingClassifier
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from calibration import Array
 from calibration import load as load_anew
-from common import ROOT, markdown_table
+from common import ROOT, markdown_table, with_tables, write_csv
 
 import surefoot as sf
 from surefoot import datasets
@@ -44,7 +44,6 @@ Labels = NDArray[np.intp]
 MOST_ROWS = 2500
 SCORES = ("accuracy", "log_loss", "brier", "seconds")
 PAGE, PICTURE = ROOT / "docs" / "prediction.md", ROOT / "docs" / "images" / "prediction.png"
-BEGIN, END = "<!-- begin: benchmarks/prediction.py -->", "<!-- end -->"
 
 
 load = functools.cache(load_anew)
@@ -57,6 +56,19 @@ def robust(X: Array, y: Labels, U: Array) -> Any:
 def paper(X: Array, y: Labels, U: Array) -> Any:
     clf = sf.RobustLogisticRegression(radius="auto", label_cost=1.0, metric="euclidean")
     return clf.fit(X, y, X_unlabeled=sf.Unlabeled(U))
+
+
+def proximity(X: Array, y: Labels, U: Array) -> Any:
+    """The default with another metric: the share of a forest's trees in which two rows lie in different leaves."""
+    grown = forest(X, y, U)
+    leaves, own = grown.apply(np.vstack([X, U])), grown.apply(X)
+    apart = np.column_stack([(leaves != row).mean(axis=1) for row in own])
+    return sf.RobustLogisticRegression(metric=sf.costs.Precomputed(apart)).fit(X, y, X_unlabeled=sf.Unlabeled(U))
+
+
+def euclidean(X: Array, y: Labels, U: Array) -> Any:
+    """The default with distances of standardised features, none of them learned."""
+    return sf.RobustLogisticRegression(metric="euclidean").fit(X, y, X_unlabeled=sf.Unlabeled(U))
 
 
 def logistic(X: Array, y: Labels, _U: Array) -> Any:
@@ -95,6 +107,8 @@ METHODS: dict[str, tuple[str, Callable[[Array, Labels, Array], Any]]] = {
     "forest": ("random forest", forest),
     "paper": ("surefoot, the paper's rule", paper),
 }
+# Run where --methods names them; no part of the tables.
+TRIED = {"proximity": proximity, "euclidean": euclidean}
 
 
 def drawn(X: Array, y: Labels, n: int, draw: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -114,7 +128,7 @@ def record(X: Array, y: Labels, n: int, draw: int, method: str) -> dict[str, flo
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = METHODS[method][1](few, y[labeled], U)
+        model = (TRIED.get(method) or METHODS[method][1])(few, y[labeled], U)
         seconds = time.process_time() - start
         proba = model.predict_proba(U)[:, 1]
     if not np.isfinite(proba).all():  # LabelSpreading knows no answer for rows that no label reaches
@@ -233,24 +247,18 @@ def targets(out: Path, names: list[str], sizes: list[int]) -> list[dict[str, Any
     return table
 
 
-def tables(out: Path, names: list[str], sizes: list[int]) -> str:
-    parts = [
-        "Mean over the datasets: accuracy / log loss / Brier score; median seconds of a fit (of one core).",
-        markdown_table(summary_table(out, names, sizes)),
-        "The default less `LogisticRegressionCV`:",
-        markdown_table(targets(out, names, sizes)),
-        "Log loss on each dataset, that of `LogisticRegressionCV` in brackets:",
-        markdown_table(dataset_table(out, names, sizes, "log_loss")),
-        "Accuracy, likewise:",
-        markdown_table(dataset_table(out, names, sizes, "accuracy")),
-    ]
-    return "\n\n".join(parts)
-
-
-def write_page(text: str) -> None:
-    page = PAGE.read_text(encoding="utf-8")
-    head, _, rest = page.partition(BEGIN)
-    PAGE.write_text(f"{head}{BEGIN}\n\n{text}\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+def all_cells(out: Path, names: list[str], sizes: list[int]) -> list[dict[str, Any]]:
+    """One line per method, dataset and number of labels: draws, and the mean of each score; the median of seconds."""
+    lines = []
+    for method in (*METHODS, *TRIED):
+        for name in names:
+            for n in sizes:
+                found = list(read(_file(out, method, name, n)).values())
+                if found:
+                    line: dict[str, Any] = {"method": method, "dataset": name, "n": n, "draws": len(found)}
+                    line |= {s: round(float(np.mean([one[s] for one in found])), 5) for s in SCORES[:3]}
+                    lines.append(line | {"seconds": round(float(np.median([one["seconds"] for one in found])), 3)})
+    return lines
 
 
 def draw_picture(out: Path, names: list[str], sizes: list[int]) -> None:
@@ -292,17 +300,29 @@ def main() -> None:
     parser.add_argument("--table", action="store_true")
     parser.add_argument("--page", action="store_true")
     parser.add_argument("--picture", action="store_true")
+    parser.add_argument("--results", type=Path)
     asked = parser.parse_args()
     names, sizes = asked.datasets.split(","), [int(n) for n in asked.sizes.split(",")]
     methods = {
         m: min(asked.paper_draws, asked.draws) if m == "paper" else asked.draws for m in asked.methods.split(",")
     }
-    if not (asked.table or asked.page or asked.picture) and not run(asked.out, names, sizes, methods, asked.seconds):
+    only_show = asked.table or asked.page or asked.picture or asked.results is not None
+    if not only_show and not run(asked.out, names, sizes, methods, asked.seconds):
         print("more to do: run the same command again")
         return
-    print(tables(asked.out, names, sizes))
+    tables = {
+        "methods": summary_table(asked.out, names, sizes),
+        "difference": targets(asked.out, names, sizes),
+        "log-loss": dataset_table(asked.out, names, sizes, "log_loss"),
+        "accuracy": dataset_table(asked.out, names, sizes, "accuracy"),
+    }
+    for title, table in tables.items():
+        print(f"\n{title}\n\n{markdown_table(table)}")
     if asked.page:
-        write_page(tables(asked.out, names, sizes))
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(with_tables(page, lambda title: markdown_table(tables[title])), encoding="utf-8")
+    if asked.results is not None:
+        write_csv(asked.results, all_cells(asked.out, names, sizes))
     if asked.picture:
         draw_picture(asked.out, names, sizes)
 
