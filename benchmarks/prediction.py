@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, LogisticRegressionCV
 from sklearn.metrics import accuracy_score, brier_score_loss, log_loss
@@ -56,19 +57,6 @@ def robust(X: Array, y: Labels, U: Array) -> Any:
 def paper(X: Array, y: Labels, U: Array) -> Any:
     clf = sf.RobustLogisticRegression(radius="auto", label_cost=1.0, metric="euclidean")
     return clf.fit(X, y, X_unlabeled=sf.Unlabeled(U))
-
-
-def proximity(X: Array, y: Labels, U: Array) -> Any:
-    """The default with another metric: the share of a forest's trees in which two rows lie in different leaves."""
-    grown = forest(X, y, U)
-    leaves, own = grown.apply(np.vstack([X, U])), grown.apply(X)
-    apart = np.column_stack([(leaves != row).mean(axis=1) for row in own])
-    return sf.RobustLogisticRegression(metric=sf.costs.Precomputed(apart)).fit(X, y, X_unlabeled=sf.Unlabeled(U))
-
-
-def euclidean(X: Array, y: Labels, U: Array) -> Any:
-    """The default with distances of standardised features, none of them learned."""
-    return sf.RobustLogisticRegression(metric="euclidean").fit(X, y, X_unlabeled=sf.Unlabeled(U))
 
 
 def logistic(X: Array, y: Labels, _U: Array) -> Any:
@@ -107,8 +95,48 @@ METHODS: dict[str, tuple[str, Callable[[Array, Labels, Array], Any]]] = {
     "forest": ("random forest", forest),
     "paper": ("surefoot, the paper's rule", paper),
 }
-# Run where --methods names them; no part of the tables.
-TRIED = {"proximity": proximity, "euclidean": euclidean}
+
+
+def learned_distances(X: Array, y: Labels, U: Array) -> Array:
+    """(N, n) of the default's metric, in units of their median."""
+    found = sf.costs.Learned().learn(X, y, X_unlabeled=U).distances(np.vstack([X, U]), X)
+    return found / np.median(found)
+
+
+def learned_manhattan(X: Array, y: Labels, U: Array) -> Array:
+    weights = sf.costs.Learned().learn(X, y, X_unlabeled=U).weights
+    return cdist(np.vstack([X, U]) * weights, X * weights, "cityblock")
+
+
+def leaves_apart(X: Array, y: Labels, U: Array) -> Array:
+    """(N, n) share of a forest's trees in which two rows lie in different leaves."""
+    grown = forest(X, y, U)
+    leaves = grown.apply(np.vstack([X, U]))
+    return np.column_stack([(leaves != row).mean(axis=1) for row in leaves[: len(X)]])
+
+
+def both(X: Array, y: Labels, U: Array) -> Array:
+    apart = leaves_apart(X, y, U)
+    return learned_distances(X, y, U) + apart / np.median(apart)
+
+
+# The default with other distances, run where --methods names them: how the table calls them, and (N, n) of them.
+TRIED: dict[str, tuple[str, Callable[[Array, Labels, Array], Array]]] = {
+    "euclidean": ("Euclidean, standardised features", lambda X, _y, U: cdist(np.vstack([X, U]), X)),
+    "manhattan": ("learned weights, Manhattan", learned_manhattan),
+    "root": ("root of the learned distance", lambda X, y, U: np.sqrt(learned_distances(X, y, U))),
+    "saturated": ("1 − exp(−learned distance / median)", lambda X, y, U: -np.expm1(-learned_distances(X, y, U))),
+    "proximity": ("share of a forest's trees that part two rows", leaves_apart),
+    "hybrid": ("that and the learned distance, each over its median", both),
+}
+
+
+def fitted(method: str, X: Array, y: Labels, U: Array) -> Any:
+    """The classifier of a method, or the default in a metric that was tried."""
+    if method in METHODS:
+        return METHODS[method][1](X, y, U)
+    metric = sf.costs.Precomputed(TRIED[method][1](X, y, U))
+    return sf.RobustLogisticRegression(metric=metric).fit(X, y, X_unlabeled=sf.Unlabeled(U))
 
 
 def drawn(X: Array, y: Labels, n: int, draw: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
@@ -128,7 +156,7 @@ def record(X: Array, y: Labels, n: int, draw: int, method: str) -> dict[str, flo
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = (TRIED.get(method) or METHODS[method][1])(few, y[labeled], U)
+        model = fitted(method, few, y[labeled], U)
         seconds = time.process_time() - start
         proba = model.predict_proba(U)[:, 1]
     if not np.isfinite(proba).all():  # LabelSpreading knows no answer for rows that no label reaches
@@ -247,6 +275,29 @@ def targets(out: Path, names: list[str], sizes: list[int]) -> list[dict[str, Any
     return table
 
 
+def tried_table(out: Path, names: list[str], sizes: list[int]) -> list[dict[str, Any]]:
+    """Each metric that was tried less the default, on the draws of both: mean over datasets ± its standard error."""
+    table = []
+    for method, (title, _) in TRIED.items():
+        line: dict[str, Any] = {"metric": title}
+        for n in sizes:
+            gains: dict[str, list[float]] = {"accuracy": [], "log_loss": []}
+            for name in names:
+                ours, other = (read(_file(out, m, name, n)) for m in ("default", method))
+                for score, found in gains.items():
+                    differences = [other[draw][score] - ours[draw][score] for draw in other.keys() & ours.keys()]
+                    found.extend([float(np.mean(differences))] if differences else [])
+            if len(gains["accuracy"]) == len(names):
+                points, losses = (np.array(found) for found in gains.values())
+                error = [float(found.std(ddof=1) / np.sqrt(len(found))) for found in (points, losses)]
+                line[f"n = {n}"] = (
+                    f"{100 * points.mean():+.2f} ± {100 * error[0]:.2f} / {losses.mean():+.4f} ± {error[1]:.4f}"
+                )
+        draws = [len(read(_file(out, method, name, n))) for name in names for n in sizes]
+        table.append(line | {"draws": _span(draws)})
+    return table
+
+
 def all_cells(out: Path, names: list[str], sizes: list[int]) -> list[dict[str, Any]]:
     """One line per method, dataset and number of labels: draws, and the mean of each score; the median of seconds."""
     lines = []
@@ -315,6 +366,7 @@ def main() -> None:
         "difference": targets(asked.out, names, sizes),
         "log-loss": dataset_table(asked.out, names, sizes, "log_loss"),
         "accuracy": dataset_table(asked.out, names, sizes, "accuracy"),
+        "tried": tried_table(asked.out, names, sizes),
     }
     for title, table in tables.items():
         print(f"\n{title}\n\n{markdown_table(table)}")
