@@ -13,8 +13,7 @@ import pandas as pd
 import pytest
 
 from cli.pools import Result, make_pool
-from surefoot.cli.audit import audit_path
-from surefoot.cli.prove import proof_path
+from surefoot.tabular.beside import audit_path, proof_path
 
 Run = Callable[..., Result]
 TRUTH = make_pool(120, 120)["churn"].tolist()
