@@ -14,7 +14,7 @@ from surefoot.tabular.cells import as_text
 from surefoot.tabular.errors import TableError
 from surefoot.tabular.pool import Table, as_class
 from surefoot.tabular.reading import is_parquet, read_header
-from surefoot.tabular.text import TextRecords, codec_of, split_record
+from surefoot.tabular.text_file import TextRecords, codec_of, split_record
 
 
 class LabelWriter(ABC):

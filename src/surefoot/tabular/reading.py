@@ -14,7 +14,7 @@ from typing import Any
 from surefoot._errors import import_extra
 from surefoot._printing import cut
 from surefoot.tabular.errors import FileError, TableError
-from surefoot.tabular.text import MARK, TextRecords, cells_of_any_length, codec_of
+from surefoot.tabular.text_file import MARK, TextRecords, cells_of_any_length, codec_of
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 # Cells that stand for nothing. "None" and "?" are not among them: they may be a class or a category.
