@@ -91,7 +91,7 @@ def as_text(value: Any) -> str:
     return str(value).strip()
 
 
-def example(value: Any) -> str:
+def shown_cell(value: Any) -> str:
     """A cell in a message, in quotes, and cut where it would fill the screen."""
     return repr(cut(as_text(value)))
 
@@ -112,7 +112,7 @@ def mixed(name: str, column: Any, wrong: NDArray[np.bool_]) -> TableError:
     rows = np.flatnonzero(wrong)
     text = as_text(column.iloc[rows[0]])
     return TableError(
-        f"column {name!r} mixes numbers and texts: row {rows[0] + 1} holds {example(text)}"
+        f"column {name!r} mixes numbers and texts: row {rows[0] + 1} holds {shown_cell(text)}"
         f"{f', and {len(rows) - 1} more rows hold texts' if len(rows) > 1 else ''}. Correct the cells, pass --missing "
         f"'{cut(text)}' if it means that the value is unknown, or --categories '{name}' if all are names."
     )
