@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from surefoot.experiments.protocol import Settings, Task
-from surefoot.experiments.rows import Sample
+from surefoot.experiments.samples import Sample
 from surefoot.priors import resolve_prior
 
 

@@ -18,7 +18,7 @@ from surefoot.dual.design import FeatureBlock, standardize
 from surefoot.dual.models import LinearModel
 from surefoot.exact.solution import Solution, solve_certified
 from surefoot.problem.sets import build_decision_set
-from surefoot.radius import Bracket, RadiusSearch, as_robust_as_possible
+from surefoot.radius import Bracket, RadiusSearch, largest_confident_radius
 from surefoot.solvers.minimal import solve_minimal_radius
 
 Find = Callable[[str], Path]
@@ -44,7 +44,7 @@ def search(
         solutions.append(solve_certified(*arguments, **keywords))
         return solutions[-1]
 
-    return as_robust_as_possible(ds, model, minimal, confidence=confidence, solve=solve), minimal.value, solutions
+    return largest_confident_radius(ds, model, minimal, confidence=confidence, solve=solve), minimal.value, solutions
 
 
 # excess found by bisection from the minimal radius upwards, every trial solved to a gap of 1e-3
@@ -102,7 +102,7 @@ def test_the_minimal_radius_is_the_answer_where_no_trial_above_it_is_confident()
         confident = trial.radius == minimal.value
         return SimpleNamespace(theta=np.array([[0.0, 9.0 if confident else 0.0]]), checkpoint=trial.radius)
 
-    found = as_robust_as_possible(ds, LinearModel(X, np.zeros(2), 2), minimal, solve=solve)
+    found = largest_confident_radius(ds, LinearModel(X, np.zeros(2), 2), minimal, solve=solve)
     assert found.confident
     assert found.radius == minimal.value
     assert minimal.value not in starts

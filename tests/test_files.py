@@ -166,6 +166,16 @@ class TestLock:
             pass
         assert sorted(file.name for file in tmp_path.iterdir()) == ["link.csv", "table.csv"]
 
+    def test_a_link_in_its_place_is_not_followed(self, tmp_path: Path) -> None:
+        """Where others may write to the folder, they could have any file of ours emptied."""
+        path, precious = tmp_path / "table.csv", tmp_path / "precious"
+        path.write_bytes(b"")
+        precious.write_text("all I have")
+        (tmp_path / ".table.csv.lock").symlink_to(precious)
+        with pytest.raises(FileError, match=r"\.table\.csv\.lock could not be written"), sole_writer(path):
+            raise AssertionError
+        assert precious.read_text() == "all I have"
+
     def test_a_killed_holder_holds_nothing(self, tmp_path: Path) -> None:
         path = tmp_path / "table.csv"
 

@@ -41,7 +41,7 @@ ORDER = [
 # A result draws itself by the display that stands above it: imported where `plot` is called, never with the module.
 DRAWN = {
     ("surefoot.certificates.certificate", "surefoot.plots"),
-    ("surefoot.path", "surefoot.plots"),
+    ("surefoot.path.radii", "surefoot.plots"),
 }
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 

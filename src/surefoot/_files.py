@@ -201,7 +201,8 @@ def _whole_bytes(file: int) -> int:
 def _take_lock(lock: Path, path: AnyPath) -> int:
     """An open file, locked; its holder removes it, so that what was opened may be another's that is gone."""
     while True:
-        file = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
+        # a link that somebody left there would have the file emptied to which it leads
+        file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

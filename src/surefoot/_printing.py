@@ -11,7 +11,7 @@ import numpy as np
 
 # What a terminal acts on instead of showing it: control characters, marks that turn the direction of a line, separators
 # of lines and paragraphs, and halves of characters that no encoding can write.
-_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_UNSEEN = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def visible(text: str, *, lines: bool = False) -> str:
@@ -31,7 +31,12 @@ def cell_text(value: Any, longest: int | None = None) -> str:
     if value is None or (is_number and np.isnan(value)):
         return "\N{EN DASH}"
     text = f"{value:.6g}" if is_number else visible(" ".join(str(value).split()))
-    return text if longest is None or len(text) <= longest else text[: longest - 1] + "…"
+    return text if longest is None else cut(text, longest)
+
+
+def cut(text: str, longest: int = 60) -> str:
+    """A text of at most so many characters, for a message."""
+    return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
 class Printed:

@@ -269,7 +269,7 @@ def median_confidence(model: LinearModel, theta: FloatArray, weights: FloatArray
     return weighted_median(probabilities(model.scores(theta, slice(None))).max(axis=1), weights)
 
 
-def as_robust_as_possible(
+def largest_confident_radius(
     ds: DecisionSet,
     model: LinearModel,
     minimal: MinimalRadius,

@@ -13,8 +13,7 @@ import pandas as pd
 import pytest
 
 from cli.pools import Result, make_pool
-from surefoot.cli.audit import audit_path
-from surefoot.cli.prove import proof_path
+from surefoot.tabular.beside import audit_path, proof_path
 
 Run = Callable[..., Result]
 TRUTH = make_pool(120, 120)["churn"].tolist()
@@ -110,6 +109,16 @@ class TestAudit:
         assert found.code == 2
         assert "cannot be judged by them" in found.message
 
+    def test_classes_may_hold_a_comma(self, run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
+        person(1)
+        for name in ("pool.csv", "other.csv"):
+            frame = pd.read_csv("pool.csv")
+            frame["churn"] = frame["churn"].replace({"yes": "yes, soon"})
+            frame.to_csv(name, index=False)
+        assert run_cli("fit", "other.csv", "--label", "churn", "--no-report", "--no-error").code == 0
+        found = run_cli("audit", "pool.csv", "--label", "churn", "--model", "other.skops", "--labels", "3")
+        assert found.code == 0, found.message
+
     def test_a_label_that_was_changed_is_refused(self, run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
         first = person(4)
         audit(run_cli, "--target", "0.15")
@@ -127,6 +136,9 @@ class TestAudit:
             (("--level", "1.5"), "level must be a number from 0 to 1"),
             (("--picks", "best"), "picks must be"),
             (("--labels", "10", "--picks", "weighted"), "needs picks='uniform'"),
+            (("--journal", "pool.csv"), "must not overwrite a file that is read"),
+            (("--journal", "pool.skops"), "must not overwrite a file that is read"),
+            (("--journal", "pool.csv.surefoot.db"), "must not overwrite a file that is read"),
         ],
     )
     def test_bad_options(self, run_cli: Run, options: tuple[str, ...], message: str) -> None:

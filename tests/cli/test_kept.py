@@ -15,11 +15,13 @@ from sklearn.metrics import accuracy_score, log_loss
 import surefoot as sf
 from cli.pools import Result, make_pool
 from surefoot._printing import rounded_down, rounded_up, share_at_least, share_at_most
+from surefoot.cli.choices import names
 from surefoot.cli.constant import worst_constant_error
-from surefoot.cli.kept import read_settings, settings_path, settle
+from surefoot.cli.kept import read_settings, settle
 from surefoot.cli.translate import in_options
 from surefoot.report.answers import about_answers
 from surefoot.tabular import FileError
+from surefoot.tabular.beside import settings_path
 
 Run = Callable[..., Result]
 VALUES = {"label": None, "drop": "", "missing": "", "prior": "weak", "radius": "default", "strict": False}
@@ -65,7 +67,7 @@ class TestKept:
         settle(table, VALUES | {"label": "a"}, {"label"}, forget=True).keep()
         assert read_settings(settings_path(table)) == {"label": "a"}
 
-    @pytest.mark.parametrize("text", ["drop = 3", "colour = 'x'", "drop = ", "\xff"])
+    @pytest.mark.parametrize("text", ["drop = 3", "colour = 'x'", "drop = ", "\xff", "drop = " + "[" * 100_000])
     def test_a_broken_file_is_named(self, tmp_path: Path, text: str) -> None:
         path = settings_path(tmp_path / "t.csv")
         path.write_bytes(text.encode("latin-1"))
@@ -173,3 +175,16 @@ def test_the_constant_answer_is_judged_over_the_same_set(radius: float | str) ->
     ]  # fmt: skip
     assert share == pytest.approx(min(each), abs=1e-5)
     assert best == int(np.argmin(each))
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("a, b,,", ["a", "b"]),
+        ('"age, years", b', ["age, years", "b"]),
+        ('say "hi",b', ['say "hi"', "b"]),
+        ("a\nb", ["a\nb"]),
+    ],
+)
+def test_names_with_commas_stand_in_quotes(text: str, found: list[str]) -> None:
+    assert names(text) == found

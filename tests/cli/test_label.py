@@ -16,7 +16,7 @@ import pytest
 
 from cli.pools import Result, make_pool
 from surefoot.cli.questions import answer_keys
-from surefoot.tabular.asked import asked_path
+from surefoot.tabular.beside import asked_path
 from surefoot.tabular.pool import read_labeled_table
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\r")
@@ -135,6 +135,15 @@ def test_all_rows_can_be_labeled(run_cli: Run, pool: Path, answers: Callable[[st
     assert result.data["ended"] == "no row left"
     assert labels().notna().sum() == 23
     assert result.data["skipped"] == 1
+
+
+def test_nothing_is_advised_that_would_be_refused(run_cli: Run, pool: Path, answers: Callable[[str], None]) -> None:
+    for left, advised in ((2, True), (1, False)):
+        make_pool(24, 24 - left).to_csv(pool, index=False)
+        asked_path(pool).unlink(missing_ok=True)
+        answers("no\nq\n")
+        result = run_cli("label", pool, "--label", "churn", "--radius", 5)
+        assert ("Next: surefoot fit" in result.out) == advised
 
 
 def test_picked_labels_are_no_random_sample(run_cli: Run, pool: Path, answers: Callable[[str], None]) -> None:

@@ -16,6 +16,7 @@ from cli.pools import Result, make_pool
 from surefoot import demo
 
 Run = Callable[..., Result]
+BESIDE = [f"pool.csv.{end}" for end in ("asked.jsonl", "audit.jsonl", "proof.jsonl", "surefoot.toml", "surefoot.db")]
 FIT = ("fit", "pool.csv", "--label", "churn", "--radius", 5)
 
 
@@ -39,11 +40,12 @@ def contents() -> dict[str, bytes]:
 @pytest.mark.usefixtures("no_work")
 class TestRefused:
     @pytest.mark.parametrize("option", ["--out", "--report"])
-    @pytest.mark.parametrize("name", ["pool.csv", "./pool.csv", "link.csv", "hard.csv", "pool.csv.asked.jsonl"])
+    @pytest.mark.parametrize("name", ["pool.csv", "./pool.csv", "link.csv", "hard.csv", *BESIDE])
     def test_an_input(self, run_cli: Run, pool: Path, option: str, name: str) -> None:
         Path("link.csv").symlink_to(pool)
         os.link(pool, "hard.csv")
-        Path("pool.csv.asked.jsonl").write_text("{}\n")
+        for beside in BESIDE:
+            Path(beside).write_text("")
         before = contents()
         result = run_cli(*FIT, option, name, "--force")
         assert result.code == 2

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +22,7 @@ from surefoot.distributed import local_client
 from surefoot.experiments import reproduce
 from surefoot.model_file import load_model
 from surefoot.tabular import read_table
-from surefoot.tabular.asked import asked_path
+from surefoot.tabular.beside import asked_path
 
 Run = Callable[..., Result]
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\x7f"
@@ -128,6 +129,23 @@ class TestSentences:
         monkeypatch.setattr("sys.stdin", io.StringIO("1\n"))
         assert run_cli("label", *label).data["answered"] == 1
         assert run_cli("fit", *label, "--no-report").code == 0
+
+    def test_examples_of_cells_do_not_fill_the_screen(self, run_cli: Run, pool: Path) -> None:
+        frame = make_pool()
+        frame.assign(note="w" * 100_000, **{"n" * 100_000: 1.0}).to_csv(pool, index=False)
+        result = run_cli("radius", pool, "--label", "churn", "--drop", "n" * 100_000)
+        assert (result.code, "has one value only, 'www" in result.message) == (0, True)
+        assert "w" * 70 not in result.message.replace("\n", "")
+        refused = run_cli("radius", pool, "--label", "churned", "--forget")
+        assert "n" * 70 not in refused.message.replace("\n", "")
+
+    def test_what_is_no_plain_file(self, run_cli: Run, tmp_path: Path) -> None:
+        """It may never end: neither a pipe is waited for nor a device read until the memory is full."""
+        os.mkfifo(tmp_path / "pipe.csv")
+        (tmp_path / "zero.csv").symlink_to("/dev/zero")
+        for name in ("pipe.csv", "zero.csv"):
+            result = run_cli("fit", tmp_path / name, "--label", "churn")
+            assert (result.code, "must be a plain file" in result.message) == (2, True)
 
     @pytest.mark.parametrize("text", ["5\n", '["x"]\n', '{"journal": []}\n', "not JSON\n"])
     def test_odd_journals(self, run_cli: Run, pool: Path, text: str) -> None:

@@ -23,7 +23,7 @@ from surefoot.experiments import Reproduction, Settings, Task, experiment, repro
 from surefoot.experiments.observations import counted
 from surefoot.experiments.page import TABLES, publish, refreshed
 from surefoot.experiments.panels import APPENDIX, MAIN, panels
-from surefoot.experiments.rows import Sample
+from surefoot.experiments.samples import Sample
 from surefoot.experiments.table2 import PRINTED
 
 BASELINE = Path(__file__).parent / "baseline"

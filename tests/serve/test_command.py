@@ -18,8 +18,9 @@ from serve.desks import Knowing
 from serve.rooms import write_pool
 from surefoot.cli import run
 from surefoot.serve.learning import Job, Ranking
-from surefoot.serve.store import Store, store_path
+from surefoot.serve.store import Store
 from surefoot.serve.worker import RANK, REPORT, Process, WorkerError
+from surefoot.tabular.beside import store_path
 
 
 def start(folder: Path, *more: str) -> tuple[subprocess.Popen[str], str]:

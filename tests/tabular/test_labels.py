@@ -13,6 +13,7 @@ import pytest
 from surefoot.tabular import FileError, Format, Table, TableError, read_labeled_table
 from surefoot.tabular.asked import AskedRows, picked_rows
 from surefoot.tabular.editing import label_writer
+from surefoot.tabular.pool import as_targets
 
 
 def table_of(folder: Path, text: str) -> Table:
@@ -126,7 +127,47 @@ class TestLabelWriter:
         assert len(table_of(tmp_path, 'x,y\n5" pipe,u\n2,v\n').labels) == 2
 
 
+def test_long_numbers_in_a_text_file_keep_their_digits(tmp_path: Path) -> None:
+    table = table_of(tmp_path, "x,y\n1,9007199254740992\n2,9007199254740993\n3,5\n4,\n")
+    assert table.classes == ["5", "9007199254740992", "9007199254740993"]
+    assert len(set(as_targets(table.labels[:3], table.classes).tolist())) == 3
+    label_writer(table, table.path.read_bytes()).write(3, "9007199254740993")
+    assert read_labeled_table(table.path, "y").labels[3] == "9007199254740993"
+
+
+def test_many_labels_at_once_are_as_many_one_by_one(tmp_path: Path) -> None:
+    table = table_of(tmp_path, TestLabelWriter.TEXT)
+    content = table.path.read_bytes()
+    labels = {2: None, 0: 'a longer "one"', 1: "v"}
+    at_once = label_writer(table, content)
+    assert at_once.bytes_with(labels) != content
+    assert table.path.read_bytes() == content
+    at_once.write_all(labels)
+    after = table.path.read_bytes()
+    at_once.write(1, "w")
+    table.path.write_bytes(content)
+    one_by_one = label_writer(table, content)
+    for row, label in labels.items():
+        one_by_one.write(row, label)
+    assert table.path.read_bytes() == after
+    one_by_one.write(1, "w")
+    assert table.path.read_bytes() == at_once.bytes_with({})
+
+
 class TestParquetLabels:
+    def test_many_at_once(self, tmp_path: Path) -> None:
+        path = tmp_path / "t.parquet"
+        pq.write_table(pa.table({"x": [1.0, 2.0, 3.0, 4.0], "y": pa.array(["a", None, None, "b"])}), path)
+        label_writer(read_labeled_table(path, "y"), path.read_bytes()).write_all({2: "b", 0: None})
+        assert pq.read_table(path)["y"].to_pylist() == [None, None, "b", "b"]
+
+    @pytest.mark.parametrize("numbers", [[2**53, 2**53 + 1, 5, None], [2**60, 1, 2, 3]])
+    def test_numbers_of_which_two_would_be_one_are_refused(self, tmp_path: Path, numbers: list[int | None]) -> None:
+        path = tmp_path / "t.parquet"
+        pq.write_table(pa.table({"x": [1.0, 2.0, 3.0, 4.0], "y": pa.array(numbers)}), path)
+        with pytest.raises(TableError, match=r"must be below 2\*\*53; got .* in row 1"):
+            read_labeled_table(path, "y")
+
     @staticmethod
     def written(folder: Path, column: pa.Array, classes: list[str] | None, row: int, label: str) -> pa.Table:
         """Write a label and take it back; every other cell must stay."""

@@ -72,7 +72,6 @@ def fit(
 ) -> int:
     """Learn a model, say how far it can be trusted, write a report."""
     from surefoot._files import check_writable
-    from surefoot.cli.kept import settings_path
 
     output = Output("fit", json)
     found = o.settled(ctx, output, pool)
@@ -83,9 +82,9 @@ def fit(
     o.check_pool(pool, found)
     from surefoot._outputs import check_outputs
     from surefoot.cli.fit import Writing, fit_outputs, fit_pool
-    from surefoot.tabular.asked import asked_path
+    from surefoot.tabular.beside import files_of
 
-    check_outputs(fit_outputs(model, page), [pool, asked_path(pool), settings_path(pool)], force=force)
+    check_outputs(fit_outputs(model, page), files_of(pool), force=force)
     with output.working("reading the table"):
         table = o.read_pool(pool, found)
     o.keep(output, found)
@@ -113,11 +112,11 @@ def predict(
     from surefoot._outputs import check_outputs
     from surefoot.cli.predict import predict_table, predictions_file
     from surefoot.cli.stored import Classifier
-    from surefoot.tabular.asked import asked_path
+    from surefoot.tabular.beside import files_of
 
     output = Output("predict", json)
     if out is not None:
-        check_outputs([predictions_file(out)], [model, table, asked_path(table)], force=force)
+        check_outputs([predictions_file(out)], [model, *files_of(table)], force=force)
     classifier = Classifier.load(model, names(trust))
     found = o.settled(ctx, output, table, classifier.options(table))
     return predict_table(output, classifier, table, o.table_format(found.values), out)

@@ -137,10 +137,10 @@ def label(
     o.check_pool(pool, found)
     from surefoot._files import check_writable, sole_writer
     from surefoot.cli.label import Goal, Session, check_labelable
-    from surefoot.serve.store import store_path
     from surefoot.serve.terminal import stored_sitting
     from surefoot.tabular import clean, read_content
     from surefoot.tabular.asked import AskedRows
+    from surefoot.tabular.beside import files_of, proof_path, store_path
     from surefoot.tabular.editing import label_writer
 
     check_writable(pool)
@@ -157,11 +157,11 @@ def label(
         if target_error is not None:
             from surefoot._outputs import check_outputs
             from surefoot.cli.fit import fit_outputs
-            from surefoot.cli.prove import ProofSession, proof_path, proven_labeling
+            from surefoot.cli.prove import ProofSession, proven_labeling
 
             journal, model = proof_path(pool), out or Path(f"{pool.stem}.skops")
             writer, asked = label_writer(table, content), AskedRows(table)
-            check_outputs(fit_outputs(model, None), [pool, asked.path], force=force)
+            check_outputs(fit_outputs(model, None), files_of(pool), force=force)
             o.keep(output, found)
             loop = proven_labeling(
                 cleaned, choices, journal, target_error=target_error, level=level, random_first=random_first
@@ -203,18 +203,24 @@ def audit(
     """Prove how often a finished model errs on a table, by labels of rows drawn at random."""
     output = Output("audit", json)
     from surefoot._files import check_writable, sole_writer
-    from surefoot.cli.audit import audit_path, audit_table
+    from surefoot._outputs import check_outputs
+    from surefoot.cli.audit import audit_table, journal_file
     from surefoot.cli.stored import Classifier
-    from surefoot.tabular import read_content
+    from surefoot.tabular import read_content, read_labeled_table
+    from surefoot.tabular.beside import audit_path, files_of
     from surefoot.tabular.editing import label_writer
 
+    path = journal or audit_path(pool)
+    others = [file for file in files_of(pool) if file != audit_path(pool)]
+    check_outputs([journal_file(path)], [model, *others], force=False)
     classifier = Classifier.load(model, names(trust))
     found = o.settled(ctx, output, pool, classifier.options(pool))
     check_writable(pool)
     with sole_writer(pool):
         content = read_content(pool)
-        known = ",".join(sorted({*names(found.values["classes"]), *classifier.classes}))
-        table = o.read_table_of(pool, classifier.label_or(label), o.table_format(found.values), known, content)
-        writer, path = label_writer(table, content), journal or audit_path(pool)
+        known = sorted({*names(found.values["classes"]), *classifier.classes})
+        how = o.table_format(found.values)
+        table = read_labeled_table(pool, classifier.label_or(label), how=how, classes=known, content=content)
+        writer = label_writer(table, content)
         options = {"target_error": target, "level": level, "n_labels": labels, "picks": picks, "random_state": seed}
         return audit_table(output, classifier, table, writer, path, **options)

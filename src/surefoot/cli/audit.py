@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot._outputs import OutputFile
 from surefoot._types import FloatArray
 from surefoot.cli.output import NOT_REACHED, OK, Output, count, percent
 from surefoot.cli.questions import QUIT, SKIP, Questions
@@ -147,9 +148,9 @@ class AuditSession:
         return self.output.finish(data, OK if self.audit.target_error is None or proved else NOT_REACHED)
 
 
-def audit_path(table: Path) -> Path:
-    """The journal of an audit, beside the table itself where the path is a link."""
-    return Path(f"{table.resolve()}.audit.jsonl")
+def journal_file(path: Path) -> OutputFile:
+    """The journal of an audit, which is only ever added to; `Audit` refuses one that is not its own."""
+    return OutputFile(path, "journal of the audit", "--journal", lambda _: True)
 
 
 def audit_table(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 from dataclasses import dataclass
 
 from surefoot.tabular.errors import TableError
@@ -28,8 +29,12 @@ class Choices:
 
 
 def names(text: str) -> list[str]:
-    """Names with commas between."""
-    return [name.strip() for name in text.split(",") if name.strip()]
+    """Names with commas between; one that holds a comma stands in quotes, as in a table."""
+    try:
+        split = next(csv.reader([text], skipinitialspace=True), [])
+    except csv.Error:  # a line end
+        split = text.split(",")
+    return [name.strip() for name in split if name.strip()]
 
 
 def read_radius(text: str) -> str | float:

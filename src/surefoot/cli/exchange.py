@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from surefoot._files import sole_writer, write_bytes
+from surefoot._outputs import OutputFile, check_outputs
 from surefoot.cli import options as o
 from surefoot.cli.kept import Settled
 from surefoot.cli.label import check_labelable
 from surefoot.cli.output import OK, Output, count
 from surefoot.cli.serve_pool import read_table
 from surefoot.serve import label_studio
+from surefoot.serve.book import Book
 from surefoot.serve.desk import Desk, Settings
 from surefoot.serve.downloads import CSV, PARQUET, answers_table, as_bytes, labeled_table
+from surefoot.serve.events import LABEL, SETTLE, SKIP
 from surefoot.serve.opening import open_desk, open_store
 from surefoot.serve.proof import Goal, unpack
-from surefoot.serve.store import store_path
 from surefoot.tabular import FileError, Table, read_content
+from surefoot.tabular.beside import files_of, store_path
 from surefoot.tabular.editing import label_writer
 
 # Refusals that are named one by one.
@@ -67,25 +71,25 @@ def export_store(output: Output, pool: Path, found: Settled, wanted: Wanted) -> 
     """Write labels and answers; the store is only read, also while it is being served."""
     if not store_path(pool).exists():
         raise FileError(f"{store_path(pool)} must be there to be exported; it is not. Label rows with surefoot serve.")
+    out = wanted.out
+    if out is None and wanted.answers is None and not wanted.in_place:
+        out = pool.with_name(f"{pool.stem}.labeled{pool.suffix}")
+    _check_outputs(pool, out, wanted.answers, force=wanted.force)
     o.check_pool(pool, found)
     content = read_content(pool)
     table = read_table(pool, found, content)
     store = open_store(table)
     try:
         desk = Desk(store, len(table.labels), table.classes, Settings(Goal()))
-        out = wanted.out
-        if out is None and wanted.answers is None and not wanted.in_place:
-            out = pool.with_name(f"{pool.stem}.labeled{pool.suffix}")
         written = {}
         if out is not None:
-            _write(out, _labels(desk, table, out, predictions=wanted.predictions), wanted.force, pool)
+            write_bytes(out, _labels(desk, table, content, out, predictions=wanted.predictions))
             written["labels"] = str(out)
         if wanted.answers is not None:
-            frame = answers_table(desk.book, store.people())
-            _write(wanted.answers, as_bytes(frame, _form(wanted.answers)), wanted.force, pool)
+            write_bytes(wanted.answers, as_bytes(answers_table(desk.book, store.people()), _form(wanted.answers)))
             written["answers"] = str(wanted.answers)
         if wanted.in_place:
-            written["changed"] = str(_write_into(pool, table, content, desk.book.labels))
+            written["changed"] = str(_write_into(pool, table, content, desk.book))
     finally:
         store.close()
     output.say("Written", "bold")
@@ -98,9 +102,23 @@ def export_store(output: Output, pool: Path, found: Settled, wanted: Wanted) -> 
     return output.finish({"labels_written": len(desk.book.labels), **written}, OK)
 
 
-def _labels(desk: Desk, table: Table, out: Path, *, predictions: bool) -> bytes:
-    if out.suffix.lower() != ".json":
-        return as_bytes(labeled_table(table, desk.book.labels), _form(out), table)
+def labels_to_write(book: Book, table: Table) -> dict[int, str | None]:
+    """The label of each row: that of the store where anybody answered for the row, else that of the table.
+
+    Rows on which people disagree, and those that all skipped, are empty.
+    """
+    answered = {event.row for event in book.events if event.kind in (LABEL, SKIP, SETTLE)}
+    return {row: book.labels.get(row) if row in answered else label for row, label in enumerate(table.labels)}
+
+
+def _labels(desk: Desk, table: Table, content: bytes, out: Path, *, predictions: bool) -> bytes:
+    suffix = out.suffix.lower()
+    if suffix != ".json":
+        labels = labels_to_write(desk.book, table)
+        if suffix == table.path.suffix.lower():  # all other bytes stay
+            return label_writer(table, content).bytes_with(_changed(table, labels))
+        found = {row: label for row, label in labels.items() if label is not None}
+        return as_bytes(labeled_table(table, found), _form(out))
     predicted = None
     if predictions and desk.turns.n_audits:
         codes = unpack(desk.store.frozen(desk.turns.n_audits)[0])
@@ -116,19 +134,37 @@ def _form(path: Path) -> str:
     return form
 
 
-def _write(path: Path, content: bytes, force: bool, pool: Path) -> None:
-    if path.resolve() == pool.resolve():
-        raise FileError(f"{path} is the pool itself. Pass --in-place to write the labels into it.")
-    if path.exists() and not force:
-        raise FileError(f"{path} is there already. Pass --force to overwrite it, or another name.")
-    write_bytes(path, content)
+def _check_outputs(pool: Path, out: Path | None, answers: Path | None, *, force: bool) -> None:
+    """No file that is read, none twice, and none that is there already, before any work is done."""
+    outputs = []
+    if out is not None:
+        if out.resolve() == pool.resolve():
+            raise FileError(f"{out} is the pool itself. Pass --in-place to write the labels into it.")
+        if out.suffix.lower() not in (".json", pool.suffix.lower()):
+            _form(out)
+        outputs.append(OutputFile(out, "table of labels", "--out", Path.is_file))
+    if answers is not None:
+        _form(answers)
+        outputs.append(OutputFile(answers, "table of answers", "--answers", Path.is_file))
+    check_outputs(outputs, files_of(pool), force=force)
+    there = [file.path for file in outputs if file.path.exists()]
+    if there and not force:  # an older export, too, may have been corrected by hand
+        raise FileError(f"{there[0]} is there already. Pass --force to overwrite it, or another name.")
 
 
-def _write_into(pool: Path, table: Table, content: bytes, labels: dict[int, str]) -> int:
-    """Fill in the labels that the table does not have, cell by cell; how many."""
-    changed = [row for row in range(len(table.labels)) if labels.get(row) != table.labels[row]]
+def _changed(table: Table, labels: Mapping[int, str | None]) -> dict[int, str | None]:
+    return {row: label for row, label in labels.items() if label != table.labels[row]}
+
+
+def _write_into(pool: Path, table: Table, content: bytes, book: Book) -> int:
+    """Write the labels that the table does not have, all or none; how many.
+
+    A label of the table is emptied only where it was taken back, not where people disagree or skipped the row.
+    """
+    unsettled = book.conflicts | book.skipped
+    labels = {row: label for row, label in labels_to_write(book, table).items() if row not in unsettled}
+    changed = _changed(table, labels)
     with sole_writer(pool):
-        writer = label_writer(table, content)
-        for row in changed:
-            writer.write(row, labels.get(row))
+        if changed:
+            label_writer(table, content).write_all(changed)
     return len(changed)

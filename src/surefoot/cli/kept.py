@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import tomllib
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot._files import write_bytes
+from surefoot.tabular.beside import settings_path
 from surefoot.tabular.errors import FileError
 
 # Of the file itself; of its columns; of one label column.
@@ -59,11 +59,6 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def settings_path(table: str | os.PathLike[str]) -> Path:
-    """The file with the options of a table, beside the file itself where the path is a link."""
-    return Path(f"{Path(table).resolve()}.surefoot.toml")
-
-
 def settle(table: Path, values: Mapping[str, Any], given: set[str], *, forget: bool = False) -> Settled:
     """Fill options that were not given from those kept for a table.
 
@@ -86,7 +81,7 @@ def read_settings(path: Path) -> dict[str, Any]:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeError, tomllib.TOMLDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise FileError(f"{path} must hold options in TOML; {error}. Correct it, or remove it.") from error
     wrong = [
         name

@@ -207,7 +207,8 @@ class Session:
         labels = count(int(self.pool.labeled.sum()), "label")
         self._say(f"Done: {why}. {labels} in {self.pool.table.path.name}, {self.answered} of them new.", "bold")
         path, label = shlex.quote(str(self.pool.table.path)), shlex.quote(self.pool.table.label)
-        self._say(f"Next: surefoot fit {path} --label {label}")
+        if not self.pool.labeled.all():  # else there is nothing to learn about
+            self._say(f"Next: surefoot fit {path} --label {label}")
         data = {
             "path": str(self.pool.table.path),
             "ended": why,

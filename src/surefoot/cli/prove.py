@@ -167,11 +167,6 @@ class ProofSession:
         save_model(self.out, ModelFile(Pipeline(steps), self.pool.table.label, self.pool.classes, summary))
 
 
-def proof_path(table: Path) -> Path:
-    """The journal of a proof, beside the table itself where the path is a link."""
-    return Path(f"{table.resolve()}.proof.jsonl")
-
-
 def proven_labeling(
     pool: Pool, choices: Choices, journal: Path, *, target_error: float, level: float, random_first: int
 ) -> ProvenLabeling:

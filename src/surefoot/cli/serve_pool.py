@@ -23,8 +23,8 @@ from surefoot.serve.demo import LABEL, write_demo
 from surefoot.serve.desk import Settings
 from surefoot.serve.opening import open_desk, open_store, stored_classes
 from surefoot.serve.proof import Goal
-from surefoot.serve.store import store_path
 from surefoot.tabular import FileError, Table, clean, read_content
+from surefoot.tabular.beside import store_path
 
 
 @dataclass(frozen=True, eq=False)

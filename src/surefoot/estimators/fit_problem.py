@@ -28,7 +28,7 @@ from surefoot.exact.problem import Game, HeldGame, HeldProblem, RobustProblem
 from surefoot.exact.solution import Solution
 from surefoot.losses import LOG_LOSS
 from surefoot.problem.rows import LabeledData
-from surefoot.radius import as_robust_as_possible
+from surefoot.radius import largest_confident_radius
 from surefoot.solvers.minimal import check_radius
 from surefoot.solvers.newton import NewtonOptions
 from surefoot.solvers.sgd import StochasticGradient, StochasticSolution, resolve_solver, run_algorithm1
@@ -231,7 +231,7 @@ class FitProblem:
         asked, problem = self.settings, self.problem
         if not isinstance(problem, HeldProblem):
             return self.fitted(self.at(problem.minimal.value + self.sampled(_AUTO_ROWS, 0, _AUTO_TOL).auto_excess()))
-        search = as_robust_as_possible(
+        search = largest_confident_radius(
             problem.decision_set,
             self.linear_model,
             problem.minimal,

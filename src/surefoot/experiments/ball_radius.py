@@ -12,7 +12,7 @@ from surefoot.experiments.intervals import median_table
 from surefoot.experiments.observations import counted, per_dataset
 from surefoot.experiments.panels import BLUE, ORANGE, band, panels
 from surefoot.experiments.protocol import Figures, Row, Settings, Tables, Task, grid_of_tasks
-from surefoot.experiments.rows import CONSTANT, VACUOUS, Sample, rounded
+from surefoot.experiments.samples import CONSTANT, VACUOUS, Sample, rounded
 
 
 @dataclass(frozen=True)

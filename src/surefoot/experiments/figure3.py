@@ -11,7 +11,7 @@ from surefoot._types import FloatArray
 from surefoot.experiments.observations import counted, per_dataset
 from surefoot.experiments.panels import PAPER, panels
 from surefoot.experiments.protocol import Figures, Row, Settings, Tables, Task, grid_of_tasks
-from surefoot.experiments.rows import LABEL_COST, VACUOUS, Sample, rounded
+from surefoot.experiments.samples import LABEL_COST, VACUOUS, Sample, rounded
 from surefoot.solvers.ball.solver import ball_worst_case
 
 _LABELED = 100

@@ -13,7 +13,7 @@ from surefoot.experiments.intervals import median_table
 from surefoot.experiments.observations import counted, per_dataset
 from surefoot.experiments.panels import BLUE, GREY, ORANGE, PAPER, band, panels
 from surefoot.experiments.protocol import Figures, Row, Settings, Tables, Task, grid_of_tasks
-from surefoot.experiments.rows import CONSTANT, LABEL_COST, Sample, rounded
+from surefoot.experiments.samples import CONSTANT, LABEL_COST, Sample, rounded
 from surefoot.path import radius_path
 from surefoot.radius import minimal_radius
 

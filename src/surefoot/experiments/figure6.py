@@ -6,7 +6,7 @@ from typing import Any
 
 from surefoot.experiments.observations import counted, per_dataset
 from surefoot.experiments.protocol import Row, Settings, Tables
-from surefoot.experiments.rows import VACUOUS
+from surefoot.experiments.samples import VACUOUS
 from surefoot.experiments.true_radius import AtTrueRadius
 
 # The paper's threshold of the as-robust-as-possible rule.

@@ -13,7 +13,7 @@ neither reads nor writes a file, and knows nothing of processes.
             return grid_of_tasks(settings, variants=("random", "DR"))
 
         def run(self, task, settings):
-            X, y = load_rows(task.dataset, settings.seed)      # surefoot.experiments.rows, kept by the process
+            X, y = load_rows(task.dataset, settings.seed)      # surefoot.experiments.samples, kept by the process
             rng = task.rng(settings.seed)                      # the same in all variants of a trial
             return [{"step": 1, "likelihood": 0.6}, {"step": 2, "likelihood": 0.7}]
 

@@ -8,7 +8,7 @@ from typing import Any
 from surefoot.datasets import paper_names
 from surefoot.experiments.panels import titles
 from surefoot.experiments.protocol import Figures, Row, Settings, Tables, Task
-from surefoot.experiments.rows import load_rows
+from surefoot.experiments.samples import load_rows
 
 # The paper's Table 2: features, examples, percentage of positive examples.
 PRINTED = {

@@ -14,7 +14,7 @@ from surefoot.exact.problem import HeldProblem
 from surefoot.experiments.intervals import median_table
 from surefoot.experiments.panels import BLUE, GREEN, ORANGE, PAPER, band, panels
 from surefoot.experiments.protocol import Figures, Row, Settings, Tables, Task, grid_of_tasks
-from surefoot.experiments.rows import LABEL_COST, Sample, rounded
+from surefoot.experiments.samples import LABEL_COST, Sample, rounded
 from surefoot.priors import ClopperPearson, tighten
 from surefoot.problem.rows import LabeledData
 from surefoot.solvers.minimal import solve_minimal_radius

@@ -6,7 +6,7 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from surefoot.path import RadiusPath, radius_path
+from surefoot.path.radii import RadiusPath, radius_path
 from surefoot.plots.axes import BLUE, GREEN, GREY, ORANGE, PINK, Display
 from surefoot.unlabeled import Unlabeled
 

@@ -16,7 +16,7 @@ from surefoot.promises.draws import Draws
 from surefoot.promises.finite import check_level
 from surefoot.promises.given import check_label, check_seed, known_labels
 from surefoot.promises.journal import AuditJournal, hash_predictions, hash_rows
-from surefoot.promises.judged import believed_error, is_fitted
+from surefoot.promises.observed_losses import believed_error, is_fitted
 from surefoot.promises.picks import UNIFORM, WEIGHTED, check_uniform_share, resolve_picks
 from surefoot.promises.result import THEOREM, ErrorBound
 from surefoot.promises.size import AuditSize, audit_size

@@ -24,7 +24,7 @@ from surefoot.losses import ZERO_ONE
 from surefoot.promises.bounded import bounded_upper, rule_in_words
 from surefoot.promises.finite import clopper_pearson_upper
 from surefoot.promises.groups import by_group
-from surefoot.promises.judged import Observed, believed_error, observe
+from surefoot.promises.observed_losses import ObservedLosses, believed_error, observe
 from surefoot.promises.result import MEASURED, ErrorBound
 from surefoot.unlabeled import Unlabeled, unwrap
 
@@ -39,7 +39,7 @@ _ABOUT = "the classifier trained on all labels, on the population that they come
 class CrossFitted:
     """Losses at labels by clones that did not see them; beliefs at labels (n,) and their mean over unlabeled rows."""
 
-    seen: Observed
+    seen: ObservedLosses
     belief: FloatArray | None
     mean_belief: float
 
@@ -117,7 +117,7 @@ def crossfit_bound(fitted: CrossFitted, level: float, groups: NDArray[Any] | Non
     return by_group(groups, fitted.seen.n, level, one, about=_ABOUT, pool=False)
 
 
-def _upper(fitted: CrossFitted, some: Observed, chosen: NDArray[np.intp], level: float) -> tuple[float, str]:
+def _upper(fitted: CrossFitted, some: ObservedLosses, chosen: NDArray[np.intp], level: float) -> tuple[float, str]:
     if some.name != ZERO_ONE:
         values = some.values.copy()
         values[values.argmin()] = some.high  # one more row at the largest loss

@@ -16,7 +16,7 @@ from surefoot.promises.anytime import PoolErrors, population_upper
 from surefoot.promises.bounded import bounded_upper, rule_in_words
 from surefoot.promises.finite import clopper_pearson_upper
 from surefoot.promises.groups import by_group
-from surefoot.promises.judged import Observed
+from surefoot.promises.observed_losses import ObservedLosses
 from surefoot.promises.result import THEOREM, ErrorBound
 
 _UNSEEN = "the classifier was finished before these labels were looked at, and did not see them"
@@ -26,7 +26,7 @@ _POPULATION = "the labeled rows are independent draws from the population"
 
 
 def unseen_bound(
-    seen: Observed,
+    seen: ObservedLosses,
     level: float,
     *,
     N: int | None,
@@ -67,7 +67,7 @@ def _where(N: int | None) -> str:
     return "the population that its labels come from" if N is None else f"the {N} rows given"
 
 
-def _upper(seen: Observed, level: float, N: int | None, anytime: bool) -> tuple[float, str]:
+def _upper(seen: ObservedLosses, level: float, N: int | None, anytime: bool) -> tuple[float, str]:
     if seen.name != ZERO_ONE:
         value = bounded_upper(seen.values, seen.low, seen.high, level, N=N, anytime=anytime)
         return value, rule_in_words(seen.n, pool=N is not None, anytime=anytime)

@@ -17,10 +17,10 @@ from surefoot.exact.row_groups import GroupFunction
 from surefoot.losses import ZERO_ONE
 from surefoot.promises.crossfit import cross_fit, crossfit_bound
 from surefoot.promises.holdout import check_unseen, fit_clone, split, unseen_bound
-from surefoot.promises.judged import is_fitted, known_classes, observe
+from surefoot.promises.observed_losses import is_fitted, known_classes, observe
 from surefoot.promises.question import Question, check_question
 from surefoot.promises.result import ErrorBound, ErrorBounds
-from surefoot.promises.transport import transport_bound
+from surefoot.promises.transport_bound import transport_bound
 from surefoot.unlabeled import Unlabeled
 
 CROSSFIT, HOLDOUT, TRANSPORT, ANYTIME = "crossfit", "holdout", "transport", "anytime"

@@ -21,7 +21,7 @@ from surefoot.promises.audit import ANYTIME, Audit, check_rule
 from surefoot.promises.finite import check_level
 from surefoot.promises.given import check_label, check_seed, known_labels
 from surefoot.promises.journal import AuditJournal, hash_predictions, hash_rows
-from surefoot.promises.judged import believed_error
+from surefoot.promises.observed_losses import believed_error
 from surefoot.promises.picks import AUTO, UNIFORM, check_uniform_share
 from surefoot.promises.result import ErrorBound
 

@@ -122,15 +122,16 @@ def spread_out(rows: FloatArray, scores: FloatArray, size: int, seed: int) -> ND
     useful = np.argsort(-scores, kind="stable")[:most]
     if len(useful) <= size:
         return useful
-    clusters = KMeans(size, n_init=2, random_state=seed).fit(rows[useful])
+    n_clusters = min(size, len(np.unique(rows[useful], axis=0)))
+    clusters = KMeans(n_clusters, n_init=2, random_state=seed).fit(rows[useful])
     away = np.linalg.norm(rows[useful] - clusters.cluster_centers_[clusters.labels_], axis=1)
     chosen: list[int] = []
-    for one in range(size):
+    for one in range(n_clusters):
         members = np.flatnonzero(clusters.labels_ == one)
         if len(members):
             inner = members[away[members] <= np.median(away[members])]
             chosen.append(int(inner[scores[useful[inner]].argmax()]))
-    left = [at for at in range(len(useful)) if at not in set(chosen)]  # equal rows may leave clusters empty
+    left = [at for at in range(len(useful)) if at not in set(chosen)]  # of equal rows there are fewer clusters
     order = np.array([*chosen, *left[: size - len(chosen)]])
     return useful[order[np.argsort(-scores[useful[order]], kind="stable")]]
 

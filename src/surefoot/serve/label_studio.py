@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from surefoot._errors import FileError
+from surefoot._printing import cell_text
 from surefoot.serve import events as e
 from surefoot.serve.book import Book
 from surefoot.serve.events import Event
@@ -21,6 +22,7 @@ from surefoot.tabular.cells import as_text
 
 ROW = "surefoot_row"
 _FROM = "label"
+_LONGEST = 60  # characters of a name or a label of another program
 
 
 def config(table: Table) -> str:
@@ -93,55 +95,68 @@ def answers_of(found: list[dict[str, Any]], table: Table, book: Book, person_of:
     person_of : callable, the id of the person of a name.
     """
     rows = _Rows(table)
-    events, refused = [], []
+    events: dict[str, Event] = {}  # an annotation that the file holds twice counts once
+    refused = []
     for task in found:
         row = rows.find(task["data"])
         if row is None:
-            refused.append(f"task {task.get('id')} is no row of {table.path.name}")
+            refused.append(f"{_name(task)} is no row of {table.path.name}")
             continue
-        for annotation in task.get("annotations") or task.get("completions") or []:
+        for annotation in _list(task.get("annotations") or task.get("completions")):
             label, why = _label_of(annotation, table.classes)
             if why is not None:
-                refused.append(f"task {task.get('id')}: {why}")
+                refused.append(f"{_name(task)}: {why}")
                 continue
             key = _key(task, annotation)
             purpose = book.row(row).purpose or e.IMPORTED
             kind = e.SKIP if label is None else e.LABEL
-            events.append(
-                Event(kind, row, person_of(_who(annotation)), label, purpose, key=key, time=_when(annotation))
-            )
-    return events, refused
+            events[key] = Event(kind, row, person_of(_who(annotation)), label, purpose, key=key, time=_when(annotation))
+    return list(events.values()), refused
 
 
-def _label_of(annotation: Mapping[str, Any], classes: list[str]) -> tuple[str | None, str | None]:
+def _name(task: Mapping[str, Any]) -> str:
+    return f"task {cell_text(task.get('id'), _LONGEST)}"
+
+
+def _list(value: Any) -> list[Any]:
+    """A list of a file that anybody may have written: none for what is no list."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _label_of(annotation: Any, classes: list[str]) -> tuple[str | None, str | None]:
     """The label of an annotation, None for one that was skipped; or why there is none."""
+    if not isinstance(annotation, dict):
+        return None, f"an annotation must be an object of JSON; got {cell_text(annotation, _LONGEST)}"
     if annotation.get("was_cancelled") or annotation.get("skipped"):
         return None, None
-    chosen = list(_choices(annotation.get("result") or []))
+    chosen = list(_choices(_list(annotation.get("result"))))
     if len(chosen) != 1:
         return None, f"an annotation must choose one class; it chooses {len(chosen)}"
     label = as_text(chosen[0])
-    return (label, None) if label in classes else (None, f"{label!r} is no class: {', '.join(classes)}")
+    no_class = f"{cell_text(label, _LONGEST)!r} is no class: {', '.join(classes)}"
+    return (label, None) if label in classes else (None, no_class)
 
 
-def _choices(result: list[Any]) -> Iterator[str]:
+def _choices(result: list[Any]) -> Iterator[Any]:
     for part in result:
-        if isinstance(part, dict) and part.get("type") == "choices":
-            yield from (part.get("value") or {}).get("choices") or []
+        if isinstance(part, dict) and part.get("type") == "choices" and isinstance(part.get("value"), dict):
+            yield from _list(part["value"].get("choices"))
 
 
 def _who(annotation: Mapping[str, Any]) -> str:
     """The name of who made an annotation: Label Studio gives a number or an account."""
     by = annotation.get("completed_by")
     name = (by.get("email") or by.get("username") or by.get("id")) if isinstance(by, dict) else by
-    return str(name)[:60] if name not in (None, "") else "Label Studio"
+    return cell_text(name, _LONGEST) if name not in (None, "") else "Label Studio"
 
 
 def _when(annotation: Mapping[str, Any]) -> float:
     try:
-        return datetime.fromisoformat(str(annotation.get("created_at")).replace("Z", "+00:00")).timestamp()
-    except ValueError:
+        when = datetime.fromisoformat(str(annotation.get("created_at")).replace("Z", "+00:00")).timestamp()
+        datetime.fromtimestamp(when, UTC)  # it can be shown
+    except (ValueError, OverflowError, OSError):
         return 0.0  # the store takes the present
+    return max(when, 0.0)
 
 
 def _key(task: Mapping[str, Any], annotation: Mapping[str, Any]) -> str:

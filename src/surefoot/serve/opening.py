@@ -11,9 +11,10 @@ import numpy as np
 from surefoot.serve import events as e
 from surefoot.serve.desk import Desk, Settings
 from surefoot.serve.events import Event
-from surefoot.serve.store import Store, store_path
+from surefoot.serve.store import Store
 from surefoot.tabular import Table
-from surefoot.tabular.asked import AskedRows, asked_path, row_hashes
+from surefoot.tabular.asked import AskedRows, row_hashes
+from surefoot.tabular.beside import asked_path, store_path
 
 # Whose answers the labels in the table itself are.
 TABLE = "(in the table)"

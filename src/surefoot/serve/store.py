@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import secrets
 import sqlite3
 import threading
@@ -54,11 +53,6 @@ class Person:
 
     id: int
     name: str
-
-
-def store_path(pool: str | os.PathLike[str]) -> Path:
-    """The store of a table, beside the file itself where the path is a link."""
-    return Path(f"{Path(pool).resolve()}.surefoot.db")
 
 
 def hashed(secret: str) -> str:
@@ -107,7 +101,10 @@ class Store:
         run("PRAGMA foreign_keys=ON")
         if begun:
             self._create(about)
-        self.about: dict[str, Any] = {key: json.loads(value) for key, value in run("SELECT key, value FROM about")}
+        try:
+            self.about: dict[str, Any] = {key: json.loads(value) for key, value in run("SELECT key, value FROM about")}
+        except ValueError as error:
+            raise FileError(f"{self.path} must say in JSON what it belongs to; {error}. Restore the file.") from error
         self._check(about)
 
     def _create(self, about: dict[str, Any]) -> None:
@@ -147,10 +144,9 @@ class Store:
 
     def events(self) -> list[Event]:
         """All events, oldest first."""
-        with self._lock:
-            found = self._connection.execute(
-                "SELECT kind, row, person, value, purpose, probability, audit, key, id, time FROM events ORDER BY id"
-            ).fetchall()
+        found = self._read(
+            "SELECT kind, row, person, value, purpose, probability, audit, key, id, time FROM events ORDER BY id"
+        )
         return [Event(*fields) for fields in found]
 
     def append(
@@ -180,17 +176,15 @@ class Store:
 
     def frozen(self, audit: int) -> tuple[bytes, bytes, bytes | None]:
         """Predictions, known rows and model of the classifier of an audit."""
-        with self._lock:
-            found = self._connection.execute(
-                "SELECT predictions, known, model FROM frozen WHERE audit = ?", (audit,)
-            ).fetchone()
-        return found[0], found[1], found[2]
+        found = self._read("SELECT predictions, known, model FROM frozen WHERE audit = ?", audit)
+        if not found:
+            raise FileError(f"{self.path} must hold the classifier of audit {audit}; it does not. Restore the file.")
+        predictions, known, model = found[0]
+        return predictions, known, model
 
     def people(self) -> list[Person]:
         """Everyone, in the order in which they came."""
-        with self._lock:
-            found = self._connection.execute("SELECT id, name FROM people ORDER BY id").fetchall()
-        return [Person(*fields) for fields in found]
+        return [Person(*fields) for fields in self._read("SELECT id, name FROM people ORDER BY id")]
 
     def person(self, name: str) -> Person:
         """The person of this name, taken in if new."""
@@ -225,9 +219,16 @@ class Store:
         )
 
     def _one(self, query: str, value: str) -> Person | None:
+        found = self._read(query, value)
+        return Person(*found[0]) if found else None
+
+    def _read(self, query: str, *values: Any) -> list[Any]:
+        """All lines that a question gives."""
         with self._lock:
-            found = self._connection.execute(query, (value,)).fetchone()
-        return None if found is None else Person(*found)
+            try:
+                return self._connection.execute(query, values).fetchall()
+            except sqlite3.Error as error:
+                raise FileError(_words(self.path, error, "read")) from error
 
     @contextmanager
     def _transaction(self, what: str) -> Iterator[Any]:
@@ -261,8 +262,8 @@ def _words(path: Path, error: sqlite3.Error, what: str) -> str:
         reason, fix = f"the folder or the file is read-only ({reason})", "Allow writing to it"
     elif "locked" in reason:
         reason, fix = "another process writes to it", "End that process"
-    elif "not a database" in reason:
-        fix = "Move the file away"
+    elif "not a database" in reason or "malformed" in reason:
+        fix = "Restore the file, or move it away"
     return f"{path} could not be {what}: {reason}. Nothing was changed. {fix}, and try again."
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surefoot._files import LineLog, append_event, cannot_write, read_events
+from surefoot.tabular.beside import asked_path
 from surefoot.tabular.cells import is_nested
 from surefoot.tabular.errors import FileError, TableError
 from surefoot.tabular.pool import Table
@@ -132,11 +131,6 @@ class AskedRows:
                 "as random ones."
             )
         return columns
-
-
-def asked_path(path: str | os.PathLike[str]) -> Path:
-    """The journal of a table, beside the file itself where the path is a link."""
-    return Path(f"{Path(path).resolve()}.asked.jsonl")
 
 
 def picked_rows(table: Table) -> NDArray[np.bool_]:

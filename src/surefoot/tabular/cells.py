@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot._printing import cut
 from surefoot.tabular.errors import TableError
 
 # How numbers are written: 1234.5, 1.234,5 or 1,234.5
@@ -90,6 +91,11 @@ def as_text(value: Any) -> str:
     return str(value).strip()
 
 
+def shown_cell(value: Any) -> str:
+    """A cell in a message, in quotes, and cut where it would fill the screen."""
+    return repr(cut(as_text(value)))
+
+
 def check_finite(name: str, values: NDArray[np.float64]) -> None:
     """Refuse infinite numbers."""
     infinite = np.flatnonzero(np.isinf(values))
@@ -104,9 +110,9 @@ def check_finite(name: str, values: NDArray[np.float64]) -> None:
 def mixed(name: str, column: Any, wrong: NDArray[np.bool_]) -> TableError:
     """The error for a column of numbers in which some cells are texts."""
     rows = np.flatnonzero(wrong)
-    example = as_text(column.iloc[rows[0]])
+    text = as_text(column.iloc[rows[0]])
     return TableError(
-        f"column {name!r} mixes numbers and texts: row {rows[0] + 1} holds {example!r}"
+        f"column {name!r} mixes numbers and texts: row {rows[0] + 1} holds {shown_cell(text)}"
         f"{f', and {len(rows) - 1} more rows hold texts' if len(rows) > 1 else ''}. Correct the cells, pass --missing "
-        f"'{example}' if it means that the value is unknown, or --categories '{name}' if all are names."
+        f"'{cut(text)}' if it means that the value is unknown, or --categories '{name}' if all are names."
     )

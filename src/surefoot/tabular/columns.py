@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.tabular.cells import POINT, as_numbers, as_text, as_texts, check_finite, check_plain, mixed
+from surefoot.tabular.cells import POINT, as_numbers, as_text, as_texts, check_finite, check_plain, mixed, shown_cell
 from surefoot.tabular.cells import number_style as style_of
 from surefoot.tabular.dates import ISO, STORED, as_days, date_format
 from surefoot.tabular.errors import TableError
@@ -86,10 +86,9 @@ class Columns:
         if name in self.dates:
             days = as_days(column, self.dates[name])
             if np.isnan(days).sum() - column.isna().sum() > (1 - _MEANT_AS_NUMBERS) * column.notna().sum():
-                example = as_text(column.dropna().iloc[0])
                 raise TableError(
                     f"column {name!r} must hold dates such as the table of the fit had ({self.dates[name]}); got "
-                    f"{example!r}. Write them alike, or fit again."
+                    f"{shown_cell(column.dropna().iloc[0])}. Write them alike, or fit again."
                 )
             return days
         if name in self.numbers:
@@ -192,7 +191,7 @@ def _sort_one(found: _Sorting, name: str, column: Any, asked: str | None) -> Non
     if n_values == 0:
         found.reject(name, "is empty")
     elif n_values == 1 and n_cells == len(column):
-        found.reject(name, f"has one value only, {as_text(column.iloc[0])!r}")
+        found.reject(name, f"has one value only, {shown_cell(column.iloc[0])}")
     elif asked == "category":
         _add_category(found, name, n_values)
     elif asked == "text":
@@ -232,7 +231,7 @@ def _sort_numbers(found: _Sorting, name: str, column: Any) -> bool:
         found.reject(name, "numbers the rows")
         return True
     if len(np.unique(values[np.isfinite(values)])) == 1 and not np.isnan(values).any():
-        found.reject(name, f"has one value only, {as_text(column.iloc[0])!r}")
+        found.reject(name, f"has one value only, {shown_cell(column.iloc[0])}")
         return True
     found.numbers.append(name)
     if n_wrong:
@@ -288,6 +287,6 @@ def _about_unread(name: str, column: Any, wrong: Any, how: str | None) -> str:
     kind = "numbers" if how is None else "dates"
     more = f" and {len(rows) - 1} more cells" if len(rows) > 1 else ""
     return (
-        f"{name!r} holds {kind}, but row {rows[0] + 1} holds {as_text(column.iloc[rows[0]])!r}: it{more} "
+        f"{name!r} holds {kind}, but row {rows[0] + 1} holds {shown_cell(column.iloc[rows[0]])}: it{more} "
         f"count{'s' * (len(rows) == 1)} as missing."
     )

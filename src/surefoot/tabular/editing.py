@@ -1,9 +1,10 @@
-"""Labels written back into the table they belong to, one at a time; every other byte of a text file stays."""
+"""Labels written back into the table they belong to; every other byte of a text file stays."""
 
 from __future__ import annotations
 
 import io
 from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from surefoot.tabular.cells import as_text
 from surefoot.tabular.errors import TableError
 from surefoot.tabular.pool import Table, as_class
 from surefoot.tabular.reading import is_parquet, read_header
-from surefoot.tabular.text import TextRecords, codec_of, split_record
+from surefoot.tabular.text_file import TextRecords, codec_of, split_record
 
 
 class LabelWriter(ABC):
@@ -29,6 +30,10 @@ class LabelWriter(ABC):
 
     def write(self, row: int, label: str | None) -> None:
         """Fill the label of a row (from 0), or empty it."""
+        self.write_all({row: label})
+
+    def write_all(self, labels: Mapping[int, str | None]) -> None:
+        """Fill or empty the labels of several rows: all of them are on the disk afterwards, or none."""
         try:
             found = self.path.read_bytes()
         except OSError:
@@ -38,14 +43,18 @@ class LabelWriter(ABC):
                 f"{self.path} was changed by another program while rows were being labeled: the answer was not "
                 "written. Start again; all earlier answers are in the file, unless that program took them out."
             )
-        content, keep = self._edited(row, label)
+        content, keep = self._edited(labels)
         write_bytes(self.path, content)
         self._content = content
         keep()
 
+    def bytes_with(self, labels: Mapping[int, str | None]) -> bytes:
+        """The bytes of the file as it would be with other labels; nothing is written."""
+        return self._edited(labels)[0]
+
     @abstractmethod
-    def _edited(self, row: int, label: str | None) -> tuple[bytes, Any]:
-        """The bytes of the file with another label, and what to do once they are written."""
+    def _edited(self, labels: Mapping[int, str | None]) -> tuple[bytes, Callable[[], None]]:
+        """The bytes of the file with other labels, and what to do once they are written."""
 
 
 class TextWriter(LabelWriter):
@@ -91,20 +100,26 @@ class TextWriter(LabelWriter):
                 f"written to it safely.{where} Save it anew with another program."
             )
 
-    def _edited(self, row: int, label: str | None) -> tuple[bytes, Any]:
-        at = row + 1  # the header is the first
-        new = self._records.with_cell(at, self._column, label or "")
+    def _edited(self, labels: Mapping[int, str | None]) -> tuple[bytes, Callable[[], None]]:
+        # the header is the first record
+        new = self._records.replaced({row + 1: self._record(row + 1, label or "") for row, label in labels.items()})
+
+        def keep() -> None:
+            self._records = new
+
+        return new.text.encode(self._codec), keep
+
+    def _record(self, at: int, label: str) -> str:
+        """A record with another label."""
+        new = self._records.with_cell(at, self._column, label)
         expected = self._records.cells(at)
-        expected[self._column] = label or ""
+        expected[self._column] = label
         if split_record(new, self._records.delimiter) != expected:
             raise TableError(
-                f"row {row + 1} of {self.path} cannot be changed without harm to its other cells: the answer was not "
+                f"row {at} of {self.path} cannot be changed without harm to its other cells: the answer was not "
                 "written. Save the table anew with another program."
             )
-        start, end = self._records.span(at)
-        text = self._records.text
-        content = b"".join(part.encode(self._codec) for part in (text[:start], new, text[end:]))
-        return content, lambda: self._records.replace(at, new)
+        return new
 
 
 class ParquetWriter(LabelWriter):
@@ -128,13 +143,15 @@ class ParquetWriter(LabelWriter):
             empty = pa.nulls(len(self._arrow), pa.string())
             self._arrow = self._arrow.set_column(self._at, self._field, empty)
 
-    def _edited(self, row: int, label: str | None) -> tuple[bytes, Any]:
+    def _edited(self, labels: Mapping[int, str | None]) -> tuple[bytes, Callable[[], None]]:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        value = self._typed(label)
-        column = self._arrow.column(self._at)
-        whole = pa.chunked_array([*column.slice(0, row).chunks, value, *column.slice(row + 1).chunks])
+        column, chunks, at = self._arrow.column(self._at), [], 0
+        for row in sorted(labels):
+            chunks += [*column.slice(at, row - at).chunks, self._typed(labels[row])]
+            at = row + 1
+        whole = pa.chunked_array([*chunks, *column.slice(at).chunks], column.type)
         if pa.types.is_dictionary(self._field.type):
             whole = whole.unify_dictionaries()
         new = self._arrow.set_column(self._at, self._field, whole.combine_chunks())

@@ -117,7 +117,13 @@ def read_labels(column: Any) -> NDArray[Any]:
     filled = np.flatnonzero(column.notna().to_numpy())
     labels = np.full(len(texts), None, dtype=object)
     values, wrong = as_numbers(column)
-    numbers = not wrong.any()
+    inexact = _is_inexact(values)
+    if inexact.any() and column.dtype.kind in "iuf":
+        raise TableError(
+            f"labels that are numbers must be below 2**53; got {column[inexact].iloc[0]} in row "
+            f"{np.flatnonzero(inexact)[0] + 1}: beyond, two of them may count as one. Save the column as texts."
+        )
+    numbers = not wrong.any() and not inexact.any()
     for row in filled:
         labels[row] = as_text(float(values[row])) if numbers else texts[row]
     labels[[row for row in filled if labels[row] == ""]] = None
@@ -137,7 +143,7 @@ def class_values(names: Sequence[str]) -> list[Any]:
         numbers = [float(name) for name in names]
     except ValueError:
         return list(names)
-    if not np.isfinite(numbers).all():
+    if not np.isfinite(numbers).all() or _is_inexact(np.array(numbers)).any():
         return list(names)
     return [int(number) if number.is_integer() else number for number in numbers]
 
@@ -153,9 +159,15 @@ def as_targets(labels: Sequence[str] | NDArray[Any], classes: Sequence[str] | No
 def as_class(text: str) -> str:
     """A class named by the user, in the form of `read_labels`."""
     try:
-        return as_text(float(text))
+        value = float(text)
     except ValueError:
         return text.strip()
+    return text.strip() if _is_inexact(np.array(value)) else as_text(value)
+
+
+def _is_inexact(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether numbers are so large that whole numbers beside each other are one in float64."""
+    return np.isfinite(values) & (np.abs(values) >= 2.0**53)
 
 
 def clean(table: Table, columns: Columns | None = None, **options: Any) -> Pool:

@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from surefoot._errors import import_extra
+from surefoot._printing import cut
 from surefoot.tabular.errors import FileError, TableError
-from surefoot.tabular.text import MARK, TextRecords, cells_of_any_length, codec_of
+from surefoot.tabular.text_file import MARK, TextRecords, cells_of_any_length, codec_of
 
 SUFFIXES = (".csv", ".tsv", ".parquet")
 # Cells that stand for nothing. "None" and "?" are not among them: they may be a class or a category.
@@ -81,6 +82,8 @@ def read_content(path: str | os.PathLike[str]) -> bytes:
         raise FileError(f"{file} must be a table that ends in one of {', '.join(SUFFIXES)}. Rename or convert it.")
     if file.is_dir():
         raise FileError(f"{file} must be a file; it is a folder. Pass the name of a file in it.")
+    if file.exists() and not file.is_file():  # it may never end, and is read more than once
+        raise FileError(f"{file} must be a plain file; it is a device, a pipe or a socket. Save the table as a file.")
     try:
         with file.open("rb") as opened:
             before = os.fstat(opened.fileno())
@@ -129,7 +132,7 @@ def near(name: str, names: list[str]) -> str:
 
 def listed(names: list[str], most: int = 8) -> str:
     """Names in quotes, with commas between."""
-    shown = ", ".join(repr(name) for name in names[:most])
+    shown = ", ".join(repr(cut(name)) for name in names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 

@@ -12,7 +12,7 @@ from surefoot.datasets import paper_names
 from surefoot.experiments.intervals import median_table
 from surefoot.experiments.panels import panels
 from surefoot.experiments.protocol import Figures, Row, Settings, Tables, Task, grid_of_tasks
-from surefoot.experiments.rows import load_rows, rounded
+from surefoot.experiments.samples import load_rows, rounded
 from surefoot.experiments.table1.compare import acceptance, cells, contrasts, observations
 from surefoot.experiments.table1.trial import METHODS, Reading, run_trial
 

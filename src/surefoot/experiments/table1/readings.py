@@ -25,8 +25,8 @@ from surefoot.datasets._load import _encoded
 from surefoot.datasets._locate import locate
 from surefoot.datasets._preprocessing import standardize
 from surefoot.experiments.protocol import Figures, Row, Settings, Tables, Task, grid_of_tasks
-from surefoot.experiments.rows import load_rows, rounded
 from surefoot.experiments.runner import run_experiment
+from surefoot.experiments.samples import load_rows, rounded
 from surefoot.experiments.table1.compare import PRINTED, areas_under
 from surefoot.experiments.table1.experiment import first_rows
 from surefoot.experiments.table1.trial import METHODS, Reading, run_trial

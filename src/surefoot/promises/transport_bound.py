@@ -14,7 +14,7 @@ from surefoot.certificates.certificate import Certificate
 from surefoot.certify import certify
 from surefoot.exact.row_groups import GroupFunction
 from surefoot.priors import AUTO, NoPrior, resolve_prior
-from surefoot.promises.judged import Observed, is_fitted, known_classes, observe
+from surefoot.promises.observed_losses import ObservedLosses, is_fitted, known_classes, observe
 from surefoot.promises.question import Question
 from surefoot.promises.result import CONDITIONAL, ErrorBound
 
@@ -73,7 +73,7 @@ def transport_bound(
 def _by_group(
     whole: ErrorBound,
     certificate: Certificate,
-    seen: Observed,
+    seen: ObservedLosses,
     asked: Question,
     groups: Any,
     other: bool,

@@ -6,8 +6,9 @@ import codecs
 import csv
 import io
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from copy import copy
 
 import numpy as np
 
@@ -88,13 +89,20 @@ class TextRecords:
         start = int(self._starts[at])
         return start, start + len(self.record(at))
 
-    def replace(self, at: int, record: str) -> None:
-        """Put another text in the place of a record."""
-        start, end = self.span(at)
-        self.text = self.text[:start] + record + self.text[end:]
-        longer = len(record) - (end - start)
-        self._starts[at + 1 :] += longer
-        self._ends[at:] += longer
+    def replaced(self, records: Mapping[int, str]) -> TextRecords:
+        """The same with other texts in the place of some records."""
+        new = copy(self)
+        longer = np.zeros(len(self), dtype=np.int64)
+        parts, done = [], 0
+        for at in sorted(records):
+            start, end = self.span(at)
+            longer[at] = len(records[at]) - (end - start)
+            parts += [self.text[done:start], records[at]]
+            done = end
+        new.text = "".join([*parts, self.text[done:]])
+        moved = np.cumsum(longer)
+        new._starts, new._ends = self._starts + moved - longer, self._ends + moved
+        return new
 
     def unclosed(self) -> int | None:
         """The line, from 1, in which a record begins whose quote is never closed: it swallows all that follows."""

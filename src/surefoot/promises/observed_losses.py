@@ -15,7 +15,7 @@ from surefoot.certify import ClassifierLoss
 
 
 @dataclass(frozen=True, eq=False)
-class Observed:
+class ObservedLosses:
     """Losses (n,) in [low, high] at labeled rows, and which of them the classifier predicts wrongly (n,)."""
 
     values: FloatArray
@@ -24,7 +24,7 @@ class Observed:
     low: float
     high: float
 
-    def at(self, chosen: NDArray[Any]) -> Observed:
+    def at(self, chosen: NDArray[Any]) -> ObservedLosses:
         """Some of the rows."""
         return replace(self, values=self.values[chosen], wrong=self.wrong[chosen])
 
@@ -43,7 +43,7 @@ class Observed:
 
 def observe(
     classifier: Any, X: Any, y: NDArray[Any], classes: NDArray[Any], loss: str | ArrayLike, clip: float
-) -> Observed:
+) -> ObservedLosses:
     """Losses of a fitted classifier at rows X with labels y, each among `classes`."""
     judged = ClassifierLoss.of(classifier, classes, loss, clip, own=False)
     if judged.losses is None:
@@ -53,7 +53,7 @@ def observe(
     low = 0.0 if matrix is None else float(matrix.min())
     high = float(-np.log(clip)) if matrix is None else float(matrix.max())
     wrong = np.asarray(classifier.predict(X)).ravel() != y
-    return Observed(values, wrong, judged.name, low, high)
+    return ObservedLosses(values, wrong, judged.name, low, high)
 
 
 def believed_error(classifier: Any, X: Any) -> FloatArray:
