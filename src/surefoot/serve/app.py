@@ -16,15 +16,15 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainT
 from starlette.routing import Route
 
 from surefoot.serve import label_studio
-from surefoot.serve.book import Pick
 from surefoot.serve.cards import media_type
 from surefoot.serve.desk import AnswerError
 from surefoot.serve.downloads import CSV, PARQUET, answers_table, as_bytes, labeled_table
 from surefoot.serve.learning import as_job
+from surefoot.serve.line import Line
 from surefoot.serve.lists import Query, finish_page, history_page
-from surefoot.serve.pages import hello_page, label_page, why_html
+from surefoot.serve.pages import hello_page, label_page
+from surefoot.serve.replies import OK, Replies, Reply, refusal
 from surefoot.serve.room import Room, write_token
-from surefoot.serve.standing import standing
 from surefoot.serve.store import NotSavedError, Person
 
 COOKIE = "surefoot_session"
@@ -35,7 +35,10 @@ _LONGEST_NAME = 60
 # Seconds for which a session is not looked up again; a new invitation ends the old one within these.
 _REMEMBERED = 5.0
 
+_SAVED = b'{"saved":true}'
+
 Act = Callable[[Person, dict[str, Any]], Any]
+Asking = Callable[[Person, dict[str, Any]], Awaitable[Reply]]
 
 
 def make_app(room: Room) -> Starlette:
@@ -43,7 +46,6 @@ def make_app(room: Room) -> Starlette:
     views = Views(room)
     get, post = ["GET"], ["POST"]
     acts = {
-        "answer": views.answer,
         "undo": views.undo,
         "flag": views.flag,
         "note": views.note,
@@ -60,7 +62,8 @@ def make_app(room: Room) -> Starlette:
             Route("/leave", views.leave, methods=post),
             Route("/api/rows", views.rows, methods=get),
             Route("/api/standing", views.standing, methods=get),
-            *[Route(f"/api/{name}", views.act(act), methods=post) for name, act in acts.items()],
+            Route("/api/answer", views.asking(views.answer), methods=post),
+            *[Route(f"/api/{name}", views.asking(in_a_thread(act)), methods=post) for name, act in acts.items()],
             *[Route(f"/{name}", views.form(act), methods=post) for name, act in forms.items()],
             Route("/picture/{row:int}/{column:int}", views.picture, methods=get),
             Route("/download/{name}", views.download, methods=get),
@@ -74,6 +77,8 @@ class Views:
 
     def __init__(self, room: Room) -> None:
         self.room = room
+        self.replies = Replies(room)
+        self._line = Line(self.replies.answers)
         self._people: dict[str, tuple[Person, float]] = {}
         folder = files("surefoot.serve") / "static"
         self._static = {name: (folder / name).read_bytes() for name in _STATIC}
@@ -174,14 +179,14 @@ class Views:
         if person is None:
             return _signed_out()
         given = {"have": [], "beyond": request.query_params.get("beyond") == "1"}
-        return await _saved(lambda: self._state(person, given))
+        return _replied(await run_in_threadpool(_tried, self.replies.state, person, given))
 
     async def standing(self, request: Request) -> Response:
         if await self._person(request) is None:
             return _signed_out()
-        return JSONResponse(await run_in_threadpool(self._standing))
+        return _replied((OK, await run_in_threadpool(self.replies.standing)))
 
-    def act(self, act: Act) -> Callable[[Request], Awaitable[Response]]:
+    def asking(self, act: Asking) -> Callable[[Request], Awaitable[Response]]:
         """An answer in JSON; it needs the session, and the token of its page."""
 
         async def acted(request: Request) -> Response:
@@ -196,7 +201,7 @@ class Views:
                 data = None
             if not isinstance(data, dict):
                 return JSONResponse({"saved": False, "message": "A request must be a JSON object."}, 400)
-            return await _saved(lambda: act(person, data))
+            return _replied(await act(person, data))
 
         return acted
 
@@ -221,35 +226,30 @@ class Views:
 
         return acted
 
-    def answer(self, person: Person, data: dict[str, Any]) -> dict[str, Any]:
+    async def answer(self, person: Person, data: dict[str, Any]) -> Reply:
         """A label or a skip; the answer is on the disk when this returns."""
-        label = data.get("label")
-        if label is not None and not isinstance(label, str):
-            raise AnswerError(f"label must be a text, or null to skip; got {label!r}.")
-        self.room.desk.answer(person, data.get("row", -1), label, _key(data))
-        self.room.fitter.wake()
-        return self._state(person, data)
+        return await self._line.ask((person, data))
 
-    def undo(self, person: Person, data: dict[str, Any]) -> dict[str, Any]:
+    def undo(self, person: Person, data: dict[str, Any]) -> bytes:
         row = self.room.desk.undo(person, _key(data))
         self.room.fitter.wake()
-        return {**self._state(person, data), "undone": row}
+        return self.replies.state(person, data, undone=row)
 
-    def flag(self, person: Person, data: dict[str, Any]) -> dict[str, Any]:
+    def flag(self, person: Person, data: dict[str, Any]) -> bytes:
         self.room.desk.flag(person, data.get("row", -1), bool(data.get("flagged")))
-        return {"saved": True}
+        return _SAVED
 
-    def note(self, person: Person, data: dict[str, Any]) -> dict[str, Any]:
+    def note(self, person: Person, data: dict[str, Any]) -> bytes:
         self.room.desk.note(person, data.get("row", -1), str(data.get("text", "")), _key(data))
-        return {"saved": True}
+        return _SAVED
 
-    def robot(self, person: Person, data: dict[str, Any]) -> dict[str, Any]:
+    def robot(self, person: Person, data: dict[str, Any]) -> bytes:
         """What the robot of the demonstration would answer."""
         truth: Any = self.room.robot
         row = data.get("row", -1)
         if truth is None or not isinstance(row, int) or not 0 <= row < len(truth):
             raise AnswerError("there is no robot here.")
-        return {"saved": True, "label": str(truth[row])}
+        return json.dumps({"saved": True, "label": str(truth[row])}).encode()
 
     def edit(self, person: Person, data: dict[str, Any]) -> str:
         self.room.desk.answer(person, data["row"], data.get("label"))
@@ -271,29 +271,6 @@ class Views:
             job = as_job(book.labels, book.picked())
         self.room.fitter.ask_report(job)
         return "/finish"
-
-    def _state(self, person: Person, data: dict[str, Any]) -> dict[str, Any]:
-        """The rows to show, as cards where the page has them not yet, and where we stand."""
-        have = data.get("have") if isinstance(data.get("have"), list) else []
-        picks = self.room.desk.rows_for(person, beyond=bool(data.get("beyond")))
-        cards = [{"row": pick.row} if pick.row in (have or []) else self._card(pick) for pick in picks]
-        return {"saved": True, "rows": cards, "standing": self._standing()}
-
-    def _card(self, pick: Pick) -> dict[str, Any]:
-        with self.room.desk.lock:
-            state = self.room.desk.book.row(pick.row)
-            why = why_html(self.room, pick)
-        return {
-            "row": pick.row,
-            "html": self.room.cards.html(pick.row),
-            "why": why,
-            "purpose": pick.purpose,
-            "flagged": bool(state.flags),
-            "notes": [str(note.value) for note in state.notes],
-        }
-
-    def _standing(self) -> dict[str, Any]:
-        return standing(self.room.desk, self.room.fitter, self.room.desk.store.people())
 
     # files
 
@@ -340,14 +317,25 @@ class Views:
             return desk.store.frozen(desk.turns.n_audits)[2] if desk.turns.n_audits else None
 
 
-async def _saved(act: Callable[[], dict[str, Any]]) -> Response:
-    """Run an act; say whether it is on the disk."""
+def in_a_thread(act: Act) -> Asking:
+    """An act that waits for the disk, beside the others."""
+
+    async def asked(person: Person, data: dict[str, Any]) -> Reply:
+        return await run_in_threadpool(_tried, act, person, data)
+
+    return asked
+
+
+def _tried(act: Act, person: Person, data: dict[str, Any]) -> Reply:
     try:
-        return JSONResponse(await run_in_threadpool(act))
-    except AnswerError as error:
-        return JSONResponse({"saved": False, "message": str(error)}, 400)
-    except NotSavedError as error:
-        return JSONResponse({"saved": False, "message": str(error)}, 507)
+        return OK, act(person, data)
+    except (AnswerError, NotSavedError) as error:
+        return refusal(error)
+
+
+def _replied(reply: Reply) -> Response:
+    status, content = reply
+    return Response(content, status, media_type="application/json")
 
 
 def _signed_out() -> Response:

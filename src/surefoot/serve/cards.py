@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from surefoot._printing import cell_text, visible
-from surefoot._types import FloatArray
 from surefoot.serve.html import Html, el, void
 from surefoot.tabular import Table
 from surefoot.tabular.cells import as_numbers
@@ -145,10 +145,9 @@ def text_of(value: str) -> str:
     return visible(cut.replace("\r\n", "\n").replace("\t", "    "), lines=True)
 
 
-def quantile_of(grid: FloatArray, value: float) -> float:
-    """Share of the pool below a value, half of those equal to it among them."""
-    low, high = np.searchsorted(grid, value, side="left"), np.searchsorted(grid, value, side="right")
-    return float((low + high) / 2 / len(grid))
+def quantile_of(grid: list[float], value: float) -> float:
+    """Share of the pool below a value, half of those equal to it among them; grid : quantiles of the pool."""
+    return (bisect_left(grid, value) + bisect_right(grid, value)) / 2 / len(grid)
 
 
 def _read(name: str, cells: dict[str, Any], values: Any) -> Any:
@@ -157,15 +156,15 @@ def _read(name: str, cells: dict[str, Any], values: Any) -> Any:
     return values[name] if known else cells[name]
 
 
-def _quantiles(column: Any) -> FloatArray | None:
-    """Quantiles of a column of numbers; None where it has none, or others."""
+def _quantiles(column: Any) -> list[float] | None:
+    """Quantiles of a column of numbers; None where it has none, or others. As a list: one number is looked up fast."""
     if column.dtype.kind in "mMb":
         return None
     numbers, wrong = as_numbers(column)
     known = numbers[np.isfinite(numbers)]
     if wrong.any() or len(known) < 2 or known.min() == known.max():
         return None
-    return np.quantile(known, np.linspace(0.0, 1.0, _QUANTILES), method="inverted_cdf")
+    return np.quantile(known, np.linspace(0.0, 1.0, _QUANTILES), method="inverted_cdf").tolist()
 
 
 def _is_missing(value: Any) -> bool:

@@ -80,10 +80,10 @@ class Neighbours:
 
     def of(self, row: int, labels: dict[int, str], n: int = 3) -> list[Neighbour]:
         """At most n of them, nearest first."""
-        rows = np.array([other for other in labels if other != row], dtype=np.intp)
-        if not len(rows):
-            return []
-        distances = np.linalg.norm(self.features[rows] - self.features[row], axis=1)
+        rows = np.fromiter(labels, dtype=np.intp, count=len(labels))
+        rows = rows[rows != row]
+        apart = self.features[rows] - self.features[row]
+        distances = np.sqrt(np.einsum("ij,ij->i", apart, apart))
         order = np.argsort(distances, kind="stable")[:n]
         return [Neighbour(int(rows[i]), labels[int(rows[i])], float(distances[i])) for i in order]
 
