@@ -252,7 +252,7 @@ class Views:
         return json.dumps({"saved": True, "label": str(truth[row])}).encode()
 
     def edit(self, person: Person, data: dict[str, Any]) -> str:
-        self.room.desk.answer(person, data["row"], data.get("label"))
+        self.room.desk.answer(person, data["row"], data.get("label") or None)
         self.room.fitter.wake()
         return f"/history#row-{data['row'] + 1}"
 

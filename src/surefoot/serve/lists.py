@@ -129,6 +129,7 @@ def _entry(room: Room, row: int, people: dict[int, str], person: Person, token: 
         "li",
         head,
         el("p", room.cards.summary(row, 220), class_="row-text"),
+        el("details", el("summary", "The whole row"), room.cards.html(row), class_="whole"),
         el("ul", *notes, class_="notes") if notes else Html(""),
         el("div", el("ul", *said, class_="answers-given"), changing, class_="entry-foot"),
         class_="entry",
@@ -144,6 +145,9 @@ def _edit(room: Room, row: int, state: RowState, person: Person, token: str) -> 
     options = [
         el("option", name, value=name, selected="" if name == chosen else None) for name in room.desk.book.classes
     ]
+    if not conflict:
+        skipped = mine is not None and mine.kind == e.SKIP
+        options.append(el("option", "skip: cannot be told", value="", selected="" if skipped else None))
     action, text = ("/settle", "Settle") if conflict else ("/edit", "Change" if mine is not None else "Add my answer")
     return el(
         "form",
@@ -253,10 +257,10 @@ def finish_page(room: Room, person: Person, token: str) -> str:
     which = "the model that was proved" if proved else "the model as it is now; nothing is proved of it"
     left = room.desk.book.n_rows - len(room.desk.book.labels)
     files = [
-        _file("/download/labels.csv", "Labels, CSV", "the pool with the settled labels"),
-        _file("/download/labels.parquet", "Labels, Parquet", "the same"),
+        _file("/download/labels.csv", "Labels, CSV", "the pool with the labels that stand"),
+        _file("/download/labels.parquet", "Labels, Parquet", "the same for programs"),
         _file("/download/answers.csv", "Answers, CSV", "one line per answer: person, time, purpose, pick probability"),
-        _file("/download/answers.parquet", "Answers, Parquet", "the same"),
+        _file("/download/answers.parquet", "Answers, Parquet", "the same for programs"),
         _file("/download/label-studio.json", "Label Studio", "tasks with annotations"),
         *([_file("/download/model.skops", "Model", which)] if has_model else []),
     ]
@@ -264,9 +268,10 @@ def finish_page(room: Room, person: Person, token: str) -> str:
         "form",
         _hidden("token", token),
         el("button", "Make the report", type="submit", class_="plain"),
-        el("span", " a page on the model as it is now; takes a while", class_="quiet"),
+        el("span", "a page on the model as it is now; takes a while", class_="quiet", role="status"),
         method="post",
         action="/report",
+        class_="report",
         id="report",
         data_state=now["report"],
     )

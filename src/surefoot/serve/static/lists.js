@@ -9,16 +9,16 @@ async function follow() {
   const words = report.querySelector("span");
   if (standing.report === "working") {
     const seconds = standing.fit.running === null ? 0 : Math.round(standing.fit.running);
-    words.textContent = ` The report is being made (${seconds} s)…`;
+    words.textContent = `The report is being made (${seconds} s)…`;
     setTimeout(follow, 1000);
   } else if (standing.report === "ready") {
     const link = document.createElement("a");
     link.href = "/download/report.html";
     link.setAttribute("download", "");
     link.textContent = "Take the report";
-    words.replaceChildren(" ", link);
+    words.replaceChildren(link);
   } else if (standing.report === "failed") {
-    words.textContent = ` The report could not be made: ${standing.problem}`;
+    words.textContent = `The report could not be made: ${standing.problem}`;
   }
 }
 
