@@ -21,9 +21,15 @@ _NAV = (("/", "Label"), ("/history", "History"), ("/finish", "Finish"))
 
 
 def document(
-    title: str, *body: Html, script: str | None = None, token: str = "", person: Person | None = None, at: str = ""
+    title: str,
+    *body: Html,
+    script: str | None = None,
+    token: str = "",
+    person: Person | None = None,
+    at: str = "",
+    onward: str | None = None,
 ) -> str:
-    """A whole page."""
+    """A whole page; `onward` : the address that follows it at once."""
     head = [
         void("meta", charset="utf-8"),
         void("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -33,6 +39,8 @@ def document(
         void("link", rel="icon", href=_ICON, type="image/svg+xml"),
         void("link", rel="stylesheet", href="/static/style.css"),
     ]
+    if onward is not None:
+        head.append(void("meta", http_equiv="refresh", content=f"0; url={onward}"))
     if script is not None:
         head.append(el("script", src=f"/static/{script}", type="module"))
     skip = el("a", "Skip to the content", class_="skip", href="#main")
@@ -59,6 +67,13 @@ def _top(person: Person | None, at: str, token: str) -> Html:
 
 def _hidden(name: str, value: object) -> Html:
     return void("input", type="hidden", name=name, value=value)
+
+
+def onward_page(address: str, words: str = "") -> str:
+    """A page that leads on to one of ours."""
+    link = el("p", el("a", "Start labeling", href=address))
+    main = el("main", el("h1", words or "One moment."), link, id="main", class_="narrow")
+    return document("Welcome", main, onward=address)
 
 
 def hello_page(room: Room, names: Iterable[str], problem: str = "") -> str:
