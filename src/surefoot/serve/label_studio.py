@@ -37,14 +37,15 @@ def config(table: Table) -> str:
 
 def data_keys(table: Table) -> dict[str, str]:
     """Column -> its name in the data of tasks: Label Studio takes letters, digits and underscores in a variable."""
-    keys: dict[str, str] = {}
-    for name in (str(column) for column in table.cells.columns if column != table.label):
-        plain = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "cell"
-        key, more = plain, 2
-        while key in keys.values() or key == ROW:
-            key, more = f"{plain}_{more}", more + 1
-        keys[name] = key
-    return keys
+    names = [str(column) for column in table.cells.columns if column != table.label]
+    plain = {name: re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "cell" for name in names}
+    keys = {name: name for name in names if plain[name] == name != ROW}
+    for name in names:
+        key, more = plain[name], 2
+        while name not in keys and (key in keys.values() or key == ROW):
+            key, more = f"{plain[name]}_{more}", more + 1
+        keys.setdefault(name, key)
+    return {name: keys[name] for name in names}
 
 
 def _tag(k: int) -> str:
@@ -178,8 +179,9 @@ class _Rows:
     def find(self, data: Any) -> int | None:
         if not isinstance(data, dict):
             return None
-        # under our keys, or under the columns' own names where somebody gave the table to Label Studio themselves
-        cells = tuple(_said(data.get(key, data.get(name))) for name, key in self._keys.items())
+        # under the columns' own names where somebody gave the table to Label Studio themselves, else under our keys
+        theirs = all(name in data for name in self._keys)
+        cells = tuple(_said(data.get(name if theirs else key)) for name, key in self._keys.items())
         number = data.get(ROW)
         if isinstance(number, int) and 1 <= number <= len(self._cells) and self._cells[number - 1] == cells:
             return number - 1
