@@ -14,6 +14,7 @@ from surefoot.serve import events as e
 from surefoot.serve.agreement import agreement, fleiss_kappa
 from surefoot.serve.choosing import is_shared
 from surefoot.serve.desk import Answer, AnswerError, Desk
+from surefoot.serve.learning import Neighbours
 from surefoot.serve.proof import Goal, Proof, pack, unpack
 from surefoot.serve.store import NotSavedError
 from surefoot.serve.turns import AUDITING, LEARNING, PROVED
@@ -342,3 +343,27 @@ def test_a_refused_transaction_leaves_memory_as_the_disk_is(tmp_path: Path) -> N
     n = len(desk.book.labels)
     label_next(desk, ada, 1)
     assert len(desk.book.labels) == n + 1
+
+
+def test_neighbours_are_the_nearest_labeled_rows_however_labels_come_and_go() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(80, 4)).round(1)
+    features[40:60] = features[:20]  # the same rows again: distances of zero, and ties
+    near, labels = Neighbours(features), {}
+    assert near.of(0, labels) == []
+    for step in range(120):
+        row = int(rng.integers(80))
+        if step % 7 == 6:
+            labels.pop(row, None)
+        else:
+            labels.pop(row, None)
+            labels[row] = CLASSES[step % 2]
+        for asked in (row, int(rng.integers(80))):
+            others = [other for other in labels if other != asked]
+            expected = sorted(np.linalg.norm(features[other] - features[asked]) for other in others)[:3]
+            found = near.of(asked, labels)
+            assert [one.distance for one in found] == pytest.approx(expected, abs=1e-12)
+            assert all(one.row != asked and labels[one.row] == one.label for one in found)
+            exact = [np.linalg.norm(features[one.row] - features[asked]) for one in found]
+            assert [one.distance for one in found] == pytest.approx(exact, abs=1e-12)
+    assert near.of(0, {}) == []

@@ -56,7 +56,8 @@ def make_app(room: Room) -> Starlette:
     }
     forms = {"edit": views.edit, "settle": views.settle, "unflag": views.unflag, "report": views.ask_report}
     return Starlette(
-        routes=[
+        routes=[  # tried in this order
+            Route("/api/answer", views.asking(views.answer), methods=post),
             Route("/", views.page(lambda person, token, _: label_page(room, person, token)), methods=get),
             Route("/history", views.page(views.history), methods=get),
             Route("/finish", views.page(lambda person, token, _: finish_page(room, person, token)), methods=get),
@@ -65,7 +66,6 @@ def make_app(room: Room) -> Starlette:
             Route("/leave", views.leave, methods=post),
             Route("/api/rows", views.rows, methods=get),
             Route("/api/standing", views.standing, methods=get),
-            Route("/api/answer", views.asking(views.answer), methods=post),
             *[Route(f"/api/{name}", views.asking(in_a_thread(act)), methods=post) for name, act in acts.items()],
             *[Route(f"/{name}", views.form(act), methods=post) for name, act in forms.items()],
             Route("/picture/{row:int}/{column:int}", views.picture, methods=get),
