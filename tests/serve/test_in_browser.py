@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -220,3 +221,30 @@ def test_a_link_in_a_mail_leads_in(chromium: Browser, tmp_path: Path) -> None:  
     finally:
         mail.shutdown()
         server.kill()
+
+
+def test_files_are_taken_along_and_one_that_cannot_be_made_is_said(
+    chromium: Browser,  # noqa: F811
+    server: Running,
+    tmp_path: Path,
+) -> None:
+    page = come_in(chromium, server, "ada")
+    row = label_row(page)
+    page.call("Page.navigate", url=f"{server.url}/finish")
+    page.wait("location.pathname === '/finish' && document.readyState === 'complete'")
+    folder = tmp_path / "taken"
+    folder.mkdir()
+    chromium.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder),
+                  browserContextId=page.call("Target.getTargetInfo")["targetInfo"]["browserContextId"])  # fmt: skip
+    page.evaluate("document.querySelector('a[href$=\"labels.csv\"]').click()")
+    file = folder / "pool.labeled.csv"
+    deadline = time.monotonic() + 30
+    while not file.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert file.read_text().splitlines()[row + 1].endswith(CLASSES[truth(60)[row]])
+    assert is_quiet(page, server)
+    server.kill()
+    page.evaluate("document.querySelector('a[href$=\"answers.csv\"]').click()")
+    page.wait("document.querySelector('.files').textContent.includes('The file could not be made')")
+    server.start()

@@ -118,9 +118,9 @@ def serve_pool(output: Output, pool: Path, found: Settled, choices: Choices, ser
     from surefoot.serve import server
 
     began = time.monotonic()
-    for option, value in (("--target", serving.target), ("--level", serving.level)):
+    for option, value, example in (("--target", serving.target, 0.05), ("--level", serving.level, 0.9)):
         if not 0.0 < value < 1.0:
-            raise FileError(f"{option} must lie between 0 and 1; got {value:g}. Pass 0.05, say, for 5 %.")
+            raise FileError(f"{option} must lie between 0 and 1; got {value:g}. Pass {example}, say.")
     o.check_pool(pool, found)
     check_writable(store_path(pool))
     server.bind(serving.host, serving.port).close()  # told before anything is read
