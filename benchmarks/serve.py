@@ -75,6 +75,12 @@ class Client(threading.Thread):
             self.fitting += state["standing"]["fit"]["running"] is not None
 
 
+def cpu_seconds(pid: int) -> float:
+    """Processor time that a process has used so far, all its threads together."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def memory_mb(pid: int, what: str = "VmHWM") -> float:
     found = re.search(rf"{what}:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text())
     return int(found[1]) / 1024 if found else float("nan")
@@ -105,12 +111,13 @@ def main() -> None:
         ready = re.search(r"read in ([\d.]+) s, ready ([\d.]+) s", said.replace("\n", " "))
         threading.Thread(target=server.stdout.read, daemon=True).start()
         clients = [Client(port, f"client {k}", given.answers, truth) for k in range(given.clients)]
-        began = time.perf_counter()
+        began, used, own = time.perf_counter(), cpu_seconds(server.pid), time.process_time()
         for client in clients:
             client.start()
         for client in clients:
             client.join()
-        took = time.perf_counter() - began
+        took, used = time.perf_counter() - began, cpu_seconds(server.pid) - used
+        own = time.process_time() - own
         workers = Path(f"/proc/{server.pid}/task/{server.pid}/children").read_text().split()
         memory = memory_mb(server.pid)
         worker = sum(memory_mb(int(pid)) for pid in workers)
@@ -119,11 +126,14 @@ def main() -> None:
     times = 1000 * np.concatenate([client.seconds for client in clients])
     fitting = sum(client.fitting for client in clients) / len(times)
     print(
-        "rows,columns,clients,answers,read_s,ready_s,median_ms,p99_ms,max_ms,per_s,during_fits,server_mb,worker_mb,cores"
+        "rows,columns,clients,answers,read_s,ready_s,median_ms,p99_ms,max_ms,per_s,cpu_ms,client_cpu_ms,during_fits,"
+        "server_mb,worker_mb,cores"
     )
     found = [given.rows, given.columns, given.clients, len(times), ready[1], ready[2]]
     found += [f"{value:.1f}" for value in (np.median(times), np.quantile(times, 0.99), times.max())]
-    found += [f"{len(times) / took:.0f}", f"{fitting:.2f}", f"{memory:.0f}", f"{worker:.0f}", os.cpu_count()]
+    found.append(f"{len(times) / took:.0f}")
+    found += [f"{1000 * value / len(times):.2f}" for value in (used, own)]
+    found += [f"{fitting:.2f}", f"{memory:.0f}", f"{worker:.0f}", os.cpu_count()]
     print(*found, sep=",")
 
 

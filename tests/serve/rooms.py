@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import uvicorn
 from starlette.testclient import TestClient
 
 from serve.desks import CLASSES, Knowing
@@ -19,7 +18,7 @@ from surefoot.serve.learning import Neighbours
 from surefoot.serve.opening import open_desk
 from surefoot.serve.proof import Goal
 from surefoot.serve.room import Room
-from surefoot.serve.server import bind, guarded
+from surefoot.serve.server import bind, guarded, run
 from surefoot.serve.worker import Fitter, SameProcess
 from surefoot.tabular import read_labeled_table
 
@@ -38,11 +37,13 @@ def write_pool(folder: Path, n_rows: int = 60) -> Path:
     return path
 
 
-def make_room(folder: Path, *, wrong: float = 0.0, **more: Any) -> Room:
-    path = folder / "pool.csv"
+def make_room(
+    folder: Path, *, wrong: float = 0.0, name: str = "pool.csv", classes: list[str] = CLASSES, **more: Any
+) -> Room:
+    path = folder / name
     if not path.exists():
-        write_pool(folder)
-    table = read_labeled_table(path, "churn", classes=CLASSES)
+        write_pool(folder).rename(path)
+    table = read_labeled_table(path, "churn", classes=classes)
     features = np.arange(len(table.labels), dtype=np.float64)[:, None]
     desk = open_desk(table, Settings(Goal(0.1, 0.9, 0), random_first=4, overlap=more.pop("overlap", 0.0)))
     fitter = Fitter(SameProcess(Knowing(len(features), wrong)), desk.wanted, desk.take_ranking, desk.freeze_if_due)
@@ -76,8 +77,9 @@ class Client:
 class Running:
     """A server in a process of its own, forked: it starts in no time and can be killed."""
 
-    def __init__(self, folder: Path, **more: Any) -> None:
+    def __init__(self, folder: Path, largest_file: int | None = None, **more: Any) -> None:
         self.folder, self.more = folder, {"form_token": "form", **more}
+        self.largest_file = largest_file
         with bind("127.0.0.1", 0) as free:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
@@ -90,12 +92,21 @@ class Running:
         if self.child == 0:
             try:
                 room = make_room(self.folder, **self.more)
-                room.fitter.start()
-                config = uvicorn.Config(guarded(room, "127.0.0.1"), log_level="critical", lifespan="off")
-                uvicorn.Server(config).run(sockets=[sock])
-            finally:
+                if self.largest_file is not None:  # as a disk with no more room for a file
+                    import resource
+
+                    resource.setrlimit(resource.RLIMIT_FSIZE, (self.largest_file, resource.RLIM_INFINITY))
+                run(room, sock, "127.0.0.1", ready=lambda url: None, browser=False)
+            except SystemExit:
                 os._exit(0)
+            finally:
+                os._exit(1)
         sock.close()
+
+    def end(self) -> int:
+        """As `kill` and service managers do by default: SIGTERM; its exit code."""
+        os.kill(self.child, signal.SIGTERM)
+        return os.waitstatus_to_exitcode(os.waitpid(self.child, 0)[1])
 
     def kill(self) -> None:
         """As the power going out: no handler runs."""

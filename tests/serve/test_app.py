@@ -45,7 +45,8 @@ def test_on_a_server_only_a_link_lets_people_in(tmp_path: Path) -> None:
     assert guest.http.post("/hello", data={"name": "eve", "token": room.form_token}).status_code == 403
     assert guest.http.get("/join/wrong").status_code == 403
     token = room.desk.store.invite("ada")
-    assert guest.http.get(f"/join/{token}").status_code == 303
+    welcome = guest.http.get(f"/join/{token}")
+    assert (welcome.status_code, "Welcome, ada" in welcome.text) == (200, True)
     guest.read_token()
     assert guest.post("answer", row=guest.rows()[0]["row"], label="yes").json()["saved"]
 

@@ -100,6 +100,10 @@ def test_a_store_that_turns_read_only_is_said(message: str) -> None:
         (["--label", "churn"], "Pass --classes"),
         (["--label", "churn", "--classes", "yes,no", "--guidelines", "none.md"], "must be a Markdown file"),
         (["--label", "churn", "--classes", "yes,no", "--host", "192.0.2.1"], "cannot be listened on"),
+        (["--label", "churn", "--classes", "yes,no", "--level", "1"], "--level must lie between 0 and 1"),
+        (["--label", "churn", "--classes", "yes,no", "--target", "0"], "Pass 0.05, say"),
+        (["--label", "churn", "--classes", "yes,no", "--invite", ""], "A name has 1 to 60 characters"),
+        (["--label", "churn", "--classes", "yes,no", "--invite", "(in the table)"], "not begin with a bracket"),
     ],
 )
 def test_mistakes_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], said: str) -> None:

@@ -12,7 +12,9 @@ from surefoot.promises.audit import Audit
 from surefoot.promises.series import level_of
 from surefoot.serve import events as e
 from surefoot.serve.agreement import agreement, fleiss_kappa
-from surefoot.serve.desk import AnswerError, Desk
+from surefoot.serve.choosing import is_shared
+from surefoot.serve.desk import Answer, AnswerError, Desk
+from surefoot.serve.learning import Neighbours
 from surefoot.serve.proof import Goal, Proof, pack, unpack
 from surefoot.serve.store import NotSavedError
 from surefoot.serve.turns import AUDITING, LEARNING, PROVED
@@ -86,11 +88,17 @@ def test_a_restart_changes_nothing(tmp_path: Path) -> None:
     desk = make_desk(tmp_path)
     ada = desk.store.person("ada")
     label_next(desk, ada, 25)
-    before = (desk.book.labels, desk.book.held, desk.turns.curve, desk.turns.proof.bound, desk.turns.proof.order[:5])
+    before = (
+        desk.book.labels,
+        desk.book.held,
+        desk.turns.curve.points,
+        desk.turns.proof.bound,
+        desk.turns.proof.order[:5],
+    )
     desk.store.close()
     again = make_desk(tmp_path)
     proof = again.turns.proof
-    assert (again.book.labels, again.book.held, again.turns.curve, proof.bound, proof.draw(5)) == before
+    assert (again.book.labels, again.book.held, again.turns.curve.points, proof.bound, proof.draw(5)) == before
 
 
 def test_a_bad_model_loses_its_audit_and_learning_goes_on(tmp_path: Path) -> None:
@@ -244,33 +252,74 @@ def test_fleiss_kappa_of_a_published_table() -> None:
 
 
 def test_answers_that_wait_for_each_other_share_a_transaction(tmp_path: Path) -> None:
-    import threading
-
     desk = make_desk(tmp_path)
     people = [desk.store.person(f"p{k}") for k in range(6)]
     rows = [desk.rows_for(person)[0].row for person in people]
     begun: list[str] = []
     desk.store._connection.set_trace_callback(lambda said: begun.append(said) if said.startswith("BEGIN") else None)
-    given = [lambda k=k: desk.answer(people[k], rows[k] if k else 10**6, "yes") for k in range(6)]
-    refused: list[Exception] = []
-
-    def take(act: object) -> None:
-        try:
-            act()
-        except AnswerError as error:
-            refused.append(error)
-
-    threads = [threading.Thread(target=take, args=(act,)) for act in given]
-    with desk.lock:
-        for thread in threads:
-            thread.start()
-        while len(desk._waiting) < 6:
-            pass
-    for thread in threads:
-        thread.join()
+    given = [
+        Answer(person, row if k else 10**6, "yes") for k, (person, row) in enumerate(zip(people, rows, strict=True))
+    ]
+    found = desk.answer_all(given)
     assert len(begun) == 1
-    assert len(refused) == 1  # one wrong answer is no fault of the others
+    assert [isinstance(one, AnswerError) for one in found] == [True] + [False] * 5  # no fault of the others
     assert sorted(desk.book.labels) == sorted(rows[1:])
+
+
+@pytest.mark.parametrize("key", ["", "x" * 65, "\ud800", "a\nb", "ä"])
+def test_an_odd_key_is_refused_and_the_others_are_taken(tmp_path: Path, key: str) -> None:
+    desk = make_desk(tmp_path)
+    ada = desk.store.person("ada")
+    first, second = desk.rows_for(ada)[:2]
+    refused, taken = desk.answer_all([Answer(ada, first.row, "yes", key), Answer(ada, second.row, "no", "fine")])
+    assert isinstance(refused, AnswerError)
+    assert taken.value == "no"
+    assert desk.book.labels == {second.row: "no"}
+
+
+def test_what_the_book_keeps_at_hand_is_what_its_rows_say(tmp_path: Path) -> None:
+    """Open rows, random labels and rows that await a second answer, against a count over all rows."""
+    desk = make_desk(tmp_path, 60, overlap=0.5)
+    people, rng = [desk.store.person(name) for name in ("ada", "bob")], np.random.default_rng(0)
+    for _ in range(150):
+        person = people[rng.integers(2)]
+        act = rng.integers(6)
+        picks = desk.rows_for(person)
+        if act == 0:
+            desk.undo(person)
+        elif act == 1 and desk.book.rows:
+            row = int(rng.choice([row for row, state in desk.book.rows.items() if state.answers] or [-1]))
+            if row >= 0:
+                desk.settle(person, row, CLASSES[rng.integers(2)])
+        elif picks:
+            desk.answer(person, picks[0].row, [None, *CLASSES][rng.integers(3)])
+        book = desk.book
+        touched = {row for row, state in book.rows.items() if state.answers or state.settled or row in book.holders}
+        assert set(book.open_rows().tolist()) == set(range(60)) - touched
+        assert book.n_open == 60 - len(touched)
+        assert book.drawn == {
+            row for row in book.labels if book.rows[row].purpose in e.DRAWN and not book.rows[row].picked
+        }
+        single = {row for row, state in book.rows.items() if len(state.answers) == 1 and state.settled is None}
+        assert set(book.awaiting) == {row for row in single if is_shared(row, 0.5, 0)}
+
+
+def test_random_rows_are_drawn_with_the_chance_that_is_stored(tmp_path: Path) -> None:
+    """Each open row comes first as often as another, and 1 over the number of open rows is its probability."""
+    desk = make_desk(tmp_path, 5)
+    ada = desk.store.person("ada")
+    desk.answer(ada, 2, "yes", ahead=0)
+    counts = np.zeros(5)
+    for k in range(800):
+        desk.chooser._seed = k
+        pick = desk.chooser.choose(ada.id, 1, None, 0.0)[0]
+        assert pick.probability == 1 / 4
+        counts[pick.row] += 1
+    assert counts[2] == 0
+    assert np.abs(counts[[0, 1, 3, 4]] - 200).max() < 4 * np.sqrt(800 * 0.25 * 0.75)
+    picks = desk.chooser.choose(ada.id, 9, None, 0.0)
+    assert [pick.probability for pick in picks] == [1 / 4, 1 / 3, 1 / 2, 1]
+    assert {pick.row for pick in picks} == {0, 1, 3, 4}
 
 
 def fill(desk: Desk, person: object) -> None:
@@ -294,3 +343,27 @@ def test_a_refused_transaction_leaves_memory_as_the_disk_is(tmp_path: Path) -> N
     n = len(desk.book.labels)
     label_next(desk, ada, 1)
     assert len(desk.book.labels) == n + 1
+
+
+def test_neighbours_are_the_nearest_labeled_rows_however_labels_come_and_go() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.normal(size=(80, 4)).round(1)
+    features[40:60] = features[:20]  # the same rows again: distances of zero, and ties
+    near, labels = Neighbours(features), {}
+    assert near.of(0, labels) == []
+    for step in range(120):
+        row = int(rng.integers(80))
+        if step % 7 == 6:
+            labels.pop(row, None)
+        else:
+            labels.pop(row, None)
+            labels[row] = CLASSES[step % 2]
+        for asked in (row, int(rng.integers(80))):
+            others = [other for other in labels if other != asked]
+            expected = sorted(np.linalg.norm(features[other] - features[asked]) for other in others)[:3]
+            found = near.of(asked, labels)
+            assert [one.distance for one in found] == pytest.approx(expected, abs=1e-12)
+            assert all(one.row != asked and labels[one.row] == one.label for one in found)
+            exact = [np.linalg.norm(features[one.row] - features[asked]) for one in found]
+            assert [one.distance for one in found] == pytest.approx(exact, abs=1e-12)
+    assert near.of(0, {}) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -95,3 +96,65 @@ def test_the_interface_names_every_column_and_class(tmp_path: Path) -> None:
     assert all(f'value="${name}"' in found for name in ("age", "income", "story"))
     assert 'toName="cell0"' in found
     assert '<Choice value="yes"/>' in found
+
+
+def odd_pool(folder: Path) -> Path:
+    """Columns whose names Label Studio would not take for variables, numbers, and missing cells."""
+    path = folder / "pool.csv"
+    names = ["mean radius", "mean_radius", "gr\u00f6\u00dfe", "surefoot_row", "a.b", "!"]
+    lines = [",".join([*names, "churn"])]
+    lines += [f"{k}.5,{k},{'' if k % 3 else 'x'},{k},p{k},\N{SNOWMAN}," for k in range(8)]
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def test_data_of_tasks_have_names_that_label_studio_reads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its editor takes a variable for $ and [A-Za-z0-9_] (a point would mean a structure), and null for an error."""
+    monkeypatch.chdir(tmp_path)
+    table = read_labeled_table(odd_pool(tmp_path), "churn", classes=["no", "yes"])
+    variables = re.findall(r'value="\$([^"]*)"', config(table))
+    assert len(set(variables)) == 6
+    assert all(re.fullmatch(r"[A-Za-z0-9_]+", name) for name in variables)
+    room = make_room(tmp_path)
+    ada = Client(room)
+    while room.fitter._step():
+        pass
+    row = ada.rows()[0]["row"]
+    ada.post("answer", row=row, label="yes")
+    tasks = json.loads(ada.http.get("/download/label-studio.json").content)
+    assert all(set(task["data"]) == {*variables, "surefoot_row"} for task in tasks)
+    assert not [task for task in tasks if None in task["data"].values()]
+    room.desk.store.close()
+    for task in tasks:  # labeled there, and back; one with the cells as somebody else would upload them
+        result = [{"type": "choices", "value": {"choices": ["no"]}, "from_name": "label", "to_name": "cell0"}]
+        task["annotations"] = [{"id": task["id"], "completed_by": {"email": "eve@lab"}, "result": result}]
+    cells = [str(value) for value in table.cells.drop(columns=["churn"]).iloc[3].fillna("").tolist()]
+    tasks[3]["data"] = dict(zip([name for name in table.cells.columns if name != "churn"], cells, strict=True))
+    Path("back.json").write_text(json.dumps(tasks))
+    assert run(["import", "pool.csv", "back.json", "--label", "churn", "--classes", "no,yes"]) == 0
+    book = make_room(tmp_path).desk.book
+    assert book.labels == {other: "no" for other in range(8) if other != row}
+    assert book.conflicts == {row}
+
+
+def test_predictions_go_along_but_not_while_an_audit_hides_them(tmp_path: Path) -> None:
+    ada = Client(make_room(tmp_path))
+    learner = ada.room.fitter._process._learner
+    seen = {}
+    for _ in range(40):
+        tasks = json.loads(ada.http.get("/download/label-studio.json").content)
+        phase = ada.room.desk.turns.phase
+        if ada.room.desk.ranking is not None:
+            seen[phase] = [task.get("predictions") for task in tasks]
+        rows = ada.rows()
+        if not rows:
+            break
+        ada.post("answer", row=rows[0]["row"], label=["no", "yes"][int(learner.truth[rows[0]["row"]])])
+        while ada.room.fitter._step():
+            pass
+    assert set(seen) == {"learning", "auditing", "proved"}
+    assert seen["auditing"] == [None] * 60
+    for phase in ("learning", "proved"):
+        labels = [one[0]["result"][0]["value"]["choices"][0] for one in seen[phase]]
+        assert labels == [["no", "yes"][k] for k in learner.predictions]
+        assert {round(one[0]["score"], 6) for one in seen[phase]} == {0.7}

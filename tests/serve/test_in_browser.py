@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -142,3 +145,106 @@ def test_every_page_is_readable(chromium: Browser, server: Running, width: int, 
     assert ground == ("rgb(16, 20, 26)" if dark else "rgb(243, 245, 248)")
     assert page.evaluate("window.hacked") is None
     assert is_quiet(page, server)
+
+
+ODD = ['it\'s "fine"', "<b>bold</b>", "gr\u00f6\u00dfe", "a very long name of a class that goes on and on", *"pqrstu"]
+FOCUS = "(one => one.id || one.className || one.textContent.trim())(document.activeElement)"
+TOP = "Math.round(document.querySelector('.answers').getBoundingClientRect().top)"
+
+
+def test_ten_odd_classes_by_keyboard_alone(chromium: Browser, tmp_path: Path) -> None:  # noqa: F811
+    server = Running(tmp_path, classes=ODD, overlap=1.0)
+    try:
+        page = come_in(chromium, server, "ada", width=375)
+        seen = []
+        for _ in range(40):
+            page.press("Tab", 9)
+            seen.append(page.evaluate(FOCUS))
+            if seen[-1] == "do-note":
+                break
+        order = ["skip", "Label", "History", "Finish", "plain", "card", *["answer"] * 10]
+        order += ["do-skip", "do-undo", "do-flag", "do-note"]
+        assert seen == order
+        tops = set()
+        for _ in range(3):
+            row = int(page.wait(SHOWN).split()[1]) - 1
+            page.evaluate("document.querySelector('.answer').focus()")
+            page.press("Enter", 13)
+            page.wait(f"({SHOWN} || '') !== 'Row {row + 1}' && {SAVED} === 'Saved: ' + {sorted(ODD)[0]!r}")
+            tops.add(page.evaluate(TOP))
+        assert len(tops) == 1  # the answers keep their place
+        bob = come_in(chromium, server, "bob", width=375)
+        label_row(bob, "2")
+        bob.call("Page.navigate", url=f"{server.url}/history?state=conflict")
+        bob.wait("location.pathname === '/history' && document.readyState === 'complete'")
+        assert bob.evaluate("document.querySelectorAll('.entry').length") == 1
+        assert bob.evaluate("document.documentElement.scrollWidth") <= 375
+        bob.evaluate("document.querySelector('.inline button').focus()")
+        bob.press("Enter", 13)
+        bob.wait("location.hash && document.querySelector('.chip.good')?.textContent === 'settled: ' + "
+                 f"{sorted(ODD)[1]!r}")  # fmt: skip
+        assert is_quiet(page, server)
+        assert is_quiet(bob, server)
+    finally:
+        server.kill()
+
+
+def test_a_link_in_a_mail_leads_in(chromium: Browser, tmp_path: Path) -> None:  # noqa: F811
+    """From a page of another site, whose navigations carry no strict cookie: the invitation, and any page later."""
+    room = make_room(tmp_path)
+    token = room.desk.store.invite("ada")
+    room.desk.store.close()
+    server = Running(tmp_path, by_invitation=True)
+
+    class Mail(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("content-type", "text/html")
+            self.end_headers()
+            path = f"/join/{token}" if self.path == "/invitation" else "/"
+            self.wfile.write(f"<a href='{server.url}{path}'>come</a>".encode())
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    mail = HTTPServer(("127.0.0.1", 0), Mail)
+    threading.Thread(target=mail.serve_forever, daemon=True).start()
+    try:
+        elsewhere = f"http://localhost:{mail.server_port}"
+        page = chromium.visit(f"{elsewhere}/invitation", person=chromium.new_person())
+        for path in ("/invitation", "/"):
+            page.call("Page.navigate", url=f"{elsewhere}{path}")
+            page.wait(f"location.origin === '{elsewhere}' && document.querySelector('a') !== null")
+            page.evaluate("document.querySelector('a').click()")
+            page.wait(f"location.href === '{server.url}/' && document.querySelector('.who')?.textContent === 'ada'")
+            page.wait(SHOWN)
+    finally:
+        mail.shutdown()
+        server.kill()
+
+
+def test_files_are_taken_along_and_one_that_cannot_be_made_is_said(
+    chromium: Browser,  # noqa: F811
+    server: Running,
+    tmp_path: Path,
+) -> None:
+    page = come_in(chromium, server, "ada")
+    row = label_row(page)
+    page.call("Page.navigate", url=f"{server.url}/finish")
+    page.wait("location.pathname === '/finish' && document.readyState === 'complete'")
+    folder = tmp_path / "taken"
+    folder.mkdir()
+    chromium.call("Browser.setDownloadBehavior", behavior="allow", downloadPath=str(folder),
+                  browserContextId=page.call("Target.getTargetInfo")["targetInfo"]["browserContextId"])  # fmt: skip
+    page.evaluate("document.querySelector('a[href$=\"labels.csv\"]').click()")
+    file = folder / "pool.labeled.csv"
+    deadline = time.monotonic() + 30
+    while not file.exists():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    assert file.read_text().splitlines()[row + 1].endswith(CLASSES[truth(60)[row]])
+    assert is_quiet(page, server)
+    server.kill()
+    page.evaluate("document.querySelector('a[href$=\"answers.csv\"]').click()")
+    page.wait("document.querySelector('.files').textContent.includes('The file could not be made')")
+    server.start()

@@ -31,10 +31,11 @@ class Worker(threading.Thread):
         self.saved: dict[str, tuple[int, str | None]] = {}
         self.headers: dict[str, str] = {}
         self.trouble: list[Any] = []
+        self.gone = False
 
     def request(self, method: str, path: str, body: str | None = None, **headers: str) -> tuple[int, bytes, Any]:
         """Again until an answer comes: the server may be dead, or die while it answers."""
-        while True:
+        while not self.gone:
             connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
             try:
                 connection.request(method, path, body, {**self.headers, **headers})
@@ -44,6 +45,7 @@ class Worker(threading.Thread):
                 time.sleep(0.02)
             finally:
                 connection.close()
+        return 0, b"", None
 
     def run(self) -> None:
         form = urlencode({"name": self.person, "token": "form"})
@@ -104,3 +106,47 @@ def test_no_acknowledged_answer_is_lost_and_none_is_there_twice(tmp_path: Path, 
     # an answer that was written and not acknowledged may be there, one per client and kill at the most; here its
     # client sends it again with its key, so that none is left over
     assert len(stored) == n * CLIENTS
+
+
+def stored_answers(folder: Path) -> dict[str, tuple[int, str | None]]:
+    """Answers in the store by their keys."""
+    events = make_room(folder).desk.store.events()
+    return {str(event.key): (event.row, event.value) for event in events if event.kind in ("label", "skip")}
+
+
+def test_sigterm_finishes_writes(tmp_path: Path) -> None:
+    """Clients answer on; the server is told to end, ends with 0, and has all that it acknowledged, and no log left."""
+    write_pool(tmp_path, n_rows=1000)
+    server = Running(tmp_path)
+    workers = [Worker(server.port, f"client {k}", 10**6) for k in range(4)]
+    for worker in workers:
+        worker.start()
+    while sum(len(worker.saved) for worker in workers) < 40:
+        time.sleep(0.005)
+    assert server.end() == 0
+    assert not list(tmp_path.glob("*-wal"))
+    time.sleep(0.2)  # answers that were under way have come in
+    acknowledged = {key: said for worker in workers for key, said in worker.saved.items()}
+    stored = stored_answers(tmp_path)
+    assert {key: stored.get(key) for key in acknowledged} == acknowledged
+    assert len(stored) - len(acknowledged) <= 4  # at most one each whose reply did not reach its client
+    for worker in workers:
+        worker.gone = True
+        worker.join(10)
+
+
+def test_a_disk_without_room_refuses_answers_and_loses_none(tmp_path: Path) -> None:
+    """The system refuses to let files grow: what was acknowledged stays, the rest is refused in words."""
+    write_pool(tmp_path, n_rows=1000)
+    server = Running(tmp_path, largest_file=600_000)
+    worker = Worker(server.port, "ada", 10**6)
+    worker.start()
+    worker.join(60)
+    server.kill()
+    (status, content), *_ = worker.trouble
+    message = json.loads(content)["message"]
+    assert status == 507
+    assert "the disk is full or fails" in message
+    assert "Make room on it" in message
+    assert len(worker.saved) > 5
+    assert stored_answers(tmp_path) == worker.saved

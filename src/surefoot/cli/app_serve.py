@@ -31,7 +31,7 @@ def serve(
     ] = ("127.0.0.1"),
     port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 for a free one.")] = 8765,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the browser.")] = False,
-    invite: Annotated[str, typer.Option("--invite", help="Print a link for this person, and stop.")] = "",
+    invite: Annotated[str | None, typer.Option("--invite", help="Print a link for this person, and stop.")] = None,
     overlap: Annotated[float, typer.Option("--overlap", **_Share, help="Share of rows that two people label.")] = 0.0,
     guidelines: Annotated[Path | None, typer.Option("--guidelines", help="Markdown file that the page shows.")] = None,
     allow_host: Annotated[str, typer.Option("--allow-host", help="More names of this server, commas between.")] = "",
@@ -72,7 +72,7 @@ def serve(
         if pool is None:
             raise typer.BadParameter("pass the table to label, or --demo.")
         found = o.settled(ctx, output, pool)
-        if invite:
+        if invite is not None:
             return invite_to(output, pool, found, invite, host, port)
         serving = Serving(
             target, level, host, port, overlap, guidelines, tuple(names(allow_host)), random_first, pool_size,

@@ -122,7 +122,7 @@ def _labels(desk: Desk, table: Table, content: bytes, out: Path, *, predictions:
     predicted = None
     if predictions and desk.turns.n_audits:
         codes = unpack(desk.store.frozen(desk.turns.n_audits)[0])
-        predicted = {row: (table.classes[code], 1.0) for row, code in enumerate(codes.tolist())}
+        predicted = {row: (table.classes[code], None) for row, code in enumerate(codes.tolist())}
     made = label_studio.tasks(table, desk.book, desk.store.people(), predicted)
     return json.dumps(made, ensure_ascii=False, indent=1).encode()
 

@@ -90,8 +90,13 @@ def read_table(pool: Path, found: Settled, content: bytes | None = None) -> Tabl
 def invite_to(output: Output, pool: Path, found: Settled, name: str, host: str, port: int) -> int:
     """Print the link with which a person comes in; it works while the page is served, too."""
     from surefoot.serve.server import address
-    from surefoot.serve.store import Store
+    from surefoot.serve.store import Store, check_name
 
+    name = " ".join(name.split())
+    try:
+        check_name(name)
+    except ValueError as error:
+        raise FileError(f"--invite {name!r}: {error}") from error
     if store_path(pool).exists():
         store = Store(store_path(pool))
     else:
@@ -99,10 +104,10 @@ def invite_to(output: Output, pool: Path, found: Settled, name: str, host: str, 
         table = read_table(pool, found)
         check_labelable(table)
         store = open_store(table)
-    token = store.invite(name.strip())
+    token = store.invite(name)
     store.close()
     output.say(f"{address(host, port)}join/{token}")
-    output.note(f"whoever has this link is {name.strip()}. A new one ends it.")
+    output.note(f"whoever has this link is {name}. A new one ends it.")
     return OK
 
 
@@ -113,6 +118,9 @@ def serve_pool(output: Output, pool: Path, found: Settled, choices: Choices, ser
     from surefoot.serve import server
 
     began = time.monotonic()
+    for option, value, example in (("--target", serving.target, 0.05), ("--level", serving.level, 0.9)):
+        if not 0.0 < value < 1.0:
+            raise FileError(f"{option} must lie between 0 and 1; got {value:g}. Pass {example}, say.")
     o.check_pool(pool, found)
     check_writable(store_path(pool))
     server.bind(serving.host, serving.port).close()  # told before anything is read

@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from hmac import compare_digest
 from importlib.resources import files
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote
 
+import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
@@ -16,26 +19,29 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainT
 from starlette.routing import Route
 
 from surefoot.serve import label_studio
-from surefoot.serve.book import Pick
 from surefoot.serve.cards import media_type
 from surefoot.serve.desk import AnswerError
 from surefoot.serve.downloads import CSV, PARQUET, answers_table, as_bytes, labeled_table
 from surefoot.serve.learning import as_job
+from surefoot.serve.line import Line
 from surefoot.serve.lists import Query, finish_page, history_page
-from surefoot.serve.pages import hello_page, label_page, why_html
+from surefoot.serve.pages import hello_page, label_page, onward_page
+from surefoot.serve.replies import OK, Replies, Reply, refusal
 from surefoot.serve.room import Room, write_token
-from surefoot.serve.standing import standing
-from surefoot.serve.store import NotSavedError, Person
+from surefoot.serve.store import NotSavedError, Person, check_name
+from surefoot.serve.turns import AUDITING, PROVED
 
 COOKIE = "surefoot_session"
 _YEAR = 365 * 24 * 3600
 _STATIC = {"style.css": "text/css", "label.js": "text/javascript", "lists.js": "text/javascript",
            "chart.js": "text/javascript", "icon.svg": "image/svg+xml"}  # fmt: skip
-_LONGEST_NAME = 60
 # Seconds for which a session is not looked up again; a new invitation ends the old one within these.
 _REMEMBERED = 5.0
 
+_SAVED = b'{"saved":true}'
+
 Act = Callable[[Person, dict[str, Any]], Any]
+Asking = Callable[[Person, dict[str, Any]], Awaitable[Reply]]
 
 
 def make_app(room: Room) -> Starlette:
@@ -43,7 +49,6 @@ def make_app(room: Room) -> Starlette:
     views = Views(room)
     get, post = ["GET"], ["POST"]
     acts = {
-        "answer": views.answer,
         "undo": views.undo,
         "flag": views.flag,
         "note": views.note,
@@ -51,7 +56,8 @@ def make_app(room: Room) -> Starlette:
     }
     forms = {"edit": views.edit, "settle": views.settle, "unflag": views.unflag, "report": views.ask_report}
     return Starlette(
-        routes=[
+        routes=[  # tried in this order
+            Route("/api/answer", views.asking(views.answer), methods=post),
             Route("/", views.page(lambda person, token, _: label_page(room, person, token)), methods=get),
             Route("/history", views.page(views.history), methods=get),
             Route("/finish", views.page(lambda person, token, _: finish_page(room, person, token)), methods=get),
@@ -60,7 +66,7 @@ def make_app(room: Room) -> Starlette:
             Route("/leave", views.leave, methods=post),
             Route("/api/rows", views.rows, methods=get),
             Route("/api/standing", views.standing, methods=get),
-            *[Route(f"/api/{name}", views.act(act), methods=post) for name, act in acts.items()],
+            *[Route(f"/api/{name}", views.asking(in_a_thread(act)), methods=post) for name, act in acts.items()],
             *[Route(f"/{name}", views.form(act), methods=post) for name, act in forms.items()],
             Route("/picture/{row:int}/{column:int}", views.picture, methods=get),
             Route("/download/{name}", views.download, methods=get),
@@ -74,6 +80,8 @@ class Views:
 
     def __init__(self, room: Room) -> None:
         self.room = room
+        self.replies = Replies(room)
+        self._line = Line(self.replies.answers)
         self._people: dict[str, tuple[Person, float]] = {}
         folder = files("surefoot.serve") / "static"
         self._static = {name: (folder / name).read_bytes() for name in _STATIC}
@@ -92,12 +100,11 @@ class Views:
             self._people[secret] = person, time.monotonic() + _REMEMBERED
         return person
 
-    def _come_in(self, person: Person) -> Response:
+    def _come_in(self, person: Person, request: Request, response: Response) -> Response:
+        """Begin a session, whose secret a response takes to the browser."""
         secret = self.room.desk.store.sign_in(person)
-        response = RedirectResponse("/", 303)
-        response.set_cookie(
-            COOKIE, secret, max_age=_YEAR, httponly=True, samesite="strict", secure=self.room.secure, path="/"
-        )
+        secure = request.headers.get("x-forwarded-proto") == "https"  # of a proxy; who forges it harms himself
+        response.set_cookie(COOKIE, secret, max_age=_YEAR, httponly=True, samesite="strict", secure=secure, path="/")
         return response
 
     async def hello(self, request: Request) -> Response:
@@ -106,30 +113,41 @@ class Views:
         if request.method == "GET":
             return HTMLResponse(hello_page(self.room, names))
         given = await _form(request)
-        if self.room.by_invitation or given.get("token") != self.room.form_token:
+        if self.room.by_invitation or not _same(given.get("token"), self.room.form_token):
             return HTMLResponse(hello_page(self.room, names, "That page was too old. Try again."), 403)
         name = " ".join(given.get("name", "").split())
-        if not 0 < len(name) <= _LONGEST_NAME or name.startswith("(") or not name.isprintable():
-            words = f"A name has 1 to {_LONGEST_NAME} characters and does not begin with a bracket."
-            return HTMLResponse(hello_page(self.room, names, words), 400)
         try:
+            check_name(name)
             person = await run_in_threadpool(self.room.desk.store.person, name)
-            return await run_in_threadpool(self._come_in, person)
+            return await run_in_threadpool(self._come_in, person, request, RedirectResponse("/", 303))
         except NotSavedError as error:
             return HTMLResponse(hello_page(self.room, names, str(error)), 507)
+        except ValueError as error:
+            return HTMLResponse(hello_page(self.room, names, str(error)), 400)
 
     async def join(self, request: Request) -> Response:
-        """A token link: whoever has it is that person."""
+        """A token link: whoever has it is that person.
+
+        A page leads on, not a redirection: from that, a browser that came by a link in a mail keeps the cookie back.
+        """
         person = await run_in_threadpool(self.room.desk.store.invited, request.path_params["token"])
         if person is None:
             return HTMLResponse(hello_page(self.room, [], "That link is not, or no longer, valid."), 403)
-        return await run_in_threadpool(self._come_in, person)
+        page = HTMLResponse(onward_page("/", f"Welcome, {person.name}."))
+        try:
+            return await run_in_threadpool(self._come_in, person, request, page)
+        except NotSavedError as error:
+            return HTMLResponse(hello_page(self.room, [], str(error)), 507)
 
     async def leave(self, request: Request) -> Response:
         """Forget who sits here."""
         given = await _form(request)
         response: Response = RedirectResponse("/hello", 303)
-        if given.get("token") == write_token(request.cookies.get(COOKIE, "")):
+        secret = request.cookies.get(COOKIE, "")
+        if _same(given.get("token"), write_token(secret)):
+            with suppress(NotSavedError):  # the browser forgets it in any case
+                await run_in_threadpool(self.room.desk.store.sign_out, secret)
+            self._people.pop(secret, None)
             response.delete_cookie(COOKIE, path="/")
         return response
 
@@ -140,6 +158,8 @@ class Views:
 
         async def shown(request: Request) -> Response:
             person = await self._person(request)
+            if person is None and request.headers.get("sec-fetch-site") == "cross-site":
+                return HTMLResponse(onward_page(request.url.path))  # from a link elsewhere: now with the cookie
             if person is None:
                 return RedirectResponse("/hello", 303)
             token = write_token(request.cookies[COOKIE])
@@ -174,21 +194,21 @@ class Views:
         if person is None:
             return _signed_out()
         given = {"have": [], "beyond": request.query_params.get("beyond") == "1"}
-        return await _saved(lambda: self._state(person, given))
+        return _replied(await run_in_threadpool(_tried, self.replies.state, person, given))
 
     async def standing(self, request: Request) -> Response:
         if await self._person(request) is None:
             return _signed_out()
-        return JSONResponse(await run_in_threadpool(self._standing))
+        return _replied((OK, await run_in_threadpool(self.replies.standing)))
 
-    def act(self, act: Act) -> Callable[[Request], Awaitable[Response]]:
+    def asking(self, act: Asking) -> Callable[[Request], Awaitable[Response]]:
         """An answer in JSON; it needs the session, and the token of its page."""
 
         async def acted(request: Request) -> Response:
             person = await self._person(request)
             if person is None:
                 return _signed_out()
-            if request.headers.get("x-write-token") != write_token(request.cookies[COOKIE]):
+            if not _same(request.headers.get("x-write-token"), write_token(request.cookies[COOKIE])):
                 return JSONResponse({"saved": False, "message": "This page is too old. Reload it."}, 403)
             try:
                 data = json.loads(await request.body())
@@ -196,7 +216,7 @@ class Views:
                 data = None
             if not isinstance(data, dict):
                 return JSONResponse({"saved": False, "message": "A request must be a JSON object."}, 400)
-            return await _saved(lambda: act(person, data))
+            return _replied(await act(person, data))
 
         return acted
 
@@ -207,7 +227,7 @@ class Views:
             person, given = await self._person(request), await _form(request)
             if person is None:
                 return RedirectResponse("/hello", 303)
-            if given.get("token") != write_token(request.cookies[COOKIE]):
+            if not _same(given.get("token"), write_token(request.cookies[COOKIE])):
                 return PlainTextResponse("This page is too old. Go back and reload it.\n", 403)
             row = given.get("row", "")
             data = {**given, "row": int(row) if row.isdecimal() and len(row) < 12 else -1}
@@ -221,38 +241,33 @@ class Views:
 
         return acted
 
-    def answer(self, person: Person, data: dict[str, Any]) -> dict[str, Any]:
+    async def answer(self, person: Person, data: dict[str, Any]) -> Reply:
         """A label or a skip; the answer is on the disk when this returns."""
-        label = data.get("label")
-        if label is not None and not isinstance(label, str):
-            raise AnswerError(f"label must be a text, or null to skip; got {label!r}.")
-        self.room.desk.answer(person, data.get("row", -1), label, _key(data))
-        self.room.fitter.wake()
-        return self._state(person, data)
+        return await self._line.ask((person, data))
 
-    def undo(self, person: Person, data: dict[str, Any]) -> dict[str, Any]:
+    def undo(self, person: Person, data: dict[str, Any]) -> bytes:
         row = self.room.desk.undo(person, _key(data))
         self.room.fitter.wake()
-        return {**self._state(person, data), "undone": row}
+        return self.replies.state(person, data, undone=row)
 
-    def flag(self, person: Person, data: dict[str, Any]) -> dict[str, Any]:
+    def flag(self, person: Person, data: dict[str, Any]) -> bytes:
         self.room.desk.flag(person, data.get("row", -1), bool(data.get("flagged")))
-        return {"saved": True}
+        return _SAVED
 
-    def note(self, person: Person, data: dict[str, Any]) -> dict[str, Any]:
+    def note(self, person: Person, data: dict[str, Any]) -> bytes:
         self.room.desk.note(person, data.get("row", -1), str(data.get("text", "")), _key(data))
-        return {"saved": True}
+        return _SAVED
 
-    def robot(self, person: Person, data: dict[str, Any]) -> dict[str, Any]:
+    def robot(self, person: Person, data: dict[str, Any]) -> bytes:
         """What the robot of the demonstration would answer."""
         truth: Any = self.room.robot
         row = data.get("row", -1)
         if truth is None or not isinstance(row, int) or not 0 <= row < len(truth):
             raise AnswerError("there is no robot here.")
-        return {"saved": True, "label": str(truth[row])}
+        return json.dumps({"saved": True, "label": str(truth[row])}).encode()
 
     def edit(self, person: Person, data: dict[str, Any]) -> str:
-        self.room.desk.answer(person, data["row"], data.get("label"))
+        self.room.desk.answer(person, data["row"], data.get("label") or None)
         self.room.fitter.wake()
         return f"/history#row-{data['row'] + 1}"
 
@@ -272,29 +287,6 @@ class Views:
         self.room.fitter.ask_report(job)
         return "/finish"
 
-    def _state(self, person: Person, data: dict[str, Any]) -> dict[str, Any]:
-        """The rows to show, as cards where the page has them not yet, and where we stand."""
-        have = data.get("have") if isinstance(data.get("have"), list) else []
-        picks = self.room.desk.rows_for(person, beyond=bool(data.get("beyond")))
-        cards = [{"row": pick.row} if pick.row in (have or []) else self._card(pick) for pick in picks]
-        return {"saved": True, "rows": cards, "standing": self._standing()}
-
-    def _card(self, pick: Pick) -> dict[str, Any]:
-        with self.room.desk.lock:
-            state = self.room.desk.book.row(pick.row)
-            why = why_html(self.room, pick)
-        return {
-            "row": pick.row,
-            "html": self.room.cards.html(pick.row),
-            "why": why,
-            "purpose": pick.purpose,
-            "flagged": bool(state.flags),
-            "notes": [str(note.value) for note in state.notes],
-        }
-
-    def _standing(self) -> dict[str, Any]:
-        return standing(self.room.desk, self.room.fitter, self.room.desk.store.people())
-
     # files
 
     async def download(self, request: Request) -> Response:
@@ -305,13 +297,14 @@ class Views:
         if made is None:
             return PlainTextResponse("Not found.\n", 404)
         content, kind, file = made
-        headers = {"content-disposition": f'attachment; filename="{file}"'}
+        plain = "".join(c if c.isascii() and (c.isalnum() or c in "-_.") else "_" for c in file)
+        headers = {"content-disposition": f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(file, safe='')}"}
         return Response(content, media_type=kind, headers=headers)
 
     def _file(self, name: str) -> tuple[bytes, str, str] | None:
         """Content, type and name of a download."""
         desk, table = self.room.desk, self.room.cards.table
-        stem = "".join(c if c.isascii() and (c.isalnum() or c in "-_") else "_" for c in table.path.stem)
+        stem = table.path.stem
         what, _, form = name.partition(".")
         kind = {CSV: "text/csv", PARQUET: "application/vnd.apache.parquet"}.get(form, "application/octet-stream")
         with desk.lock:
@@ -320,7 +313,7 @@ class Views:
                 frame = answers_table(desk.book, people)
                 return as_bytes(frame, form), kind, f"{stem}.answers.{form}"
             if name == "label-studio.json":
-                made = label_studio.tasks(table, desk.book, people)
+                made = label_studio.tasks(table, desk.book, people, self._predictions())
                 return json.dumps(made, ensure_ascii=False).encode(), "application/json", f"{stem}.label-studio.json"
         if what == "labels" and form in (CSV, PARQUET):
             return as_bytes(labeled_table(table, labels), form, table), kind, f"{stem}.labeled.{form}"
@@ -331,23 +324,47 @@ class Views:
             return self.room.fitter.report, "text/html; charset=utf-8", f"{stem}.report.html"
         return None
 
+    def _predictions(self) -> dict[int, tuple[str, float | None]] | None:
+        """What the latest model says of each row, and how sure it is; not while an audit hides it."""
+        ranking, classes = self.room.desk.ranking, self.room.desk.book.classes
+        if ranking is None or self.room.desk.turns.phase == AUDITING:
+            return None
+        scores = ranking.proba[np.arange(len(ranking.predictions)), ranking.predictions].tolist()
+        return {row: (classes[k], scores[row]) for row, k in enumerate(ranking.predictions.tolist())}
+
     def _model(self) -> bytes | None:
         """The model that was proved, else the latest."""
         desk = self.room.desk
         with desk.lock:
-            if desk.turns.phase != "proved" and desk.ranking is not None:
+            if desk.turns.phase != PROVED and desk.ranking is not None:
                 return desk.ranking.model
             return desk.store.frozen(desk.turns.n_audits)[2] if desk.turns.n_audits else None
 
 
-async def _saved(act: Callable[[], dict[str, Any]]) -> Response:
-    """Run an act; say whether it is on the disk."""
+def in_a_thread(act: Act) -> Asking:
+    """An act that waits for the disk, beside the others."""
+
+    async def asked(person: Person, data: dict[str, Any]) -> Reply:
+        return await run_in_threadpool(_tried, act, person, data)
+
+    return asked
+
+
+def _tried(act: Act, person: Person, data: dict[str, Any]) -> Reply:
     try:
-        return JSONResponse(await run_in_threadpool(act))
-    except AnswerError as error:
-        return JSONResponse({"saved": False, "message": str(error)}, 400)
-    except NotSavedError as error:
-        return JSONResponse({"saved": False, "message": str(error)}, 507)
+        return OK, act(person, data)
+    except (AnswerError, NotSavedError) as error:
+        return refusal(error)
+
+
+def _replied(reply: Reply) -> Response:
+    status, content = reply
+    return Response(content, status, media_type="application/json")
+
+
+def _same(given: str | None, right: str) -> bool:
+    """Whether a token is the right one; how long that takes tells nothing."""
+    return given is not None and compare_digest(given.encode("utf-8", "replace"), right.encode())
 
 
 def _signed_out() -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -66,17 +67,21 @@ class Book:
     ----------
     n_rows : int
     classes : list of str
+    is_shared : callable, whether a row is one of those that two people label; none is by default.
     """
 
-    def __init__(self, n_rows: int, classes: list[str]) -> None:
-        self.n_rows, self.classes = n_rows, classes
+    def __init__(self, n_rows: int, classes: list[str], is_shared: Callable[[int], bool] = lambda row: False) -> None:
+        self.n_rows, self.classes, self._is_shared = n_rows, classes, is_shared
         self.rows: dict[int, RowState] = {}
         self.events: list[Event] = []
         self.labels: dict[int, str] = {}
         self.conflicts: set[int] = set()
         self.skipped: set[int] = set()
         self.flagged: set[int] = set()
+        self.drawn: set[int] = set()  # labeled rows that were drawn at random
+        self.awaiting: dict[int, None] = {}  # shared rows with one answer, oldest first
         self.counts: Counter[str] = Counter()
+        self._open, self.n_open = np.ones(n_rows, dtype=bool), n_rows
         self.held: dict[int, dict[int, Pick]] = {}  # person -> row -> pick, oldest first
         self.holders: dict[int, int] = {}  # row -> person who was handed it last
         self.done: dict[int, list[int]] = {}  # person -> rows answered, oldest first
@@ -88,14 +93,11 @@ class Book:
 
     def is_untouched(self, row: int) -> bool:
         """Whether nobody has answered for a row and nobody holds it."""
-        return row not in self.holders and not self.row(row).answers and self.row(row).settled is None
+        return bool(self._open[row])
 
     def open_rows(self) -> NDArray[np.intp]:
         """Rows that are neither answered nor in anybody's hands."""
-        free = np.ones(self.n_rows, dtype=bool)
-        free[[row for row, found in self.rows.items() if found.answers or found.settled is not None]] = False
-        free[list(self.holders)] = False
-        return np.flatnonzero(free)
+        return np.flatnonzero(self._open)
 
     def picked(self) -> set[int]:
         """Rows that a strategy chose: no random sample."""
@@ -167,3 +169,17 @@ class Book:
         for rows, state in ((self.conflicts, CONFLICT), (self.skipped, SKIPPED)):
             (rows.add if found.state == state else rows.discard)(row)
         (self.flagged.add if found.flags else self.flagged.discard)(row)
+        drawn = now is not None and found.purpose in e.DRAWN and not found.picked
+        (self.drawn.add if drawn else self.drawn.discard)(row)
+        is_open = row not in self.holders and not found.answers and found.settled is None
+        self.n_open += int(is_open) - int(self._open[row])
+        self._open[row] = is_open
+        if self._awaits(row, found):
+            self.awaiting.setdefault(row)
+        else:
+            self.awaiting.pop(row, None)
+
+    def _awaits(self, row: int, found: RowState) -> bool:
+        """Whether a row is to have the answer of a second person."""
+        one = len(found.answers) == 1 and found.settled is None and found.purpose not in (e.GIVEN, e.IMPORTED)
+        return one and self._is_shared(row)

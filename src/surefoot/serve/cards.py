@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from surefoot._printing import cell_text, visible
-from surefoot._types import FloatArray
 from surefoot.serve.html import Html, el, void
 from surefoot.tabular import Table
 from surefoot.tabular.cells import as_numbers
@@ -21,6 +21,8 @@ _PICTURES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", "
              ".webp": "image/webp", ".avif": "image/avif"}  # fmt: skip
 # Cells of a column that are looked at to see whether it names pictures.
 _LOOKED_AT = 25
+# Cells that are read to see whether a column holds texts, and the share of them that must be long.
+_READ, _TEXTS = 200, 0.1
 
 
 class Cards:
@@ -44,6 +46,8 @@ class Cards:
         self._terms = {name: el("dt", visible(name)) for name in self.names}
         self._summaries: dict[int, str] = {}
         self.pictures = [name for name in self.names if self._names_pictures(name)]
+        # short cells of such a column stand as its long ones do, so that the eye finds them
+        self._texts = {name for name in self.names if name not in self._grid and self._holds_texts(name)}
 
     def html(self, row: int) -> Html:
         """The card of a row."""
@@ -57,8 +61,8 @@ class Cards:
                 facts.append(self._quantity(name, number))
                 continue
             value = self._cells[name].iloc[row]
-            if is_long(value):
-                shown.append(el("section", el("h3", name), el("p", text_of(value)), class_="long"))
+            if is_long(value) or (name in self._texts and not _is_missing(value)):
+                shown.append(el("section", el("h3", name), el("p", text_of(str(value))), class_="long"))
             else:
                 facts.append(self._fact(name, value))
         if facts:
@@ -91,6 +95,10 @@ class Cards:
             return None
         return file if inside else None
 
+    def _holds_texts(self, name: str) -> bool:
+        cells = self._cells[name].iloc[:_READ].tolist()
+        return sum(map(is_long, cells)) > _TEXTS * len(cells)
+
     def _names_pictures(self, name: str) -> bool:
         column = self._cells[name]
         rows = np.flatnonzero(column.notna().to_numpy())[:_LOOKED_AT]
@@ -100,7 +108,8 @@ class Cards:
         if self.picture(row, name) is None:
             return Html("")
         at = self.names.index(name)
-        return el("figure", void("img", src=f"/picture/{row}/{at}", alt=f"{name} of row {row + 1}"), class_="picture")
+        image = void("img", src=f"/picture/{row}/{at}", alt=f"{name} of row {row + 1}", loading="lazy")
+        return el("figure", image, class_="picture")
 
     def _number(self, name: str, row: int) -> float | None:
         """The number in a cell; None where there is none."""
@@ -118,7 +127,8 @@ class Cards:
         share = quantile_of(self._grid[name], number)
         words = f"above {100 * share:.0f}\N{NO-BREAK SPACE}% of the pool"
         return Html(  # but for the name, which is escaped, there are numbers only
-            f'<div class="fact">{self._terms[name]}<dd title="{words}"><span class="number">{number:.5g}</span>'
+            f'<div class="fact">{self._terms[name]}<dd class="quantity" title="{words}">'
+            f'<span class="number">{number:.5g}</span>'
             f'<svg viewBox="0 0 60 12" class="quantile" role="img" aria-label="{words}">'
             '<rect class="track" x="0" y="5" width="60" height="2" rx="1"/>'
             f'<rect class="mark" x="{54 * share:.1f}" y="1.5" width="6" height="9" rx="2"/></svg></dd></div>'
@@ -145,10 +155,9 @@ def text_of(value: str) -> str:
     return visible(cut.replace("\r\n", "\n").replace("\t", "    "), lines=True)
 
 
-def quantile_of(grid: FloatArray, value: float) -> float:
-    """Share of the pool below a value, half of those equal to it among them."""
-    low, high = np.searchsorted(grid, value, side="left"), np.searchsorted(grid, value, side="right")
-    return float((low + high) / 2 / len(grid))
+def quantile_of(grid: list[float], value: float) -> float:
+    """Share of the pool below a value, half of those equal to it among them; grid : quantiles of the pool."""
+    return (bisect_left(grid, value) + bisect_right(grid, value)) / 2 / len(grid)
 
 
 def _read(name: str, cells: dict[str, Any], values: Any) -> Any:
@@ -157,15 +166,15 @@ def _read(name: str, cells: dict[str, Any], values: Any) -> Any:
     return values[name] if known else cells[name]
 
 
-def _quantiles(column: Any) -> FloatArray | None:
-    """Quantiles of a column of numbers; None where it has none, or others."""
+def _quantiles(column: Any) -> list[float] | None:
+    """Quantiles of a column of numbers; None where it has none, or others. As a list: one number is looked up fast."""
     if column.dtype.kind in "mMb":
         return None
     numbers, wrong = as_numbers(column)
     known = numbers[np.isfinite(numbers)]
     if wrong.any() or len(known) < 2 or known.min() == known.max():
         return None
-    return np.quantile(known, np.linspace(0.0, 1.0, _QUANTILES), method="inverted_cdf")
+    return np.quantile(known, np.linspace(0.0, 1.0, _QUANTILES), method="inverted_cdf").tolist()
 
 
 def _is_missing(value: Any) -> bool:

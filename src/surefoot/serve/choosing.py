@@ -15,6 +15,14 @@ from surefoot.serve.turns import AUDITING, Turns
 
 # Rows of the audit that are looked at beyond those recorded, to find one that nobody holds.
 _LOOK_AHEAD = 64
+# Rows that are tried, drawn from all, before the open ones are listed.
+_TRIES = 64
+
+
+def is_shared(row: int, overlap: float, seed: int) -> bool:
+    """Whether a row is one of those that two people label: a fixed sample, by a hash of its number."""
+    digest = hashlib.sha256(f"{seed}:{row}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") < overlap * 2**64
 
 
 class Chooser:
@@ -25,16 +33,13 @@ class Chooser:
     book : Book
     turns : Turns
     random_first : int, random labels before rows are picked by the model.
-    overlap : float, share of rows that two people label.
     seed : int
     lease : float, seconds
     """
 
-    def __init__(
-        self, book: Book, turns: Turns, *, random_first: int, overlap: float, seed: int, lease: float = 600.0
-    ) -> None:
+    def __init__(self, book: Book, turns: Turns, *, random_first: int, seed: int, lease: float = 600.0) -> None:
         self._book, self._turns = book, turns
-        self._random_first, self._overlap, self._seed, self._lease = random_first, overlap, seed, lease
+        self._random_first, self._seed, self._lease = random_first, seed, lease
 
     def choose(
         self, person: int, n: int, ranking: Ranking | None, now: float, *, without: frozenset[int] = frozenset()
@@ -53,8 +58,7 @@ class Chooser:
         return picks
 
     def _candidates(self, person: int, ranking: Ranking | None, now: float, taken: set[int]) -> Iterator[Event]:
-        if self._overlap > 0:
-            yield from self._second_opinions(person, now)
+        yield from self._second_opinions(person, now)
         if self._turns.phase == AUDITING:
             yield from self._audit_rows(person, now)
         if ranking is not None and self._n_drawn() >= self._random_first:
@@ -64,15 +68,8 @@ class Chooser:
         yield from self._random_rows(person, taken, now)
 
     def _second_opinions(self, person: int, now: float) -> Iterator[Event]:
-        for row, found in self._book.rows.items():
-            if (
-                len(found.answers) == 1
-                and person not in found.answers
-                and found.settled is None
-                and found.purpose not in (e.GIVEN, e.IMPORTED)
-                and self._is_free(row, person, now)
-                and self.is_shared(row)
-            ):
+        for row in self._book.awaiting:
+            if person not in self._book.rows[row].answers and self._is_free(row, person, now):
                 yield Event(e.PICK, row, person, purpose=e.SECOND)
 
     def _audit_rows(self, person: int, now: float) -> Iterator[Event]:
@@ -88,21 +85,27 @@ class Chooser:
                 yield Event(e.PICK, row, person, purpose=e.AUDIT, probability=probability, audit=proof.number)
 
     def _random_rows(self, person: int, taken: set[int], now: float) -> Iterator[Event]:
-        rows = self._book.open_rows()
-        rows = rows[~np.isin(rows, list(taken), kind="sort")] if taken else rows
-        if not len(rows):
-            stale = [row for row in list(self._book.holders) if self._is_free(row, person, now) and row not in taken]
-            rows = np.array([row for row in stale if not self._book.row(row).answers], dtype=np.intp)
-        rng = np.random.default_rng([self._seed, len(self._book.events), person])
-        while len(rows):
-            at = int(rng.integers(len(rows)))
-            yield Event(e.PICK, int(rows[at]), person, purpose=e.RANDOM, probability=1.0 / len(rows))
-            rows = np.delete(rows, at)
+        """Rows drawn one after another, uniformly, from those that are open; then from those held for too long."""
+        book, rng = self._book, np.random.default_rng([self._seed, len(self._book.events), person])
+        gone = {row for row in taken if book.is_untouched(row)}
+        while (n := book.n_open - len(gone)) > 0:
+            row = self._draw_open(rng, gone)
+            gone.add(row)
+            yield Event(e.PICK, row, person, purpose=e.RANDOM, probability=1.0 / n)
+        stale = [row for row in list(book.holders) if self._is_free(row, person, now) and row not in taken]
+        rows = np.array([row for row in stale if not book.row(row).answers], dtype=np.intp)
+        for place, row in enumerate(rng.permutation(rows).tolist()):
+            yield Event(e.PICK, row, person, purpose=e.RANDOM, probability=1.0 / (len(rows) - place))
 
-    def is_shared(self, row: int) -> bool:
-        """Whether a row is one of those that two people label: a fixed sample, by a hash of its number."""
-        digest = hashlib.sha256(f"{self._seed}:{row}".encode()).digest()
-        return int.from_bytes(digest[:8], "big") < self._overlap * 2**64
+    def _draw_open(self, rng: np.random.Generator, gone: set[int]) -> int:
+        """One of the open rows but for those gone, each with the same chance; fast where many are."""
+        book = self._book
+        for _ in range(_TRIES):
+            row = int(rng.integers(book.n_rows))
+            if book.is_untouched(row) and row not in gone:
+                return row
+        rows = [row for row in book.open_rows().tolist() if row not in gone]
+        return int(rows[int(rng.integers(len(rows)))])
 
     def _is_free(self, row: int, person: int, now: float) -> bool:
         """Whether nobody else holds a row, or has for too long."""
@@ -115,7 +118,6 @@ class Chooser:
 
     def _n_drawn(self) -> int:
         """Random labels that are there or on their way."""
-        drawn = sum(
-            self._book.rows[row].purpose in e.DRAWN and not self._book.rows[row].picked for row in self._book.labels
+        return len(self._book.drawn) + sum(
+            pick.purpose == e.RANDOM for held in self._book.held.values() for pick in held.values()
         )
-        return drawn + sum(pick.purpose == e.RANDOM for held in self._book.held.values() for pick in held.values())

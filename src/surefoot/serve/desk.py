@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from surefoot.serve import events as e
 from surefoot.serve.book import Book, Pick
-from surefoot.serve.choosing import Chooser
+from surefoot.serve.choosing import Chooser, is_shared
 from surefoot.serve.events import Event
 from surefoot.serve.learning import Job, Ranking, as_job
 from surefoot.serve.proof import Goal, pack
@@ -40,27 +40,19 @@ class Settings:
     lease: float = 600.0
 
 
-class _Waiting:
-    """An answer that is to be taken, and what came of it."""
+@dataclass(frozen=True)
+class Answer:
+    """What a person says of a row: a label, or None for a skip.
 
-    def __init__(self, take: Callable[[], Event]) -> None:
-        self._take = take
-        self.done = False
-        self.error: Exception | None = None
-        self._result: Event | None = None
+    key : made by the page, so that an answer that is sent twice counts once.
+    ahead : rows that the person is to hold afterwards; those that lack are picked in the same transaction.
+    """
 
-    def run(self) -> None:
-        """Take it; one that cannot be taken is no fault of the others."""
-        try:
-            self._result = self._take()
-        except AnswerError as error:
-            self.error = error
-
-    @property
-    def result(self) -> Event:
-        if self._result is None:
-            raise RuntimeError("an answer was neither taken nor refused")
-        return self._result
+    person: Person
+    row: int
+    label: str | None
+    key: str | None = None
+    ahead: int = AHEAD
 
 
 class Desk:
@@ -78,7 +70,6 @@ class Desk:
         self.store, self.settings = store, settings
         self.lock = threading.RLock()
         self._size = n_rows, classes
-        self._waiting: deque[_Waiting] = deque()
         self.ranking: Ranking | None = None
         self.problem: str | None = None
         self._fitted_to: Job | None = None
@@ -87,13 +78,13 @@ class Desk:
     def _read_store(self) -> None:
         """What the events in the store add up to."""
         settings = self.settings
-        self.book = Book(*self._size)
+        shared = partial(is_shared, overlap=settings.overlap, seed=settings.goal.seed)
+        self.book = Book(*self._size, *([shared] if settings.overlap > 0 else []))
         self.turns = Turns(self.book, settings.goal, settings.random_first, self.store.frozen)
         self.chooser = Chooser(
             self.book,
             self.turns,
             random_first=settings.random_first,
-            overlap=settings.overlap,
             seed=settings.goal.seed,
             lease=settings.lease,
         )
@@ -115,38 +106,37 @@ class Desk:
     def answer(
         self, person: Person, row: int, label: str | None, key: str | None = None, *, ahead: int = AHEAD
     ) -> Event:
-        """Take a label, or a skip (None); rows up to `ahead` are picked in the same transaction.
+        """Take one answer."""
+        found = self.answer_all([Answer(person, row, label, key, ahead)])[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
 
-        Answers that wait for each other share one transaction, and one wait for the disk.
+    def answer_all(self, answers: Sequence[Answer]) -> list[Event | AnswerError | NotSavedError]:
+        """Take answers in one transaction, with one wait for the disk; what became of each.
+
+        One that cannot be taken is no fault of the others. Where the disk refuses, none is taken, and memory goes back
+        to what is on the disk.
         """
-        mine = _Waiting(lambda: self._answer(person, row, label, key, ahead))
-        self._waiting.append(mine)
         with self.lock:
-            if not mine.done:
-                self._work_off()
-        if mine.error is not None:
-            raise mine.error
-        return mine.result
+            try:
+                with self.store.together():
+                    return [self._taken(answer) for answer in answers]
+            except NotSavedError as error:
+                self._read_store()
+                return [error] * len(answers)
+            except BaseException:
+                self._read_store()
+                raise
 
-    def _work_off(self) -> None:
-        """Take all answers that wait; where the disk refuses them, memory goes back to what is on the disk."""
-        batch = [self._waiting.popleft() for _ in range(len(self._waiting))]
+    def _taken(self, answer: Answer) -> Event | AnswerError:
         try:
-            with self.store.together():
-                for one in batch:
-                    one.run()
-        except NotSavedError as error:
-            for one in batch:
-                one.error = one.error or error
-            self._read_store()
-        except BaseException:
-            self._read_store()
-            raise
-        finally:
-            for one in batch:
-                one.done = True
+            return self._answer(answer)
+        except AnswerError as error:
+            return error
 
-    def _answer(self, person: Person, row: int, label: str | None, key: str | None, ahead: int) -> Event:
+    def _answer(self, answer: Answer) -> Event:
+        person, row, label, key = answer.person, answer.row, answer.label, answer.key
         known = self._known(key)
         if known is not None:
             return known
@@ -156,7 +146,7 @@ class Desk:
         pick = held.get(row) or self._earlier(person, row)
         kind = e.SKIP if label is None else e.LABEL
         event = Event(kind, row, person.id, label, pick.purpose, pick.probability, pick.audit, key)
-        missing = max(ahead - len(held) + (row in held), 0)
+        missing = max(answer.ahead - len(held) + (row in held), 0)
         picks = self.chooser.choose(person.id, missing, self.ranking, time.time(), without=frozenset({row}))
         stored = self._store([event, *picks])[0]
         self._take_turns()
@@ -202,6 +192,8 @@ class Desk:
         words = text.strip()
         if not words or len(words) > LONGEST_NOTE:
             raise AnswerError(f"a note must have 1 to {LONGEST_NOTE} characters; got {len(words)}. Shorten it.")
+        if any("\ud800" <= letter <= "\udfff" for letter in words):
+            raise AnswerError("a note must be a text; it has half a character. Type it again.")
         with self.lock:
             self._check_row(row)
             if self._known(key) is None:
@@ -289,8 +281,8 @@ class Desk:
         self.turns.apply(event)
 
     def _known(self, key: str | None) -> Event | None:
-        if key is not None and not 0 < len(key) <= _LONGEST_KEY:
-            raise AnswerError(f"a key must have 1 to {_LONGEST_KEY} characters; got {len(key)}.")
+        if key is not None and not (0 < len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable()):
+            raise AnswerError(f"a key must have 1 to {_LONGEST_KEY} plain characters; got {key!r:.80}.")
         return None if key is None else self.book.keys.get(key)
 
     def _earlier(self, person: Person, row: int) -> Pick:

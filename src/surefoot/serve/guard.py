@@ -28,6 +28,7 @@ HEADERS = {
     "cache-control": "no-store",
 }
 _READING = ("GET", "HEAD")
+_LONGEST_ADDRESS = 2000
 
 
 def allowed_hosts(host: str, more: Iterable[str] = ()) -> set[str]:
@@ -77,6 +78,8 @@ class Guard:
             return
         headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
         refusal = self._refusal(scope["method"], headers)
+        if len(scope["path"]) + len(scope["query_string"]) > _LONGEST_ADDRESS:
+            refusal = refusal or (414, f"an address may have {_LONGEST_ADDRESS} characters at the most")
         if refusal is not None:
             await _refuse(send, *refusal)
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from html import escape
@@ -27,14 +28,26 @@ _LONGEST = 60  # characters of a name or a label of another program
 
 def config(table: Table) -> str:
     """The labeling interface that the tasks need, to be pasted into a project of Label Studio."""
-    names = [str(name) for name in table.cells.columns if name != table.label]
     fields = [
-        f'  <Header value="{escape(name)}" size="6"/>\n  <Text name="{escape(_tag(k))}" value="${escape(name)}"/>'
-        for k, name in enumerate(names)
+        f'  <Header value="{escape(name)}" size="6"/>\n  <Text name="{_tag(k)}" value="${key}"/>'
+        for k, (name, key) in enumerate(data_keys(table).items())
     ]
     choices = "\n".join(f'    <Choice value="{escape(name)}"/>' for name in table.classes)
     asked = f'  <Choices name="{_FROM}" toName="{_tag(0)}" choice="single" showInLine="true">\n{choices}\n  </Choices>'
     return "\n".join(["<View>", *fields, asked, "</View>"])
+
+
+def data_keys(table: Table) -> dict[str, str]:
+    """Column -> its name in the data of tasks: Label Studio takes letters, digits and underscores in a variable."""
+    names = [str(column) for column in table.cells.columns if column != table.label]
+    plain = {name: re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "cell" for name in names}
+    keys = {name: name for name in names if plain[name] == name != ROW}
+    for name in names:
+        key, more = plain[name], 2
+        while name not in keys and (key in keys.values() or key == ROW):
+            key, more = f"{plain[name]}_{more}", more + 1
+        keys.setdefault(name, key)
+    return {name: keys[name] for name in names}
 
 
 def _tag(k: int) -> str:
@@ -42,20 +55,20 @@ def _tag(k: int) -> str:
 
 
 def tasks(
-    table: Table, book: Book, people: list[Person], predictions: Mapping[int, tuple[str, float]] | None = None
+    table: Table, book: Book, people: list[Person], predictions: Mapping[int, tuple[str, float | None]] | None = None
 ) -> list[dict[str, Any]]:
-    """One task per row; annotations are the answers that stand, predictions those given."""
+    """One task per row; annotations are the answers that stand, predictions those given, a label and its score each."""
     names = {person.id: person.name for person in people}
-    columns = [str(name) for name in table.cells.columns if name != table.label]
-    cells = {name: table.cells[name].tolist() for name in columns}
+    cells = {key: table.cells[name].tolist() for name, key in data_keys(table).items()}
     found = []
     for row in range(book.n_rows):
-        data: dict[str, Any] = {name: _plain(cells[name][row]) for name in columns}
+        data: dict[str, Any] = {key: _plain(column[row]) for key, column in cells.items()}
         task: dict[str, Any] = {"id": row + 1, "data": {**data, ROW: row + 1}}
         task["annotations"] = [_annotation(event, names) for event in book.row(row).answers.values()]
         if predictions is not None and row in predictions:
             label, score = predictions[row]
-            task["predictions"] = [{"model_version": "surefoot", "score": score, "result": _result(label)}]
+            known = {} if score is None else {"score": score}
+            task["predictions"] = [{"model_version": "surefoot", **known, "result": _result(label)}]
         found.append(task)
     return found
 
@@ -171,30 +184,34 @@ class _Rows:
     """Rows by what their cells say; by their number where that agrees."""
 
     def __init__(self, table: Table) -> None:
-        self._names = [str(name) for name in table.cells.columns if name != table.label]
-        columns = [[_plain(value) for value in table.cells[name].tolist()] for name in self._names]
+        self._keys = data_keys(table)
+        columns = [[_said(value) for value in table.cells[name].tolist()] for name in self._keys]
         self._cells = list(zip(*columns, strict=True))
-        self._by_cells: dict[tuple[Any, ...], int] = {}
+        self._by_cells: dict[tuple[str, ...], int] = {}
         for row, cells in enumerate(self._cells):
             self._by_cells.setdefault(cells, row)
 
     def find(self, data: Any) -> int | None:
         if not isinstance(data, dict):
             return None
-        cells = tuple(_plain(data.get(name)) for name in self._names)
+        # under the columns' own names where somebody gave the table to Label Studio themselves, else under our keys
+        theirs = all(name in data for name in self._keys)
+        cells = tuple(_said(data.get(name if theirs else key)) for name, key in self._keys.items())
         number = data.get(ROW)
         if isinstance(number, int) and 1 <= number <= len(self._cells) and self._cells[number - 1] == cells:
             return number - 1
-        try:
-            return self._by_cells.get(cells)
-        except TypeError:  # a list in a cell
-            return None
+        return self._by_cells.get(cells)
+
+
+def _said(value: Any) -> str:
+    """A cell as it would be typed, whether a table or JSON gave it as a text or as a number."""
+    return as_text(_plain(value))
 
 
 def _plain(value: Any) -> Any:
-    """A cell for JSON."""
+    """A cell for JSON; a missing one is an empty text, since Label Studio takes no null."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or value != value or str(value) in ("<NA>", "NaT"):  # noqa: PLR0124 - NaN
-        return None
+        return ""
     return value if isinstance(value, str | int | float | bool) else str(value)

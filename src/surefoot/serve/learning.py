@@ -63,6 +63,10 @@ class Learner(Protocol):
         ...
 
 
+# Rows beyond those wanted that are measured exactly.
+_SPARE = 5
+
+
 @dataclass(frozen=True)
 class Neighbour:
     """A labeled row near a row."""
@@ -72,20 +76,41 @@ class Neighbour:
     distance: float
 
 
-@dataclass(frozen=True, eq=False)
 class Neighbours:
-    """The labeled rows nearest to a row, by the cleaned features (N, d)."""
+    """The labeled rows nearest to a row, by the cleaned features (N, d).
 
-    features: FloatArray
+    Features of labeled rows are kept side by side from one question to the next: labels come one by one.
+    """
+
+    def __init__(self, features: FloatArray) -> None:
+        self._features = features
+        self._rows = np.empty(0, dtype=np.intp)
+        self._near = np.empty((0, features.shape[1]))
+        self._squares = np.empty(0)
 
     def of(self, row: int, labels: dict[int, str], n: int = 3) -> list[Neighbour]:
         """At most n of them, nearest first."""
-        rows = np.array([other for other in labels if other != row], dtype=np.intp)
-        if not len(rows):
-            return []
-        distances = np.linalg.norm(self.features[rows] - self.features[row], axis=1)
-        order = np.argsort(distances, kind="stable")[:n]
-        return [Neighbour(int(rows[i]), labels[int(rows[i])], float(distances[i])) for i in order]
+        self._follow(labels)
+        here = self._features[row]
+        rough = self._squares - 2.0 * (self._near @ here)
+        rough[self._rows == row] = np.inf
+        few = min(n + _SPARE, len(rough))
+        places = np.sort(np.argpartition(rough, few - 1)[:few]) if few else np.empty(0, dtype=np.intp)
+        distances = np.linalg.norm(self._near[places] - here, axis=1)  # rough ones may err where rows are alike
+        order = [i for i in np.argsort(distances, kind="stable").tolist() if self._rows[places[i]] != row][:n]
+        rows = [int(self._rows[places[i]]) for i in order]
+        return [Neighbour(near, labels[near], float(distances[i])) for near, i in zip(rows, order, strict=True)]
+
+    def _follow(self, labels: dict[int, str]) -> None:
+        rows = np.fromiter(labels, dtype=np.intp, count=len(labels))
+        same = len(self._rows)
+        if same > len(rows) or not np.array_equal(rows[:same], self._rows):  # a label was changed or taken back
+            same = 0
+        elif same == len(rows):
+            return
+        new = self._features[rows[same:]]
+        self._rows, self._near = rows, np.concatenate([self._near[:same], new])
+        self._squares = np.concatenate([self._squares[:same], np.einsum("ij,ij->i", new, new)])
 
 
 def as_job(labels: dict[int, str], picked: set[int]) -> Job:

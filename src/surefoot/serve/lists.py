@@ -9,7 +9,7 @@ from math import ceil
 
 from surefoot.serve import events as e
 from surefoot.serve.agreement import agreement
-from surefoot.serve.book import CONFLICT, RowState
+from surefoot.serve.book import CONFLICT, Book, RowState
 from surefoot.serve.html import Html, el, percent, void
 from surefoot.serve.pages import _hidden, document, foot
 from surefoot.serve.room import Room
@@ -42,7 +42,7 @@ class Query:
         person, page = given.get("person", ""), given.get("page", "1")
         return cls(
             given.get("q", "").strip()[:200],
-            int(person) if person.isdecimal() else None,
+            int(person) if person.isdecimal() and len(person) < 9 else None,
             given.get("state", "") if given.get("state", "") in _STATES else "",
             max(int(page), 1) if page.isdecimal() and len(page) < 9 else 1,
         )
@@ -51,8 +51,8 @@ class Query:
 def history_page(room: Room, person: Person, token: str, query: Query) -> str:
     """Every answer with who and when, to search, filter and edit."""
     people = {one.id: one.name for one in room.desk.store.people()}
+    rows = _found(room, query)
     with room.desk.lock:
-        rows = _found(room, query)
         pages = max(ceil(len(rows) / _PAGE), 1)
         shown = rows[(min(query.page, pages) - 1) * _PAGE : min(query.page, pages) * _PAGE]
         entries = [_entry(room, row, people, person, token) for row in shown]
@@ -75,9 +75,18 @@ def history_page(room: Room, person: Person, token: str, query: Query) -> str:
 
 
 def _found(room: Room, query: Query) -> list[int]:
-    """Rows that a query asks for, the latest answer first."""
-    book, found = room.desk.book, []
+    """Rows that a query asks for, the latest answer first. Cells are searched while answers go on."""
     words = query.text.casefold()
+    with room.desk.lock:
+        found = _asked_for(room.desk.book, query)
+        said = {row: _words_of(room.desk.book.rows[row]) for row in found} if words else {}
+    if not words:
+        return found
+    return [row for row in found if words in said[row] or words == str(row + 1) or words in room.cards.text(row)]
+
+
+def _asked_for(book: Book, query: Query) -> list[int]:
+    found = []
     for row, state in book.rows.items():
         if not (state.answers or state.flags or state.notes):
             continue
@@ -87,8 +96,6 @@ def _found(room: Room, query: Query) -> list[int]:
             continue
         if query.state not in ("", "flagged") and state.state != query.state:
             continue
-        if words and not _matches(room, row, state, words):
-            continue
         found.append(row)
     return sorted(found, key=lambda row: -_latest(book.rows[row]))
 
@@ -97,9 +104,8 @@ def _latest(state: RowState) -> int:
     return max([event.id for event in (*state.answers.values(), *state.flags.values(), *state.notes)], default=0)
 
 
-def _matches(room: Room, row: int, state: RowState, words: str) -> bool:
-    said = " ".join(str(event.value or "") for event in (*state.answers.values(), *state.notes)).casefold()
-    return words in said or words == str(row + 1) or words in room.cards.text(row)
+def _words_of(state: RowState) -> str:
+    return " ".join(str(event.value or "") for event in (*state.answers.values(), *state.notes)).casefold()
 
 
 def _entry(room: Room, row: int, people: dict[int, str], person: Person, token: str) -> Html:
@@ -129,6 +135,7 @@ def _entry(room: Room, row: int, people: dict[int, str], person: Person, token: 
         "li",
         head,
         el("p", room.cards.summary(row, 220), class_="row-text"),
+        el("details", el("summary", "The whole row"), room.cards.html(row), class_="whole"),
         el("ul", *notes, class_="notes") if notes else Html(""),
         el("div", el("ul", *said, class_="answers-given"), changing, class_="entry-foot"),
         class_="entry",
@@ -144,6 +151,9 @@ def _edit(room: Room, row: int, state: RowState, person: Person, token: str) -> 
     options = [
         el("option", name, value=name, selected="" if name == chosen else None) for name in room.desk.book.classes
     ]
+    if not conflict:
+        skipped = mine is not None and mine.kind == e.SKIP
+        options.append(el("option", "skip: cannot be told", value="", selected="" if skipped else None))
     action, text = ("/settle", "Settle") if conflict else ("/edit", "Change" if mine is not None else "Add my answer")
     return el(
         "form",
@@ -253,10 +263,10 @@ def finish_page(room: Room, person: Person, token: str) -> str:
     which = "the model that was proved" if proved else "the model as it is now; nothing is proved of it"
     left = room.desk.book.n_rows - len(room.desk.book.labels)
     files = [
-        _file("/download/labels.csv", "Labels, CSV", "the pool with the settled labels"),
-        _file("/download/labels.parquet", "Labels, Parquet", "the same"),
+        _file("/download/labels.csv", "Labels, CSV", "the pool with the labels that stand"),
+        _file("/download/labels.parquet", "Labels, Parquet", "the same for programs"),
         _file("/download/answers.csv", "Answers, CSV", "one line per answer: person, time, purpose, pick probability"),
-        _file("/download/answers.parquet", "Answers, Parquet", "the same"),
+        _file("/download/answers.parquet", "Answers, Parquet", "the same for programs"),
         _file("/download/label-studio.json", "Label Studio", "tasks with annotations"),
         *([_file("/download/model.skops", "Model", which)] if has_model else []),
     ]
@@ -264,9 +274,10 @@ def finish_page(room: Room, person: Person, token: str) -> str:
         "form",
         _hidden("token", token),
         el("button", "Make the report", type="submit", class_="plain"),
-        el("span", " a page on the model as it is now; takes a while", class_="quiet"),
+        el("span", "a page on the model as it is now; takes a while", class_="quiet", role="status"),
         method="post",
         action="/report",
+        class_="report",
         id="report",
         data_state=now["report"],
     )

@@ -14,13 +14,22 @@ from surefoot.serve.room import Room
 from surefoot.serve.store import Person
 
 _ICON = "/static/icon.svg"
+# Classes from which on buttons are small, and letters of a name that may not fit on one.
+_MANY, _LONG_NAME = 4, 20
+_LINES = (("theorem", "theorem, of an audit"), ("measured", "measured"), ("target", "target"))
 _NAV = (("/", "Label"), ("/history", "History"), ("/finish", "Finish"))
 
 
 def document(
-    title: str, *body: Html, script: str | None = None, token: str = "", person: Person | None = None, at: str = ""
+    title: str,
+    *body: Html,
+    script: str | None = None,
+    token: str = "",
+    person: Person | None = None,
+    at: str = "",
+    onward: str | None = None,
 ) -> str:
-    """A whole page."""
+    """A whole page; `onward` : the address that follows it at once."""
     head = [
         void("meta", charset="utf-8"),
         void("meta", name="viewport", content="width=device-width, initial-scale=1"),
@@ -30,6 +39,8 @@ def document(
         void("link", rel="icon", href=_ICON, type="image/svg+xml"),
         void("link", rel="stylesheet", href="/static/style.css"),
     ]
+    if onward is not None:
+        head.append(void("meta", http_equiv="refresh", content=f"0; url={onward}"))
     if script is not None:
         head.append(el("script", src=f"/static/{script}", type="module"))
     skip = el("a", "Skip to the content", class_="skip", href="#main")
@@ -56,6 +67,13 @@ def _top(person: Person | None, at: str, token: str) -> Html:
 
 def _hidden(name: str, value: object) -> Html:
     return void("input", type="hidden", name=name, value=value)
+
+
+def onward_page(address: str, words: str = "") -> str:
+    """A page that leads on to one of ours."""
+    link = el("p", el("a", "Start labeling", href=address))
+    main = el("main", el("h1", words or "One moment."), link, id="main", class_="narrow")
+    return document("Welcome", main, onward=address)
 
 
 def hello_page(room: Room, names: Iterable[str], problem: str = "") -> str:
@@ -99,7 +117,8 @@ def label_page(room: Room, person: Person, token: str) -> str:
             el("p", "Fetching a row…", class_="quiet"),
             id="card",
             class_="card",
-            tabindex=-1,
+            tabindex=0,
+            role="group",
             aria_label="Row to label",
         ),
         el("p", id="why", class_="why"),
@@ -131,11 +150,14 @@ def _answers(room: Room) -> Html:
             type="button",
             class_="answer",
             data_label=name,
+            title=name if len(name) > _LONG_NAME else None,
             data_keys=" ".join(keys[name]),
             aria_keyshortcuts=" ".join(keys[name]) or None,
         )
         for name in room.desk.book.classes
     ]
+    kind = "answers many" if len(buttons) > _MANY else "answers"
+    saved = el("span", id="saved", class_="saved", role="status")
     commands = [
         _command("skip", "Skip", "Space"),
         _command("undo", "Undo", "U"),
@@ -146,8 +168,8 @@ def _answers(room: Room) -> Html:
     ]
     return el(
         "section",
-        el("div", *buttons, class_="answers", role="group", aria_label=f"Label of this row: {room.title}"),
-        el("div", el("div", *commands, class_="commands"), el("span", id="saved", class_="saved"), class_="below"),
+        el("div", *buttons, class_=kind, role="group", aria_label=f"Label of this row: {room.title}"),
+        el("div", el("div", *commands, class_="commands"), saved, class_="below"),
         class_="controls",
         aria_label="Answers",
     )
@@ -167,7 +189,12 @@ def _command(name: str, text: str, key: str) -> Html:
 
 
 def _standing_panel(room: Room) -> Html:
-    chart = el("figure", el("figcaption", "Bound on the error, by labels"), el("div", id="chart", class_="chart"))
+    chart = el(
+        "figure",
+        el("figcaption", "Bound on the error, by labels"),
+        el("div", id="chart", class_="chart"),
+        el("ul", *[_legend(*one) for one in _LINES], class_="legend"),
+    )
     robot = Html("")
     if room.robot is not None:
         robot = el("button", "Let the robot label", type="button", id="robot", class_="robot", aria_pressed="false")
@@ -178,6 +205,7 @@ def _standing_panel(room: Room) -> Html:
             el("p", id="sentence", class_="sentence"),
             class_="verdict",
         ),
+        robot,
         el(
             "dl",
             _figure("labels", "labels"),
@@ -191,11 +219,15 @@ def _standing_panel(room: Room) -> Html:
         ),
         el("p", id="fit", class_="quiet"),
         el("p", id="trouble", class_="problem", role="alert", hidden=""),
-        robot,
     ]
     return el(
         "aside", el("h2", "Where we stand"), *inner, class_="standing", id="standing", aria_label="Where we stand"
     )
+
+
+def _legend(kind: str, words: str) -> Html:
+    line = el("line", class_=kind, x1=0, x2=22, y1=4, y2=4)
+    return el("li", el("svg", line, viewBox="0 0 22 8", aria_hidden="true"), words)
 
 
 def _figure(key: str, name: str) -> Html:
@@ -204,16 +236,16 @@ def _figure(key: str, name: str) -> Html:
 
 def _keys_dialog(room: Room) -> Html:
     keys = class_keys(room.desk.book.classes)
-    rows = [(" or ".join(keys[name]) or "click", f"label {name}") for name in room.desk.book.classes]
+    rows = [(keys[name] or ["click"], f"label {name}") for name in room.desk.book.classes]
     rows += [
-        ("Space", "skip: the label cannot be told"),
-        ("U or Backspace", "undo the last answer"),
-        ("F", "flag for discussion"),
-        ("N", "add a note"),
-        ("G", "guidelines"),
-        ("?", "these keys"),
+        (["Space"], "skip: the label cannot be told"),
+        (["U", "Backspace"], "undo the last answer"),
+        (["F"], "flag for discussion"),
+        (["N"], "add a note"),
+        *([(["G"], "guidelines")] if room.guidelines is not None else []),
+        (["?"], "these keys"),
     ]
-    listed = [el("div", el("dt", *[join([el("kbd", key)])]), el("dd", what)) for key, what in rows]
+    listed = [el("div", el("dt", *[el("kbd", key) for key in named]), el("dd", what)) for named, what in rows]
     return _dialog("keys", "Keys", el("dl", *listed, class_="keys"))
 
 

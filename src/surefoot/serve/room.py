@@ -27,7 +27,6 @@ class Room:
     neighbours: Neighbours
     guidelines: str | None = None
     by_invitation: bool = False
-    secure: bool = False
     form_token: str = field(default_factory=lambda: secrets.token_urlsafe(16))
     robot: object | None = None
 

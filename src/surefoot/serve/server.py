@@ -72,6 +72,8 @@ def run(
         log_level="warning",
         access_log=False,
         server_header=False,
+        proxy_headers=False,
+        ws="none",
         lifespan="off",
         timeout_graceful_shutdown=_SECONDS_TO_END,
     )

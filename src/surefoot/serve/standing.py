@@ -10,11 +10,12 @@ from surefoot.serve.desk import Desk
 from surefoot.serve.html import percent
 from surefoot.serve.proof import Goal, least_labels
 from surefoot.serve.store import Person
-from surefoot.serve.turns import AUDITING, LEARNING, PROVED, CurvePoint
+from surefoot.serve.turns import AUDITING, LEARNING, PROVED
 from surefoot.serve.worker import Fitter
 
 THEOREM, MEASURED = "theorem", "measured"
-_POINTS = 100
+# Points of the chart that can be told apart.
+_POINTS = 120
 
 
 def standing(desk: Desk, fitter: Fitter | None, people: list[Person]) -> dict[str, Any]:
@@ -36,7 +37,7 @@ def standing(desk: Desk, fitter: Fitter | None, people: list[Person]) -> dict[st
             "headline": _headline(desk),
             "sentence": _sentence(desk, needed),
             "counts": [[name, int(book.counts[name])] for name in book.classes],
-            "curve": [[point.n_labels, point.value, point.audit] for point in _thinned(turns.curve)],
+            "curve": [[point.n_labels, point.value, point.audit] for point in turns.curve.thinned(_POINTS)],
             "people": _people(desk, people),
             "fit": _fit(desk, fitter),
             "problem": desk.problem or (fitter.problem if fitter is not None else None),
@@ -60,13 +61,6 @@ def _bound(desk: Desk) -> dict[str, Any] | None:
         basis = f"cross-fitted on {_count(n, 'random label')}"
         return _stated(value, MEASURED, basis)
     return None
-
-
-def _thinned(curve: list[CurvePoint]) -> list[CurvePoint]:
-    """At most about twice as many points as can be told apart; the last of each audit among them."""
-    step = max(len(curve) // _POINTS, 1)
-    last = {point.audit: place for place, point in enumerate(curve)}
-    return [point for place, point in enumerate(curve) if place % step == 0 or last[point.audit] == place]
 
 
 def _stated(value: float, kind: str, basis: str) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from surefoot.serve.events import Event
 VERSION = 1
 _APPLICATION = 0x73664C62  # "sfLb": in the file's head, so that no other database is taken for ours
 _BUSY_MS = 10_000
+_LONGEST_NAME = 60
 _TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE people (
@@ -58,6 +59,12 @@ class Person:
 def hashed(secret: str) -> str:
     """What is stored of a token: who reads the file cannot sign in with it."""
     return hashlib.sha256(secret.encode()).hexdigest()
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that no person may have: a bracket begins those of the table and of programs."""
+    if not 0 < len(name) <= _LONGEST_NAME or name.startswith("(") or not name.isprintable():
+        raise ValueError(f"A name has 1 to {_LONGEST_NAME} characters, all visible, and does not begin with a bracket.")
 
 
 class Store:
@@ -211,6 +218,11 @@ class Store:
         with self._transaction("written to") as run:
             run("INSERT INTO sessions VALUES (?, ?, ?)", (hashed(secret), person.id, time.time()))
         return secret
+
+    def sign_out(self, secret: str) -> None:
+        """End a session."""
+        with self._transaction("written to") as run:
+            run("DELETE FROM sessions WHERE secret = ?", (hashed(secret),))
 
     def signed_in(self, secret: str) -> Person | None:
         """Whose session this is."""

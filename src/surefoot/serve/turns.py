@@ -32,6 +32,30 @@ class CurvePoint:
     audit: int
 
 
+class Curve:
+    """Bounds in the order in which they were found: of an audit, the last at each number of labels."""
+
+    def __init__(self) -> None:
+        self.points: list[CurvePoint] = []
+        self._last: dict[int, int] = {}  # audit -> place of its last point
+
+    def add(self, point: CurvePoint) -> None:
+        """Take a point; one that says the same as its audit's last is left out."""
+        last = self.points[-1] if self.points else None
+        if last is not None and point.audit == last.audit != 0:
+            if point.value == last.value:
+                return
+            if point.n_labels == last.n_labels:
+                self.points.pop()
+        self._last[point.audit] = len(self.points)
+        self.points.append(point)
+
+    def thinned(self, most: int) -> list[CurvePoint]:
+        """So many points or a few more, the last of each audit among them."""
+        step = -(-len(self.points) // most) or 1
+        return [self.points[place] for place in sorted({*range(0, len(self.points), step), *self._last.values()})]
+
+
 class _Undecided:
     """Rows with answers and no label: skipped by all, or people disagree."""
 
@@ -59,7 +83,7 @@ class Turns:
         self._book, self.goal, self._stored = book, goal, frozen
         self.proof: Proof | None = None
         self.last: tuple[int, int, int, str] | None = None  # the audit given up: number, errors, labels, why
-        self.curve: list[CurvePoint] = []
+        self.curve = Curve()
         self.measured: dict[str, Any] | None = None
         self.n_audits = 0
         self._prepared: Proof | None = None
@@ -84,7 +108,7 @@ class Turns:
             self.freeze_at = n + max(_LEAST_TURN, round(_TURN_SHARE * n))
         elif event.kind == e.MEASURED:
             self.measured = json.loads(str(event.value))
-            self.curve.append(CurvePoint(self.measured["n_labels"], self.measured["value"], 0))
+            self.curve.add(CurvePoint(self.measured["n_labels"], self.measured["value"], 0))
         elif self.proof is not None and event.row >= 0 and event.kind in (e.LABEL, e.SKIP, e.UNDO, e.SETTLE):
             self.proof.take(self._book.labels, self._undecided, event.row)
             self._mark()
@@ -94,7 +118,7 @@ class Turns:
         if self.proof is not None or ranking is None:
             return False
         n = len(self._book.labels)
-        nothing_open = n > self._closed_at and len(self._book.open_rows()) == 0 and not self._book.holders
+        nothing_open = n > self._closed_at and self._book.n_open == 0 and not self._book.holders
         return nothing_open or (n >= self.freeze_at and ranking.n_labels >= self.freeze_at)
 
     def should_close(self) -> str | None:
@@ -128,7 +152,4 @@ class Turns:
     def _mark(self) -> None:
         if self.proof is None:
             return
-        point = CurvePoint(len(self._book.labels), self.proof.bound, self.proof.number)
-        if self.curve and (self.curve[-1].n_labels, self.curve[-1].audit) == (point.n_labels, point.audit):
-            self.curve.pop()
-        self.curve.append(point)
+        self.curve.add(CurvePoint(len(self._book.labels), self.proof.bound, self.proof.number))

@@ -107,7 +107,7 @@ function showEnd(place) {
     tick.append(svg("circle", {cx: 24, cy: 24, r: 23}), svg("path", {d: "M14 25l7 7 14-15"}));
     const files = document.createElement("a"), more = document.createElement("button");
     title.textContent = standing.headline;
-    words.textContent = standing.sentence;
+    words.textContent = "You can stop here. The files have the labels, every answer, and the model that was proved.";
     files.href = "/finish";
     files.className = "button";
     files.textContent = "Take the files";
@@ -306,6 +306,9 @@ for (const button of document.querySelectorAll("[data-do]")) button.addEventList
 for (const button of document.querySelectorAll("[data-close]"))
   button.addEventListener("click", () => byId(`dialog-${button.dataset.close}`).close());
 byId("note-form").addEventListener("submit", saveNote);
+byId("note-text").addEventListener("keydown", event => {
+  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) byId("note-form").requestSubmit();
+});
 if (byId("robot")) {
   byId("robot").addEventListener("click", () => { robot = !robot; showRobot(); robotStep(); });
 }
