@@ -38,7 +38,7 @@ nitpick_ignore_regex: list[tuple[str, str]] = []
 # sphinx-gallery's settings hold functions, which cannot be stored between builds
 suppress_warnings = ["config.cache"]
 
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["attrs_block", "colon_fence"]
 myst_heading_anchors = 4  # links to headings, as GitHub forms them
 
 autosummary_generate = True
