@@ -47,6 +47,14 @@ def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
 
 
+def test_pictures_of_the_readme_are_on_the_site_too() -> None:
+    """The page of the package on PyPI takes them from there."""
+    shown = re.findall(r"!\[[^\]]*\]\(docs/images/([\w.-]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    on_pages = "".join(page.read_text(encoding="utf-8") for page in PAGES if page.is_relative_to(DOCS))
+    assert shown
+    assert [name for name in shown if not re.search(rf"\]\((\.\./)?images/{re.escape(name)}\)", on_pages)] == []
+
+
 @pytest.mark.parametrize("topic", HELP)
 def test_messages_lead_to_a_page(topic: str) -> None:
     name, _, heading = HELP[topic].partition("#")
