@@ -96,7 +96,9 @@ def test_the_version_stands_everywhere() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {sf.__version__}\n" in citation
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert re.search(rf"^## \[{re.escape(sf.__version__)}\] - \d{{4}}-\d\d-\d\d$", changes, re.MULTILINE)
+    dated = re.search(rf"^## \[{re.escape(sf.__version__)}\] - (\d{{4}}-\d\d-\d\d)$", changes, re.MULTILINE)
+    assert dated is not None
+    assert f"\ndate-released: {dated[1]}\n" in citation
 
 
 def test_the_api_reference_lists_every_public_name_once() -> None:
