@@ -26,10 +26,11 @@ extensions = [
     "sphinx_design",
     "sphinx_gallery.gen_gallery",
     "api_pages",
+    "readable",
 ]
 exclude_patterns = ["_build", "_ext", "_templates", "auto_examples/**/*.ipynb"]
 templates_path = ["_templates"]
-default_role = "code"  # `name` in docstrings
+default_role = "name"  # `this` in docstrings: code, and a link where it is a public name
 smartquotes = False  # "auto" is to be typed as it stands
 toc_object_entries_show_parents = "hide"
 nitpicky = True
@@ -37,7 +38,7 @@ nitpick_ignore_regex: list[tuple[str, str]] = []
 # sphinx-gallery's settings hold functions, which cannot be stored between builds
 suppress_warnings = ["config.cache"]
 
-myst_enable_extensions = ["colon_fence"]
+myst_enable_extensions = ["attrs_block", "colon_fence"]
 myst_heading_anchors = 4  # links to headings, as GitHub forms them
 
 autosummary_generate = True

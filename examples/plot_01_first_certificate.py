@@ -15,6 +15,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import scale
 
 import surefoot as sf
+from surefoot.plots import CertificateDisplay, WorstCaseDisplay
 
 X, y = load_breast_cancer(return_X_y=True)
 X_few, X_rest, y_few, y_rest = train_test_split(scale(X), y, train_size=20, random_state=0)
@@ -28,23 +29,23 @@ clf.fit(X_few, y_few, X_unlabeled=X_rest).certificate_
 
 # %%
 # ``risk`` is an upper bound on the expected loss over every distribution in the set; ``lower`` is forced by one of
-# them. Both are recomputed by code that is not the solver's.
-
-display = clf.certificate_.plot()
-
-# %%
-# With all labels at hand the promise can be seen to hold: the truth lies within the radius, its risk below the bound.
+# them. Both are recomputed by code that is not the solver's. With all labels at hand the promise can be seen to hold:
+# the truth lies within the radius, and its risk below the bound.
 
 distance = sf.transport_distance(X_few, y_few, scale(X), y)
 true_risk = log_loss(y, clf.predict_proba(scale(X)))
 print(f"distance to the truth {distance:.3f}, radius {clf.radius_:.3f}")
-print(f"true risk {true_risk:.3f}, certified {clf.certificate_.risk:.3f}, accuracy {clf.score(X_rest, y_rest):.3f}")
+print(f"true risk {true_risk:.3f}, certified {clf.certificate_.risk:.3f}")
+print(f"accuracy on the hidden labels {clf.score(X_rest, y_rest):.3f}")
+
+ax = CertificateDisplay.from_estimator(clf, X_few, y_few).ax_
+ax.axvline(true_risk, color="black", linestyle="--", label="the truth")
+ax.legend(frameon=False, ncols=4, fontsize="small", loc="lower left", bbox_to_anchor=(0, 1))
+plt.show()
 
 # %%
-# The adversary is not only a number. Here are the labels that it would give, against those of the model: it disagrees
-# where that costs it little.
-
-from surefoot.plots import WorstCaseDisplay
+# The adversary is not only a number. Each point is a row: what the model says of it, and what the adversary would have
+# it be. Off the diagonal they disagree; the adversary does so where turning a label costs it little.
 
 WorstCaseDisplay.from_estimator(clf, X_few, X_unlabeled=X_rest)
 plt.show()

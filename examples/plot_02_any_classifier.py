@@ -44,9 +44,9 @@ for name, model in models.items():
     errors = np.mean(model.predict(X_rest) != y_rest)
     ax.plot(curve.radii, curve.risk, "o-", label=f"{name} (errs on {errors:.1%} of the hidden labels)")
 ax.axvline(truth, color="#666666", linestyle="--", linewidth=1)
-ax.text(truth, 0.02, " the truth", transform=ax.get_xaxis_transform(), color="#666666")
+ax.text(truth, 0.97, " the truth", transform=ax.get_xaxis_transform(), color="#666666", va="top")
 ax.set(xlabel="radius", ylabel="worst expected log loss", yscale="log")
-ax.legend(frameon=False)
+ax.legend(frameon=False, loc="lower right")
 ax.spines[["top", "right"]].set_visible(False)
 
 # %%

@@ -14,7 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 import surefoot as sf
 
-rng = np.random.default_rng(0)
+rng = np.random.default_rng(1)
 names = np.array(["north", "south", "east", "west"])
 groups = names[rng.choice(4, size=3000, p=[0.4, 0.3, 0.2, 0.1])]
 X = rng.normal(size=(3000, 4))
@@ -32,7 +32,8 @@ bound = sf.error_bound(clf, X[held], y[held], method="holdout", groups=groups[he
 bound
 
 # %%
-# Beside the truth:
+# Beside the truth, counted on 2,400 other rows. All four bounds hold together in nine draws out of ten or more. A mean
+# over all rows would have hidden the west.
 
 fig, ax = plt.subplots(figsize=(7, 3.4), layout="constrained")
 order = sorted(bound.groups, key=lambda name: bound.groups[name].value)

@@ -40,6 +40,7 @@ for (name, scores), colour, shift in zip(right.items(), ("#0072B2", "#D55E00"), 
     ax.plot(np.array(sizes)[:, None] * shift, table, "o", color=colour, alpha=0.4, markersize=4)
 ax.set_xscale("log")
 ax.set_xticks(sizes, [str(n) for n in sizes])
+ax.set_xticks([], minor=True)
 ax.set(xlabel="labels", ylabel="accuracy on the other rows")
 ax.legend(frameon=False)
 ax.spines[["top", "right"]].set_visible(False)

@@ -10,11 +10,15 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from docutils import nodes
+from docutils.utils import new_document
+from sphinx import addnodes
 
 import surefoot as sf
 from api_pages import index_page
 from public_names import names_by_module
-from site_check import faults
+from readable import NAMES, link_pages, polish
+from site_check import faults, slowest_example
 from surefoot._errors import DOCUMENTATION, HELP, import_extra, see
 from test_doc_names import headings
 from test_docs import FENCE, PAGES, ROOT
@@ -42,6 +46,14 @@ def test_every_page_stands_in_one_toctree() -> None:
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text(encoding="utf-8").splitlines()) <= 120
+
+
+def test_pictures_of_the_readme_are_on_the_site_too() -> None:
+    """The page of the package on PyPI takes them from there."""
+    shown = re.findall(r"!\[[^\]]*\]\(docs/images/([\w.-]+)\)", (ROOT / "README.md").read_text(encoding="utf-8"))
+    on_pages = "".join(page.read_text(encoding="utf-8") for page in PAGES if page.is_relative_to(DOCS))
+    assert shown
+    assert [name for name in shown if not re.search(rf"\]\((\.\./)?images/{re.escape(name)}\)", on_pages)] == []
 
 
 @pytest.mark.parametrize("topic", HELP)
@@ -86,13 +98,50 @@ def test_the_version_stands_everywhere() -> None:
     citation = (ROOT / "CITATION.cff").read_text(encoding="utf-8")
     assert f"\nversion: {sf.__version__}\n" in citation
     changes = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
-    assert re.search(rf"^## \[{re.escape(sf.__version__)}\] - \d{{4}}-\d\d-\d\d$", changes, re.MULTILINE)
+    dated = re.search(rf"^## \[{re.escape(sf.__version__)}\] - (\d{{4}}-\d\d-\d\d)$", changes, re.MULTILINE)
+    assert dated is not None
+    assert f"\ndate-released: {dated[1]}\n" in citation
 
 
 def test_the_api_reference_lists_every_public_name_once() -> None:
     listed = re.findall(r"^   ~(\S+)$", index_page(), re.MULTILINE)
     assert sorted(listed) == sorted(f"{module}.{name}" for module, names in names_by_module().items() for name in names)
     assert not [name for name in listed if "._" in name]
+
+
+class TestReadable:
+    """What the site makes of file names, docstrings and tables."""
+
+    def test_public_names_are_linked(self) -> None:
+        assert NAMES["calibrate_radius"] == NAMES["sf.calibrate_radius"] == "surefoot.calibrate_radius"
+        assert NAMES["costs.Learned"] == NAMES["Learned"] == "surefoot.costs.Learned"
+        assert "shift" not in NAMES  # also a word
+        assert NAMES["sf.shift"] == "surefoot.shift"
+
+    def test_pages_named_by_docstrings_are_linked_and_exist(self) -> None:
+        lines = ["It is (docs/solver.md).", "No page."]
+        link_pages(None, "", "", None, None, lines)
+        assert lines == ["It is (:doc:`/solver`).", "No page."]
+        named = [
+            name
+            for path in (ROOT / "src").rglob("*.py")
+            for name in re.findall(r"\bdocs/[\w/-]+\.md\b", path.read_text("utf-8"))
+        ]
+        assert len(named) > 10
+        assert [name for name in named if not (ROOT / name).exists()] == []
+
+    def test_file_names_give_way_to_titles_and_numbers_are_marked(self) -> None:
+        doctree = new_document("page")
+        texts = ["certify.md", "reproduction/README.md", "how to certify"]
+        links = [
+            addnodes.pending_xref("", nodes.inline(text, text), refdomain="doc", refexplicit=True) for text in texts
+        ]
+        doctree += nodes.paragraph("", "", *links)
+        cells = [nodes.entry("", nodes.paragraph(text, text)) for text in ("2.05e-05", "0.8 / 0.5", "–", "n = 20")]
+        doctree += nodes.row("", *cells)
+        polish(None, doctree)
+        assert [link["refexplicit"] for link in links] == [False, False, True]
+        assert [cell["classes"] for cell in cells] == [["number"], ["number"], ["number"], []]
 
 
 class TestSiteCheck:
@@ -126,3 +175,16 @@ class TestSiteCheck:
     def test_style_sheets_are_read(self, tmp_path: Path) -> None:
         (tmp_path / "a.css").write_text("p { background: url('https://a.example/x.png') }", encoding="utf-8")
         assert faults(tmp_path) == ["a.css: fetches https://a.example/x.png"]
+
+    def test_a_path_of_the_machine_is_found(self, tmp_path: Path) -> None:
+        (tmp_path / "index.html").write_text(f"<p>{tmp_path}/examples/plot_01.py:30: UserWarning</p>", "utf-8")
+        assert faults(tmp_path, tmp_path) == [f"index.html: names the folder {tmp_path}"]
+        assert faults(tmp_path) == []
+
+    def test_the_slowest_example_is_named(self, tmp_path: Path) -> None:
+        assert slowest_example(tmp_path) is None
+        (tmp_path / "auto_examples").mkdir()
+        for name, time in (("plot_a", "0 minutes 7.561"), ("plot_b", "1 minutes 2.000")):
+            text = f"<strong>Total running time of the script:</strong> ({time} seconds)"
+            (tmp_path / "auto_examples" / f"{name}.html").write_text(text, encoding="utf-8")
+        assert slowest_example(tmp_path) == "plot_b, 62.0 s"

@@ -1,4 +1,7 @@
-"""Check a built site: links inside it lead somewhere, and no page asks another host for anything when it is read."""
+"""Check a built site: links lead somewhere, no page asks another host for anything or names a folder of the machine.
+
+The slowest example is named.
+"""
 
 from __future__ import annotations
 
@@ -24,6 +27,8 @@ LINKS_FETCHED = {
     "preconnect",
     "stylesheet",
 }
+ROOT = Path(__file__).resolve().parents[2]
+RUNNING_TIME = re.compile(r"Total running time of the script:\D*(\d+) minutes ([\d.]+) seconds")
 CSS_ADDRESS = re.compile(r"""(?:url\(\s*['"]?|@import\s+['"])([^'")\s]+)""")
 
 
@@ -65,13 +70,15 @@ def is_outside(address: str) -> bool:
     return bool(parts.netloc) or parts.scheme in {"http", "https", "ftp"}
 
 
-def faults(site: Path) -> list[str]:
-    """Links that lead nowhere, and requests to other hosts, each with its page."""
+def faults(site: Path, root: Path = ROOT) -> list[str]:
+    """Links that lead nowhere, requests to other hosts, and paths of the machine, each with its page."""
     # the theme keeps templates among its static files
     pages = {path.resolve(): Page() for path in sorted(site.rglob("*.html")) if "_static" not in path.parts}
-    for path, page in pages.items():
-        page.feed(path.read_text(encoding="utf-8"))
     found = []
+    for path, page in pages.items():
+        text = path.read_text(encoding="utf-8")
+        page.feed(text)
+        found += [f"{path.relative_to(site.resolve())}: names the folder {root}"] if str(root) in text else []
     for path, page in pages.items():
         where = path.relative_to(site.resolve())
         found += [f"{where}: fetches {address}" for address in page.fetched if is_outside(address)]
@@ -95,6 +102,16 @@ def leads_on(link: str, path: Path, pages: dict[Path, Page]) -> bool:
     return not parts.fragment or unquote(parts.fragment) in page.anchors | {"", "top"}
 
 
+def slowest_example(site: Path) -> str | None:
+    """The example that took longest, where they were run."""
+    seconds = {}
+    for path in site.glob("auto_examples/plot_*.html"):
+        if found := RUNNING_TIME.search(path.read_text(encoding="utf-8")):
+            seconds[path.stem] = 60 * int(found[1]) + float(found[2])
+    slowest = max(seconds, key=seconds.__getitem__, default=None)
+    return None if slowest is None else f"{slowest}, {seconds[slowest]:.1f} s"
+
+
 def main() -> int:
     """Print what is wrong; the exit status says whether anything is."""
     site = Path(sys.argv[1])
@@ -104,6 +121,8 @@ def main() -> int:
     if n_pages == 0:
         sys.stdout.write(f"no pages in {site}\n")
     else:
+        slowest = slowest_example(site)
+        sys.stdout.write(f"slowest example: {slowest}\n" if slowest else "")
         sys.stdout.write(f"{n_pages} pages, {len(found)} faults: {site / 'index.html'}\n")
     return int(bool(found) or n_pages == 0)
 

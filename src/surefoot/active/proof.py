@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from surefoot._printing import rounded_up
 from surefoot._types import FloatArray
 from surefoot._validation import check_positive_integer, check_positive_scalar, check_unit_scalar
 from surefoot.active.loop import ActiveLearner
@@ -297,7 +298,7 @@ class ProvenLabeling:
 
     def __repr__(self) -> str:
         now = self.state
-        bound = "" if now.bound is None else f", bound {now.bound:.4g}"
+        bound = "" if now.bound is None else f", bound {rounded_up(now.bound, 4)}"
         return (
             f"ProvenLabeling({len(self.X)} rows, {now.n_labels} labels, {now.n_audits} audits{bound}, target "
             f"{now.target_error:.4g}: {now.phase})"

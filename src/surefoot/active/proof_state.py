@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from surefoot._printing import Printed
+from surefoot._printing import Printed, rounded_up
 
 LEARN, AUDIT, PROVED, EXHAUSTED = "learn", "audit", "proved", "no row left"
 
@@ -78,7 +78,7 @@ class ProofState(Printed):
                 (
                     f"audit {self.n_audits}",
                     f"{self.audit_errors} errors on {self.audit_labels} labels (at most {self.budget}); bound "
-                    f"{self.bound:.4g} at level {self.audit_level:.4g}",
+                    f"{rounded_up(self.bound, 4)} at level {self.audit_level:.4g}",
                 )
             )
         return rows

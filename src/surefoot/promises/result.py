@@ -103,7 +103,8 @@ class ErrorBound(Printed):
             ("seen", seen if self.loss == ZERO_ONE else f"{seen}, mean loss {self.mean_loss:.4g}"),
         ]
         for name, bound in (self.groups or {}).items():
-            rows.append((f"group {name}", f"{bound.value:.4g}  ({bound.n_errors} errors on {bound.n_labels} labels)"))
+            counts = f"{bound.n_errors} errors on {bound.n_labels} labels"
+            rows.append((f"group {name}", f"{rounded_up(bound.value, 4)}  ({counts})"))
         return rows + [("assumes" if k == 0 else "", text) for k, text in enumerate(self.assumptions)]
 
 
@@ -157,6 +158,9 @@ class ErrorBounds(Printed):
         ]
 
     def _rows(self) -> list[tuple[str, str]]:
-        rows = [(method, f"{bound.value:.4g}  {bound.kind}; {bound.about}") for method, bound in self.bounds.items()]
+        rows = [
+            (method, f"{rounded_up(bound.value, 4)}  {bound.kind}; {bound.about}")
+            for method, bound in self.bounds.items()
+        ]
         rows += [(method, f"left out: {reason}") for method, reason in self.left_out.items()]
         return [*rows, ("read", f"{self.advice}: decided by what is given, never by the values")]
