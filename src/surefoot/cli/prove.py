@@ -14,6 +14,7 @@ from surefoot.active.proof import ProvenLabeling
 from surefoot.active.proof_state import AUDIT
 from surefoot.active.strategies import RandomSampling, RobustModelChange
 from surefoot.cli.choices import DEFAULT, NONE, WEAK, Choices
+from surefoot.cli.model import learned_metric
 from surefoot.cli.output import NOT_REACHED, OK, Output, count, percent
 from surefoot.cli.questions import QUIT, SKIP, Questions
 from surefoot.cli.recorded import write_missing
@@ -176,7 +177,9 @@ def proven_labeling(
     pool: Pool, choices: Choices, journal: Path, *, target_error: float, level: float, random_first: int
 ) -> ProvenLabeling:
     """The loop for a pool, resumed where its journal is there."""
-    own: dict[str, Any] = {} if choices.radius == DEFAULT else {"radius": choices.radius}
+    own: dict[str, Any] = {"radius": choices.radius}
+    if choices.radius == DEFAULT:
+        own = {"metric": learned_metric(pool)}
     if choices.prior != WEAK:
         own["label_prior"] = None if choices.prior == NONE else np.array(choices.prior)
     clf = RobustLogisticRegression(tol=choices.tol, classes=pool.classes, n_jobs=choices.n_jobs, **own)
