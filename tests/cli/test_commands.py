@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 from scipy.optimize import minimize
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
@@ -64,7 +65,9 @@ def test_by_default_the_model_is_the_librarys_and_the_promise_a_certificate_of_i
     rows = model.cleaner.transform(model.columns.read(frame))
     labeled = frame["churn"].notna().to_numpy()
     y, U = frame.loc[labeled, "churn"].to_numpy(), rows[~labeled]
-    clf = sf.RobustLogisticRegression().fit(rows[labeled], y, X_unlabeled=U)
+    # cleaned features keep their scales, which are in units of the largest entry
+    metric = sf.costs.Learned(unit=1 / model.cleaner[-1].scale_)
+    clf = sf.RobustLogisticRegression(metric=metric).fit(rows[labeled], y, X_unlabeled=U)
     assert model.pipeline[-1].predict_proba(rows) == pytest.approx(clf.predict_proba(rows), abs=5e-3)
     assert model.pipeline[-1].metric_.weights == pytest.approx(clf.metric_.weights, rel=1e-6)
     found = result.data["certificate"]
@@ -106,7 +109,8 @@ def test_the_bound_is_that_of_the_library(run_cli: Run, pool: Path) -> None:
     model, frame = load_model("pool.skops"), pd.read_csv(pool)
     rows = model.cleaner.transform(model.columns.read(frame))
     labeled = frame["churn"].notna().to_numpy()
-    clf = sf.RobustLogisticRegression(tol=1e-3, classes=["no", "yes"])
+    metric = sf.costs.Learned(unit=1 / model.cleaner[-1].scale_)
+    clf = sf.RobustLogisticRegression(metric=metric, tol=1e-3, classes=["no", "yes"])
     found = sf.error_bound(
         clf, rows[labeled], frame.loc[labeled, "churn"].to_numpy(), X_unlabeled=sf.Unlabeled(rows[~labeled])
     )
@@ -354,6 +358,24 @@ def test_json_holds_no_infinities() -> None:
         "b": [1.0, None],
         "3": 2,
     }
+
+
+def test_rare_categories_do_not_drown_what_matters(run_cli: Run, tmp_path: Path) -> None:
+    """25 categories, and a number that tells the classes: standardised, each category weighs as much as it."""
+    rng = np.random.default_rng(0)
+    value, city = rng.normal(size=800), rng.integers(25, size=800)
+    truth = np.where(value + 0.3 * rng.normal(size=800) > 0, "yes", "no")
+    frame = pd.DataFrame({"value": value, "city": [f"city {c}" for c in city], "y": truth})
+    frame.assign(y=frame["y"].where(np.arange(800) < 40)).to_csv(tmp_path / "cities.csv", index=False)
+    run_cli("fit", tmp_path / "cities.csv", "--label", "y", "--no-report", "--json", "--out", "cities.skops")
+    model = load_model("cities.skops")
+    rows = model.cleaner.transform(model.columns.read(frame))
+    U = rows[40:]
+    standardised = sf.RobustLogisticRegression().fit(rows[:40], truth[:40], X_unlabeled=U)
+    plain = LogisticRegression().fit(rows[:40] * model.cleaner[-1].scale_, truth[:40])
+    found = np.mean(model.pipeline[-1].predict(U) == truth[40:])
+    assert found > standardised.score(U, truth[40:]) + 0.02
+    assert found >= plain.score(U * model.cleaner[-1].scale_, truth[40:]) - 0.01
 
 
 def test_the_model_is_an_ordinary_pipeline(run_cli: Run, pool: Path) -> None:

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import re
 from datetime import date, datetime, timedelta
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pandas as pd
 import pytest
+import skops.io
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
@@ -185,6 +190,19 @@ class TestTexts:
         loaded = load_model(tmp_path / "m.skops")
         answers = loaded.pipeline.predict(loaded.columns.read(new))
         assert np.mean(answers == new["kind"]) > 0.9
+
+    def test_words_are_those_of_scikit_learn_and_one_entry_of_a_file(self) -> None:
+        rng = np.random.default_rng(0)
+        texts = np.array([" ".join(f"w{i}" for i in rng.zipf(1.3, 30) % 4000) for _ in range(500)], dtype=object)
+        parts = TextParts(5).fit(texts)
+        words = TfidfVectorizer(strip_accents="unicode", sublinear_tf=True, min_df=2, ngram_range=(1, 2))
+        plain = words.fit_transform(texts)
+        directions = TruncatedSVD(5, random_state=0).fit_transform(plain)
+        expected = (directions - directions.mean(axis=0)) / directions.std(axis=0).max()
+        np.testing.assert_allclose(parts.transform(texts), expected, atol=1e-9)
+        assert plain.shape[1] > 1000
+        with ZipFile(io.BytesIO(skops.io.dumps(parts))) as archive:
+            assert len(archive.namelist()) < 20
 
     def test_directions_weigh_as_a_column_of_numbers(self) -> None:
         texts = tickets(200)["ticket"].to_numpy()
