@@ -98,6 +98,19 @@ class TestDates:
 
 
 class TestNumbers:
+    def test_other_columns_tell_how_commas_are_meant(self) -> None:
+        three = {"rate": ["1,250", "2,125", "3,000"], "count": ["1.250", "980", "12.400"]}
+        alone = sort_columns(pd.DataFrame(three))
+        assert alone.styles == {"rate": THOUSANDS}
+        beside = pd.DataFrame({**three, "price": ["0,5", "1.234,75", "2"], "plain": ["1.5", "2.25", "3"]})
+        found = sort_columns(beside)
+        assert found.styles == {"rate": COMMA, "count": COMMA, "price": COMMA}
+        read = found.read(beside)
+        assert read["rate"].tolist() == [1.25, 2.125, 3.0]
+        assert read["count"].tolist() == [1250, 980, 12400]
+        assert read["plain"].tolist() == [1.5, 2.25, 3.0]
+        assert any("'rate' writes its numbers as '1,250', read as 1.25" in note for note in found.notes)
+
     @settings(max_examples=50, deadline=None)
     @given(
         st.lists(st.decimals(-(10**6), 10**6, places=2), min_size=3, max_size=20), st.sampled_from([COMMA, THOUSANDS])
@@ -115,6 +128,7 @@ class TestNumbers:
         [
             (["1,5", "2,25", "-3"], COMMA),
             (["1.234,5", "2"], COMMA),
+            (["-0,802", "1,250", "12,345"], COMMA),  # no thousands begin with 0
             (["1,234", "12,345,678", "5"], THOUSANDS),
             (["$1,200.50", "$7"], THOUSANDS),
             (["45%", "3.5%"], THOUSANDS),

@@ -8,6 +8,8 @@ from surefoot._printing import share_at_least, share_at_most
 
 # A model that gives one answer to this share of the rows or more has hardly found anything.
 _NEARLY_ALL = 0.99
+# A smaller share would be printed as 0.0 %.
+_WORTH_SAYING = 0.001
 
 
 def about_answers(shares: Mapping[str, float], intervals: Sequence[Sequence[float]]) -> list[str]:
@@ -28,7 +30,7 @@ def about_answers(shares: Mapping[str, float], intervals: Sequence[Sequence[floa
     if outside:
         notes.append(f"the model's answers do not match what is known of the classes: it answers {'; '.join(outside)}.")
     never = [
-        f"{name!r} (at least {share_at_least(low)} % of the rows)" if low > 0 else repr(name)
+        f"{name!r} (at least {share_at_least(low)} % of the rows)" if low >= _WORTH_SAYING else repr(name)
         for (name, share), (low, _) in zip(shares.items(), intervals, strict=True)
         if share == 0
     ]
