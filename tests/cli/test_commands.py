@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -76,6 +77,16 @@ def test_by_default_the_model_is_the_librarys_and_the_promise_a_certificate_of_i
         # over Euclidean distances and a label cost of 1, where the coverage of a calibrated radius was measured
         promise = sf.certify(clf, rows[labeled], y, X_unlabeled=U, radius="calibrated", loss=loss)
         assert value == pytest.approx(promise.risk, rel=5e-3, abs=5e-3)
+
+
+@pytest.mark.parametrize(("radius", "word"), [("calibrated", "certified"), ("auto", "worst-case")])
+def test_a_target_that_is_missed_is_told_in_true_words(run_cli: Run, pool: Path, radius: str, word: str) -> None:
+    result = run_cli("fit", pool, "-l", "churn", "-r", radius, "--no-report", "--target-risk", 0.001, "--json")
+    assert result.code == 3
+    note = next(note for note in result.data["notes"] if "above the target" in note)
+    assert note.startswith(f"the {word} log loss ")
+    shown = float(re.findall(r"\d+\.\d+", note)[0])
+    assert 0 <= shown - result.data["certificate"]["risk"] < 1e-4
 
 
 def test_with_few_labels_nothing_is_promised(run_cli: Run, pool: Path) -> None:
@@ -294,6 +305,20 @@ def test_query_names_unlabeled_rows_with_reasons(run_cli: Run, pool: Path) -> No
     text = run_cli("query", pool, "--label", "churn", "-n", 4).out
     assert all(str(row) in text for row in rows)
     assert run_cli("query", pool, "--label", "churn", "-n", 4, "--pool-size", 20, "--json").data["notes"]
+
+
+def test_query_shows_identifiers_and_dates_as_they_are_written(run_cli: Run, pool: Path) -> None:
+    frame = make_pool()
+    frame.insert(0, "customer", [f"C-{7919 * row % 9973:04d}" for row in range(len(frame))])
+    frame.insert(1, "since", pd.date_range("2021-03-01", periods=len(frame), freq="9D").strftime("%d.%m.%Y"))
+    frame.to_csv(pool, index=False)
+    result = run_cli("query", pool, "--label", "churn", "-n", 2, "--json").data
+    text = run_cli("query", pool, "--label", "churn", "-n", 2).out
+    for entry in result["rows"]:
+        row = frame.iloc[entry["row"] - 1]
+        assert (entry["name"], entry["cells"]["since"]) == (row["customer"], row["since"])
+        assert row["customer"] in text
+        assert row["since"] in text
 
 
 def test_reproduce_and_demo(run_cli: Run, pool: Path) -> None:

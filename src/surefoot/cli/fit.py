@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from surefoot._outputs import OutputFile
+from surefoot._printing import rounded_up
 from surefoot.calibration import Calibrated
 from surefoot.cli.choices import AUTO, CALIBRATED, Choices
 from surefoot.cli.clock import Clock
@@ -21,6 +22,7 @@ from surefoot.cli.judge import Judged, judge
 from surefoot.cli.learn_pool import Start
 from surefoot.cli.model import Trained, answers, train
 from surefoot.cli.output import NOT_REACHED, OK, Output, count
+from surefoot.cli.rows import names_of_rows, shown_cells
 from surefoot.cli.words import bounds_data, certificate_data, say_judged, worst_data
 from surefoot.costs import Euclidean
 from surefoot.estimators.robust import RobustLogisticRegression
@@ -30,10 +32,8 @@ from surefoot.report import build_report, is_report, write_report
 from surefoot.report.answers import about_answers
 from surefoot.tabular import Pool
 from surefoot.tabular.asked import picked_rows
-from surefoot.tabular.cells import as_text
 from surefoot.tabular.cleaning import scale_rules
 from surefoot.tabular.columns import AS_ASKED
-from surefoot.tabular.kinds import ROW_NUMBER
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,8 @@ def fit_pool(
     risk = risk_of(trained, judged)
     reached = target_risk is None or risk <= target_risk
     if not reached:
-        output.note(f"the certified log loss {risk:.4f} is above the target {target_risk:g}.")
+        word = "certified" if judged.worst is not None and judged.worst.promise else "worst-case"
+        output.note(f"the {word} log loss {rounded_up(risk, 4)} is above the target {target_risk:g}.")
     data = {**pool_data(pool), **summary, **written, "seconds": round(clock.passed, 2)}
     return output.finish(data, OK if reached else NOT_REACHED)
 
@@ -205,25 +206,6 @@ def reported(trained: Trained, judged: Judged) -> RobustLogisticRegression:
     shown.metric_, shown.label_cost_ = Euclidean(), 1.0
     shown.metric, shown.label_cost, shown.l2 = "euclidean", 1.0, None
     shown.radius = Calibrated() if judged.worst.kind == CALIBRATED else worst.radius if judged.worst.promise else AUTO
-    return shown
-
-
-def names_of_rows(pool: Pool) -> list[str]:
-    """Row numbers, and what an identifying column of the table calls the rows."""
-    columns = [name for name, why in pool.columns.left_out.items() if "names the rows" in why or "numbers the" in why]
-    named = [name for name in columns if not ROW_NUMBER.search(name)][:1]
-    cells = [pool.table.cells[name].map(as_text, na_action="ignore") for name in named]
-    return [
-        f"row {row + 1}" + "".join(f" ({name} {cell.iloc[row]})" for name, cell in zip(named, cells, strict=True))
-        for row in range(len(pool.rows))
-    ]
-
-
-def shown_cells(pool: Pool) -> Any:
-    """The used columns as they stand in the file, numbers as numbers."""
-    shown = pool.values.copy()
-    for name in pool.columns.dates:
-        shown[name] = pool.table.cells[name].map(str, na_action="ignore")
     return shown
 
 

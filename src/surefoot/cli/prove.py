@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+from surefoot._printing import share_at_most
 from surefoot.active.base import QueryStrategy
 from surefoot.active.proof import ProvenLabeling
 from surefoot.active.proof_state import AUDIT
@@ -117,9 +118,10 @@ class ProofSession:
         now = self.labeling.state
         text = f"{count(now.n_labels, 'label')}."
         if now.bound is not None and now.audit_level is not None and now.phase != "learn":
+            target = percent(now.target_error)
             text += (
                 f" Audit {now.n_audits}: {now.audit_errors} wrong of {now.audit_labels}, so the model errs on at most "
-                f"{percent(now.bound)} of the rows (level {now.audit_level:.3g}; target {percent(now.target_error)})."
+                f"{share_at_most(now.bound)}% of the rows (level {now.audit_level:.3g}; target {target})."
             )
         elif now.phase == "learn":
             text += f" The next audit begins at {now.n_wanted}."
