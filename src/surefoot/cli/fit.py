@@ -116,6 +116,7 @@ def summary_of(trained: Trained, judged: Judged, shares: dict[str, float]) -> di
     }
     return {
         "bounds": bounds_data(judged),
+        "missing": list(judged.missing),
         "accuracy": None if judged.accuracy is None else {"cross_validated": judged.accuracy},
         "answers": shares,
         "certificate": training if judged.worst is None else worst_data(judged.worst, classes),
