@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -144,6 +146,30 @@ def test_a_constant_model_is_named_one(run_cli: Run, pool: Path) -> None:
         assert any("for every row: it is that constant answer" in note for note in asked["notes"])
         assert worst["error"] == pytest.approx(worst["constant_error"], abs=1e-3)
     assert worst["error"] >= worst["constant_error"] - 1e-3
+
+
+def test_the_next_command_works_as_it_is(run_cli: Run, pool: Path) -> None:
+    make_pool().to_csv("my pool.csv", index=False, sep=";")
+    found = run_cli("fit", "my pool.csv", "--label", "churn", "--no-report", "--json", "--out", "my model.skops").data
+    program, *arguments = shlex.split(found["next"])
+    assert (program, arguments[0]) == ("surefoot", "predict")
+    assert run_cli(*arguments).code == 0
+    assert len(pd.read_csv("my pool-predicted.csv")) == 120
+
+
+def test_a_model_not_to_be_used_asks_for_labels_next(run_cli: Run, pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = make_pool(n_labels=30)
+    frame[["age", "income"]] = np.random.default_rng(1).normal(size=(len(frame), 2))
+    frame["plan"] = "a"
+    frame.to_csv(pool, index=False)
+    found = run_cli("fit", pool, "--label", "churn", "--json").data
+    program, *arguments = shlex.split(found["next"])
+    assert (program, arguments[0]) == ("surefoot", "label")
+    page = Path("pool.html").read_text(encoding="utf-8")
+    assert "this command asks for those that help most" in page
+    assert found["next"] in page
+    monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))
+    assert run_cli(*arguments).code == 0
 
 
 def test_time_bounds_a_fit_and_says_what_was_left_out(
