@@ -18,6 +18,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.datasets import load_breast_cancer, load_iris
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.exceptions import ConvergenceWarning
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression, Perceptron
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.neighbors import KNeighborsClassifier
@@ -517,6 +518,18 @@ class TestTexts:
         assert given.risk == pytest.approx(expected.risk, abs=1e-6)
         with pytest.raises(ValueError, match=r"X_metric must have a row for each row of X.*60 in all; got 20"):
             sf.certify(model, X, y, X_unlabeled=U, X_metric=first, radius=1.0)
+
+    @pytest.mark.parametrize("form", [pd.Series, list, np.array], ids=["series", "list", "array"])
+    def test_a_column_of_texts_alone(self, form: Any) -> None:
+        rng = np.random.default_rng(1)
+        texts = [" ".join(rng.choice(["late", "parcel", "refund", "screen", "login"], 6)) for _ in range(60)]
+        y = np.array(["money" if text.count("refund") else "other" for text in texts[:20]])
+        model = make_pipeline(TfidfVectorizer(), LogisticRegression()).fit(texts[:20], y)
+        X, U = form(texts[:20]), form(texts[20:])
+        found = sf.certify(model, X, y, X_unlabeled=U, radius=1.0, loss="zero_one")
+        first, second = (model[0].transform(part).toarray() for part in (texts[:20], texts[20:]))
+        expected = sf.certify(model[-1], first, y, X_unlabeled=second, radius=1.0, loss="zero_one")
+        assert found.risk == pytest.approx(expected.risk, abs=1e-6)
 
     def test_texts_without_steps_name_the_way_out(self) -> None:
         X, y, U = self.rows()

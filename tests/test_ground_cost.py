@@ -76,6 +76,15 @@ class TestLearned:
         found = Learned(C=0.3, shrinkage=0.0, direction=0.0).learn(X, y, X_unlabeled=U).weights
         np.testing.assert_allclose(found[:-1], expected, rtol=1e-4)
 
+    def test_a_unit_stands_in_place_of_the_spread(self) -> None:
+        X, y, U = noisy()
+        coef = np.abs(LogisticRegression(C=0.3, tol=1e-8, max_iter=50_000).fit(X[:, :3] / 0.5, y).coef_[0])
+        found = Learned(direction=0.0, unit=0.5).learn(X[:, :3], y, X_unlabeled=U[:, :3]).weights
+        np.testing.assert_allclose(found, coef / np.sqrt((coef**2).mean()) / 0.5, rtol=1e-3)
+        assert Learned(unit=0.5).learn(X, y, X_unlabeled=U).weights[-1] == 0  # a constant feature
+        with pytest.raises(ValueError, match="unit must be"):
+            Learned(unit=0.0)
+
     def test_much_shrinkage_is_the_euclidean_distance_of_standardised_features(self) -> None:
         X, y, U = noisy()
         found = Learned(shrinkage=1e9).learn(X, y, X_unlabeled=U).weights * np.vstack([X, U]).std(axis=0)
@@ -206,6 +215,28 @@ class TestPredictive:
             named = sf.RobustLogisticRegression(radius, label_cost=1.0, metric="euclidean", l2=0.0)
             assert clf.certificate_.risk == named.fit(X, y, X_unlabeled=U).certificate_.risk
             assert (clf.label_cost_, clf.metric_) == (1.0, sf.costs.Euclidean())
+
+    @pytest.mark.parametrize("solver", ["newton", sf.Newton()])
+    @pytest.mark.parametrize("K", [2, 3])
+    def test_features_as_given(self, K: int, solver: Any) -> None:
+        rng = np.random.default_rng(K)
+        X = rng.normal(size=(230, 4)) * [1.0, 0.3, 0.05, 1.0]
+        y = (np.arange(230) % K)[:30]
+        X[:, 0] += 2.0 * (np.arange(230) % K)
+        how = {"solver": solver, "tol": 1e-6, "label_prior": np.full(K, 1 / K)}
+        clf = sf.RobustLogisticRegression(metric=Learned(unit=1.0), **how).fit(X[:30], y, X_unlabeled=X[30:])
+        smaller = sf.RobustLogisticRegression(metric=Learned(unit=0.1), **how).fit(
+            X[:30] / 10, y, X_unlabeled=X[30:] / 10
+        )
+        np.testing.assert_allclose(smaller.coef_, 10 * clf.coef_, atol=1e-2)
+        # the penalty is that of scikit-learn's C = 1, whatever the spread of a feature
+        named = sf.RobustLogisticRegression(metric=Learned(unit=1.0), l2=1 / 30, **how).fit(
+            X[:30], y, X_unlabeled=X[30:]
+        )
+        np.testing.assert_allclose(named.coef_, clf.coef_, atol=1e-3)
+        standardised = sf.RobustLogisticRegression(**how).fit(X[:30], y, X_unlabeled=X[30:])
+        faint = np.abs(clf.coef_[:, 2]) * 0.05
+        assert (faint < np.abs(standardised.coef_[:, 2]) * 0.05).all()
 
     def test_never_a_constant_where_labels_say_more(self, monkeypatch: pytest.MonkeyPatch) -> None:
         X, y, U = noisy(n=30)

@@ -43,6 +43,7 @@ ALLOWED = frozenset(
         "sklearn.neighbors._kd_tree.KDTree",
         "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
         "sklearn.tree._tree.Tree",
+        "surefoot.costs.learned.Learned",
         "surefoot.costs.metrics.Euclidean",
         "surefoot.costs.metrics.Weighted",
         "surefoot.estimators.ball.WassersteinLogisticRegression",

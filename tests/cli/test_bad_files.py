@@ -58,8 +58,6 @@ CASES: dict[str, tuple[Callable[[], Path], str]] = {
     "empty": (lambda: raw(b""), "bad.csv must hold a table; it is empty"),
     "blank": (lambda: raw(b"\n\n"), "must begin with a header"),
     "header only": (lambda: raw(b"a,churn\n"), "it has a header and no rows"),
-    "delimiter": (lambda: write(make_pool(), sep=";"), "Pass --delimiter ';'"),
-    "tabs": (lambda: write(make_pool(), sep="\t"), "Pass --delimiter tab"),
     "ragged": (lambda: raw(b"a,churn\n1,x\n2\n"), "every row must have as many cells as the header, 2"),
     "column": (lambda: write(make_pool().rename(columns={"churn": "left"})), "has no column 'churn' .*'age', 'income'"),
     "twice": (lambda: raw(b"a,a,churn\n1,2,x\n"), "column names must differ; got a"),
@@ -112,7 +110,7 @@ def test_what_is_left_out_is_refused_when_asked(case: str, run_cli: Run, pool: P
     assert re.search(message, result.message), result.message
 
 
-@pytest.mark.parametrize("case", ["missing", "delimiter", "quantity"])
+@pytest.mark.parametrize("case", ["missing", "ragged", "quantity"])
 def test_errors_are_one_object_with_json(case: str, run_cli: Run, pool: Path) -> None:
     result = run_cli("fit", CASES[case][0](), "--label", "churn", "--json")
     assert result.code == 2 == result.data["exit_code"]
@@ -126,6 +124,22 @@ def test_useless_columns_are_left_out_in_one_try(run_cli: Run, pool: Path) -> No
     result = run_cli("fit", write(frame), "--label", "churn", "--no-report", "--json", "-r", 5)
     assert result.code == 0
     assert set(result.data["columns"]["left_out"]) == {"constant", "empty", "note"}
+
+
+@pytest.mark.parametrize(("mark", "shown"), [(";", "';'"), ("\t", "tab"), ("|", "'|'")])
+def test_delimiters_are_found_in_one_try(mark: str, shown: str, run_cli: Run, pool: Path) -> None:
+    frame = make_pool()
+    frame["plan"] = frame["plan"] + ", all of it"  # commas in cells
+    path = write(frame, sep=mark)
+    result = run_cli("fit", path, "--label", "churn", "--no-report", "--json", "-r", 5, "--out", "found.skops")
+    assert result.code == 0
+    assert f"cells of {path.name} end at {shown} (--delimiter changes it)." in result.data["notes"]
+    assert run_cli("predict", "found.skops", path, "--json").code == 0
+    assert run_cli("score", "found.skops", path, "--json").code == 0
+    given = run_cli("fit", path, "--delimiter", ",")
+    assert given.code == 2
+    assert f"Pass --delimiter {shown}" in given.message
+    assert shown not in str(run_cli("fit", path, "--delimiter", mark, "--no-report", "--json", "-r", 5).data["notes"])
 
 
 def test_missing_marks_and_encodings_can_be_named(run_cli: Run, pool: Path) -> None:

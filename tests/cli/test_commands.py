@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,6 +18,7 @@ import pandas as pd
 import pytest
 from scipy.optimize import minimize
 from sklearn.ensemble import RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
@@ -64,7 +68,9 @@ def test_by_default_the_model_is_the_librarys_and_the_promise_a_certificate_of_i
     rows = model.cleaner.transform(model.columns.read(frame))
     labeled = frame["churn"].notna().to_numpy()
     y, U = frame.loc[labeled, "churn"].to_numpy(), rows[~labeled]
-    clf = sf.RobustLogisticRegression().fit(rows[labeled], y, X_unlabeled=U)
+    # cleaned features keep their scales, which are in units of the largest entry
+    metric = sf.costs.Learned(unit=1 / model.cleaner[-1].scale_)
+    clf = sf.RobustLogisticRegression(metric=metric).fit(rows[labeled], y, X_unlabeled=U)
     assert model.pipeline[-1].predict_proba(rows) == pytest.approx(clf.predict_proba(rows), abs=5e-3)
     assert model.pipeline[-1].metric_.weights == pytest.approx(clf.metric_.weights, rel=1e-6)
     found = result.data["certificate"]
@@ -73,6 +79,16 @@ def test_by_default_the_model_is_the_librarys_and_the_promise_a_certificate_of_i
         # over Euclidean distances and a label cost of 1, where the coverage of a calibrated radius was measured
         promise = sf.certify(clf, rows[labeled], y, X_unlabeled=U, radius="calibrated", loss=loss)
         assert value == pytest.approx(promise.risk, rel=5e-3, abs=5e-3)
+
+
+@pytest.mark.parametrize(("radius", "word"), [("calibrated", "certified"), ("auto", "worst-case")])
+def test_a_target_that_is_missed_is_told_in_true_words(run_cli: Run, pool: Path, radius: str, word: str) -> None:
+    result = run_cli("fit", pool, "-l", "churn", "-r", radius, "--no-report", "--target-risk", 0.001, "--json")
+    assert result.code == 3
+    note = next(note for note in result.data["notes"] if "above the target" in note)
+    assert note.startswith(f"the {word} log loss ")
+    shown = float(re.findall(r"\d+\.\d+", note)[0])
+    assert 0 <= shown - result.data["certificate"]["risk"] < 1e-4
 
 
 def test_with_few_labels_nothing_is_promised(run_cli: Run, pool: Path) -> None:
@@ -106,7 +122,8 @@ def test_the_bound_is_that_of_the_library(run_cli: Run, pool: Path) -> None:
     model, frame = load_model("pool.skops"), pd.read_csv(pool)
     rows = model.cleaner.transform(model.columns.read(frame))
     labeled = frame["churn"].notna().to_numpy()
-    clf = sf.RobustLogisticRegression(tol=1e-3, classes=["no", "yes"])
+    metric = sf.costs.Learned(unit=1 / model.cleaner[-1].scale_)
+    clf = sf.RobustLogisticRegression(metric=metric, tol=1e-3, classes=["no", "yes"])
     found = sf.error_bound(
         clf, rows[labeled], frame.loc[labeled, "churn"].to_numpy(), X_unlabeled=sf.Unlabeled(rows[~labeled])
     )
@@ -129,6 +146,30 @@ def test_a_constant_model_is_named_one(run_cli: Run, pool: Path) -> None:
         assert any("for every row: it is that constant answer" in note for note in asked["notes"])
         assert worst["error"] == pytest.approx(worst["constant_error"], abs=1e-3)
     assert worst["error"] >= worst["constant_error"] - 1e-3
+
+
+def test_the_next_command_works_as_it_is(run_cli: Run, pool: Path) -> None:
+    make_pool().to_csv("my pool.csv", index=False, sep=";")
+    found = run_cli("fit", "my pool.csv", "--label", "churn", "--no-report", "--json", "--out", "my model.skops").data
+    program, *arguments = shlex.split(found["next"])
+    assert (program, arguments[0]) == ("surefoot", "predict")
+    assert run_cli(*arguments).code == 0
+    assert len(pd.read_csv("my pool-predicted.csv")) == 120
+
+
+def test_a_model_not_to_be_used_asks_for_labels_next(run_cli: Run, pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    frame = make_pool(n_labels=30)
+    frame[["age", "income"]] = np.random.default_rng(1).normal(size=(len(frame), 2))
+    frame["plan"] = "a"
+    frame.to_csv(pool, index=False)
+    found = run_cli("fit", pool, "--label", "churn", "--json").data
+    program, *arguments = shlex.split(found["next"])
+    assert (program, arguments[0]) == ("surefoot", "label")
+    page = Path("pool.html").read_text(encoding="utf-8")
+    assert "this command asks for those that help most" in page
+    assert found["next"] in page
+    monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))
+    assert run_cli(*arguments).code == 0
 
 
 def test_time_bounds_a_fit_and_says_what_was_left_out(
@@ -292,6 +333,20 @@ def test_query_names_unlabeled_rows_with_reasons(run_cli: Run, pool: Path) -> No
     assert run_cli("query", pool, "--label", "churn", "-n", 4, "--pool-size", 20, "--json").data["notes"]
 
 
+def test_query_shows_identifiers_and_dates_as_they_are_written(run_cli: Run, pool: Path) -> None:
+    frame = make_pool()
+    frame.insert(0, "customer", [f"C-{7919 * row % 9973:04d}" for row in range(len(frame))])
+    frame.insert(1, "since", pd.date_range("2021-03-01", periods=len(frame), freq="9D").strftime("%d.%m.%Y"))
+    frame.to_csv(pool, index=False)
+    result = run_cli("query", pool, "--label", "churn", "-n", 2, "--json").data
+    text = run_cli("query", pool, "--label", "churn", "-n", 2).out
+    for entry in result["rows"]:
+        row = frame.iloc[entry["row"] - 1]
+        assert (entry["name"], entry["cells"]["since"]) == (row["customer"], row["since"])
+        assert row["customer"] in text
+        assert row["since"] in text
+
+
 def test_reproduce_and_demo(run_cli: Run, pool: Path) -> None:
     result = run_cli("reproduce", "table2", "--quick", "--out", "here", "--json")
     assert result.code == 0, result.message
@@ -354,6 +409,24 @@ def test_json_holds_no_infinities() -> None:
         "b": [1.0, None],
         "3": 2,
     }
+
+
+def test_rare_categories_do_not_drown_what_matters(run_cli: Run, tmp_path: Path) -> None:
+    """25 categories, and a number that tells the classes: standardised, each category weighs as much as it."""
+    rng = np.random.default_rng(0)
+    value, city = rng.normal(size=800), rng.integers(25, size=800)
+    truth = np.where(value + 0.3 * rng.normal(size=800) > 0, "yes", "no")
+    frame = pd.DataFrame({"value": value, "city": [f"city {c}" for c in city], "y": truth})
+    frame.assign(y=frame["y"].where(np.arange(800) < 40)).to_csv(tmp_path / "cities.csv", index=False)
+    run_cli("fit", tmp_path / "cities.csv", "--label", "y", "--no-report", "--json", "--out", "cities.skops")
+    model = load_model("cities.skops")
+    rows = model.cleaner.transform(model.columns.read(frame))
+    U = rows[40:]
+    standardised = sf.RobustLogisticRegression().fit(rows[:40], truth[:40], X_unlabeled=U)
+    plain = LogisticRegression().fit(rows[:40] * model.cleaner[-1].scale_, truth[:40])
+    found = np.mean(model.pipeline[-1].predict(U) == truth[40:])
+    assert found > standardised.score(U, truth[40:]) + 0.02
+    assert found >= plain.score(U * model.cleaner[-1].scale_, truth[40:]) - 0.01
 
 
 def test_the_model_is_an_ordinary_pipeline(run_cli: Run, pool: Path) -> None:

@@ -93,6 +93,21 @@ class TestScore:
         words = run_cli("score", "pool.skops", "truth.csv").out
         assert "cross-fitted: held" in words
 
+    def test_rows_that_taught_the_model_do_not_judge_it(self, run_cli: Run, pool: Path) -> None:
+        run_cli("fit", pool, "--label", "churn", "--no-report")
+        same = run_cli("score", "pool.skops", pool, "--json").data
+        assert (same["rows"], same["taught"], same["bounds"]) == (30, 30, [])
+        assert any("all rows with a label taught the model" in note for note in same["notes"])
+        answers = run_cli("predict", "pool.skops", pool, "--json").data
+        assert not any("surefoot score" in note for note in answers["notes"])
+        truth = make_pool(n_labels=120)
+        truth.to_parquet("truth.parquet")
+        some = run_cli("score", "pool.skops", "truth.parquet", "--json").data
+        assert (some["rows"], some["taught"]) == (120, 30)
+        assert some["bounds"]
+        truth[make_pool()["churn"].isna()].to_csv("new.csv", index=False)
+        assert run_cli("score", "pool.skops", "new.csv", "--json").data["taught"] == 0
+
     def test_a_broken_bound_is_said(self, run_cli: Run, pool: Path) -> None:
         run_cli("fit", pool, "--label", "churn", "--no-report")
         wrong = make_pool(n_labels=120)

@@ -112,6 +112,22 @@ def test_the_certified_risk_follows_each_answer(run_cli: Run, pool: Path, answer
     assert again["certificate"]["risk"] == pytest.approx(result.data["risk"], abs=2e-3)
 
 
+@pytest.mark.parametrize(("radius", "word"), [("calibrated", "certified"), ("auto", "worst-case")])
+def test_only_a_radius_that_covers_certifies(
+    run_cli: Run, pool: Path, answers: Callable[[str], None], radius: str, word: str
+) -> None:
+    answers("q\n")
+    result = run_cli(*ARGUMENTS, "--random-first", 4, "--radius", radius)
+    said = ANSI.sub("", result.out + result.err)
+    shown = re.search(rf"{word} log loss (\d\.\d+)", said)
+    assert shown, said
+    assert ("certified" in said) == (radius == "calibrated")
+    assert ("not a promise" in said) == (radius == "auto")
+    answers("q\n")
+    risk = run_cli(*ARGUMENTS, "--random-first", 4, "--radius", radius, "--json").data["risk"]
+    assert 0 <= float(shown[1]) - risk < 1e-4  # rounded up
+
+
 def test_it_stops_at_the_target(run_cli: Run, pool: Path, answers: Callable[[str], None]) -> None:
     answers("")
     result = run_cli(*ARGUMENTS, "--target-risk", 5, "--json")

@@ -13,7 +13,8 @@ from sklearn.metrics import log_loss
 
 import surefoot as sf
 from report.cases import Case, make_case
-from surefoot.report import Report, build_report, certified, certified_error, rows_to_label, words
+from surefoot.report import Report, build_report, certified, certified_error, render_report, rows_to_label, words
+from surefoot.report.answers import how_to_use
 from surefoot.report.next_rows import spread_out
 
 NAMES = ["two", "tied", "four"]
@@ -180,6 +181,11 @@ def test_weights_are_coefficients_per_standard_deviation(pair: tuple[Case, Repor
     assert all(one.worst is not None for one in report.weights)
 
 
+def test_weights_are_listed_from_large_to_small(pair: tuple[Case, Report]) -> None:
+    shown = [one.now for one in pair[1].weights]
+    assert shown == sorted(shown, reverse=True)
+
+
 def test_rough_sampling_term_is_the_spread_of_the_dual_value(two: Case, reports: dict[str, Report]) -> None:
     bounds, everything = reports["two"].bounds, np.vstack([two.X, two.U])
     assert not bounds.guarantee
@@ -266,4 +272,38 @@ def test_a_radius_that_predicts_well_promises_nothing(two: Case) -> None:
     report = build_report(clf, two.X, two.y, two.U)
     assert report.promise.radius_kind == "predictive"
     assert report.radius.label_cost == clf.label_cost_
+    page = render_report(report)
+    assert "(not a promise)" not in page  # no number of it stands in the opening
+    assert "The promise is about" not in page
     assert "Nothing says that it covers the truth." in " ".join(words.radius_assumption(report.promise, 1.0))
+
+
+def test_a_worst_case_below_the_errors_of_cross_validation_is_contradicted(two: Case) -> None:
+    report = two.report()
+    assert not report.contradicted  # without a cross-validation nothing is known
+    said = replace(report.said, crossfit=0.99, level=0.9, n_errors=report.said.n_labels - 1)
+    worse = replace(report, said=said)
+    assert worse.contradicted
+    assert "the truth very likely lies outside this set" in render_report(worse)
+    promised = replace(worse, promise=replace(worse.promise, radius_kind="number"))
+    assert not promised.contradicted
+
+
+@pytest.mark.parametrize(
+    ("crossfit", "largest", "expected"),
+    [(0.1, 0.6, "use"), (0.1, 1.0, "constant"), (None, 0.6, "unknown"), (0.45, 0.6, "care")],
+)
+def test_how_to_use(crossfit: float | None, largest: float, expected: str) -> None:
+    assert how_to_use(crossfit, largest, 0.6) == expected
+
+
+def test_the_opening_says_what_next_with_the_command_below_it(two: Case) -> None:
+    report = two.report(next_command="surefoot label 'pool & more.csv'", n_pool=5000)
+    page = render_report(report)
+    assert "of 5,000 unlabeled" in page
+    start = page.index('class="lead"')
+    opening = page[start : page.index('class="figures"', start)]
+    assert opening.index("asks for those that help most") < opening.index("surefoot label")
+    assert "asks for those" not in render_report(two.report())
+    assert page.count("<h4>") == 4  # the assumptions
+    assert "There are no other classes" in page

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import io
 import re
 from datetime import date, datetime, timedelta
 from pathlib import Path
+from zipfile import ZipFile
 
 import numpy as np
 import pandas as pd
 import pytest
+import skops.io
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
@@ -93,6 +98,19 @@ class TestDates:
 
 
 class TestNumbers:
+    def test_other_columns_tell_how_commas_are_meant(self) -> None:
+        three = {"rate": ["1,250", "2,125", "3,000"], "count": ["1.250", "980", "12.400"]}
+        alone = sort_columns(pd.DataFrame(three))
+        assert alone.styles == {"rate": THOUSANDS}
+        beside = pd.DataFrame({**three, "price": ["0,5", "1.234,75", "2"], "plain": ["1.5", "2.25", "3"]})
+        found = sort_columns(beside)
+        assert found.styles == {"rate": COMMA, "count": COMMA, "price": COMMA}
+        read = found.read(beside)
+        assert read["rate"].tolist() == [1.25, 2.125, 3.0]
+        assert read["count"].tolist() == [1250, 980, 12400]
+        assert read["plain"].tolist() == [1.5, 2.25, 3.0]
+        assert any("'rate' writes its numbers as '1,250', read as 1.25" in note for note in found.notes)
+
     @settings(max_examples=50, deadline=None)
     @given(
         st.lists(st.decimals(-(10**6), 10**6, places=2), min_size=3, max_size=20), st.sampled_from([COMMA, THOUSANDS])
@@ -110,6 +128,7 @@ class TestNumbers:
         [
             (["1,5", "2,25", "-3"], COMMA),
             (["1.234,5", "2"], COMMA),
+            (["-0,802", "1,250", "12,345"], COMMA),  # no thousands begin with 0
             (["1,234", "12,345,678", "5"], THOUSANDS),
             (["$1,200.50", "$7"], THOUSANDS),
             (["45%", "3.5%"], THOUSANDS),
@@ -185,6 +204,19 @@ class TestTexts:
         loaded = load_model(tmp_path / "m.skops")
         answers = loaded.pipeline.predict(loaded.columns.read(new))
         assert np.mean(answers == new["kind"]) > 0.9
+
+    def test_words_are_those_of_scikit_learn_and_one_entry_of_a_file(self) -> None:
+        rng = np.random.default_rng(0)
+        texts = np.array([" ".join(f"w{i}" for i in rng.zipf(1.3, 30) % 4000) for _ in range(500)], dtype=object)
+        parts = TextParts(5).fit(texts)
+        words = TfidfVectorizer(strip_accents="unicode", sublinear_tf=True, min_df=2, ngram_range=(1, 2))
+        plain = words.fit_transform(texts)
+        directions = TruncatedSVD(5, random_state=0).fit_transform(plain)
+        expected = (directions - directions.mean(axis=0)) / directions.std(axis=0).max()
+        np.testing.assert_allclose(parts.transform(texts), expected, atol=1e-9)
+        assert plain.shape[1] > 1000
+        with ZipFile(io.BytesIO(skops.io.dumps(parts))) as archive:
+            assert len(archive.namelist()) < 20
 
     def test_directions_weigh_as_a_column_of_numbers(self) -> None:
         texts = tickets(200)["ticket"].to_numpy()

@@ -66,14 +66,21 @@ def _cut(X: Any, X_unlabeled: Any, X_target: Any, X_metric: ArrayLike) -> Measur
 
 
 def _has_texts(rows: Any) -> bool:
-    """Whether a data frame, or an array of objects, holds texts."""
+    """Whether a data frame, a series, a list or an array of objects holds texts."""
     columns = getattr(rows, "dtypes", None)
     if columns is not None and hasattr(rows, "columns"):
         return any(str(kind).startswith(("object", "str", "cat", "String", "Categorical")) for kind in columns)
-    array = rows if isinstance(rows, np.ndarray) else None
+    if isinstance(rows, list):
+        return any(isinstance(cell, str) for row in rows for cell in (row if isinstance(row, list | tuple) else [row]))
+    array = rows if isinstance(rows, np.ndarray) else np.asarray(rows) if _is_series(rows) else None
     return array is not None and (
-        array.dtype.kind in "US" or (array.dtype == object and any(isinstance(cell, str) for cell in array.ravel()))
+        array.dtype.kind in "USO" and any(isinstance(cell, str) for cell in array.ravel().tolist())
     )
+
+
+def _is_series(rows: Any) -> bool:
+    """Whether rows are one column of a data frame."""
+    return hasattr(rows, "dtype") and hasattr(rows, "name") and getattr(rows, "ndim", 1) == 1
 
 
 def _name(classifier: Any) -> str:

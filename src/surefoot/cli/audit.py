@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot._outputs import OutputFile
+from surefoot._printing import share_at_most
 from surefoot._types import FloatArray
 from surefoot.cli.output import NOT_REACHED, OK, Output, count, percent
 from surefoot.cli.questions import QUIT, SKIP, Questions
@@ -119,7 +120,7 @@ class AuditSession:
         goal = "" if target is None else f"; target {percent(target)}"
         self.questions.say(
             f"{count(self.audit.n_labels, 'label')}, {self.audit.n_errors} wrong: the model errs on at most "
-            f"{percent(self._bound.value)} of the rows (level {self.audit.level:g}){goal}.",
+            f"{share_at_most(self._bound.value)}% of the rows (level {self.audit.level:g}){goal}.",
             "bold",
         )
 

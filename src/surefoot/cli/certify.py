@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from surefoot._printing import rounded_up
 from surefoot.cli.choices import Choices
 from surefoot.cli.clock import Clock
 from surefoot.cli.judge import LEVEL, Judged, cross_fitted, worst_case
@@ -64,7 +65,8 @@ def certify_table(
     risk = worst.first.risk
     reached = target_risk is None or risk <= target_risk
     if not reached:
-        output.note(f"the certified risk {risk:.4f} is above the target {target_risk:g}.")
+        word = "certified" if worst.promise else "worst-case"
+        output.note(f"the {word} risk {rounded_up(risk, 4)} is above the target {target_risk:g}.")
     data = {
         "rows": len(pool.rows),
         "bounds": bounds_data(judged),

@@ -14,6 +14,7 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from surefoot._outputs import OutputFile
+from surefoot._printing import rounded_up
 from surefoot.calibration import Calibrated
 from surefoot.cli.choices import AUTO, CALIBRATED, Choices
 from surefoot.cli.clock import Clock
@@ -21,19 +22,21 @@ from surefoot.cli.judge import Judged, judge
 from surefoot.cli.learn_pool import Start
 from surefoot.cli.model import Trained, answers, train
 from surefoot.cli.output import NOT_REACHED, OK, Output, count
+from surefoot.cli.rows import names_of_rows, shown_cells
+from surefoot.cli.taught import TAUGHT, taught_by
 from surefoot.cli.words import bounds_data, certificate_data, say_judged, worst_data
 from surefoot.costs import Euclidean
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.losses import LOG_LOSS, ZERO_ONE
 from surefoot.model_file import ModelFile, is_model_file, save_model, without_pool
 from surefoot.report import build_report, is_report, write_report
-from surefoot.report.answers import about_answers
+from surefoot.report.answers import USE, about_answers, how_to_use
 from surefoot.tabular import Pool
 from surefoot.tabular.asked import picked_rows
-from surefoot.tabular.cells import as_text
 from surefoot.tabular.cleaning import scale_rules
 from surefoot.tabular.columns import AS_ASKED
-from surefoot.tabular.kinds import ROW_NUMBER
+
+_INDICATOR = "missingindicator_"
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def fit_pool(
         Pipeline(steps),
         pool.table.label,
         pool.classes,
-        summary,
+        {**summary, TAUGHT: taught_by(pool)},
         reading=pool.columns.stored(),
         options=writing.options,
     )
@@ -91,12 +94,14 @@ def fit_pool(
             write_report(writing.report, report_of(trained, judged, output.notes, writing, say))
         written["report"] = str(writing.report)
     output.say("Written", "bold")
-    output.rows([*written.items(), ("next", next_command(trained, judged, writing))])
+    following = next_command(trained, judged, writing, shares)
+    output.rows([*written.items(), ("next", following)])
     risk = risk_of(trained, judged)
     reached = target_risk is None or risk <= target_risk
     if not reached:
-        output.note(f"the certified log loss {risk:.4f} is above the target {target_risk:g}.")
-    data = {**pool_data(pool), **summary, **written, "seconds": round(clock.passed, 2)}
+        word = "certified" if judged.worst is not None and judged.worst.promise else "worst-case"
+        output.note(f"the {word} log loss {rounded_up(risk, 4)} is above the target {target_risk:g}.")
+    data = {**pool_data(pool), **summary, **written, "next": following, "seconds": round(clock.passed, 2)}
     return output.finish(data, OK if reached else NOT_REACHED)
 
 
@@ -115,6 +120,7 @@ def summary_of(trained: Trained, judged: Judged, shares: dict[str, float]) -> di
     }
     return {
         "bounds": bounds_data(judged),
+        "missing": list(judged.missing),
         "accuracy": None if judged.accuracy is None else {"cross_validated": judged.accuracy},
         "answers": shares,
         "certificate": training if judged.worst is None else worst_data(judged.worst, classes),
@@ -123,12 +129,17 @@ def summary_of(trained: Trained, judged: Judged, shares: dict[str, float]) -> di
     }
 
 
-def next_command(trained: Trained, judged: Judged, writing: Writing) -> str:
-    """What to do with the model: use it if something can be said of it, else label more rows."""
-    path, label = trained.start.pool.table.path, trained.start.pool.table.label
-    if judged.crossfit is None:
-        return f"surefoot label {shlex.quote(str(path))} --label {shlex.quote(label)}"
-    return f"surefoot predict {shlex.quote(str(writing.model))} new{path.suffix}"
+def next_command(trained: Trained, judged: Judged, writing: Writing, shares: dict[str, float]) -> str:
+    """What to do with the model: let it answer if something can be said of it, else label more rows."""
+    pool = trained.start.pool
+    path = pool.table.path
+    most = max(int((pool.labels == name).sum()) for name in pool.classes) / int(pool.labeled.sum())
+    use = how_to_use(None if judged.crossfit is None else judged.crossfit.value, max(shares.values()), most)
+    if use != USE:
+        return shlex.join(["surefoot", "label", str(path), "--label", pool.table.label])
+    return shlex.join(
+        ["surefoot", "predict", str(writing.model), str(path), "--out", f"{path.stem}-predicted{path.suffix}"]
+    )
 
 
 def say_pool(output: Output, pool: Pool) -> None:
@@ -176,7 +187,7 @@ def report_of(trained: Trained, judged: Judged, notes: list[str], writing: Writi
         start.rows,
         start.y,
         pool.rows[rest],
-        feature_names=[str(name) for name in pool.cleaner.get_feature_names_out()],
+        feature_names=[_feature_name(name) for name in pool.cleaner.get_feature_names_out()],
         class_names=pool.classes,
         row_labels=[row_names[row] for row in order],
         raw_rows=shown_cells(pool).iloc[order],
@@ -184,15 +195,25 @@ def report_of(trained: Trained, judged: Judged, notes: list[str], writing: Writi
         label_name=pool.table.label,
         source=pool.table.path.name,
         created=datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"),
-        notes=[*cleaning_notes(pool), *[note for note in notes if not note.startswith(("left out: ", "read by its"))]],
+        notes=[
+            *cleaning_notes(pool),
+            *[note[0].upper() + note[1:] for note in notes if not note.startswith(("left out: ", "read by its"))],
+        ],
         error=None if judged.worst is None else judged.worst.risk(ZERO_ONE),
         bound=judged.crossfit,
         missing=judged.missing,
         command=command_line(),
-        next_command=next_command(trained, judged, writing),
+        next_command=next_command(trained, judged, writing, answers(trained.clf, start)),
+        n_pool=len(start.rest),
         seed=writing.seed,
         progress=lambda step, _share: say(f"report: {step}"),
     )
+
+
+def _feature_name(name: Any) -> str:
+    """A feature as a person calls it: scikit-learn names the column of 0 and 1 for missing cells by its class."""
+    text = str(name)
+    return f"{text.removeprefix(_INDICATOR)} is missing" if text.startswith(_INDICATOR) else text
 
 
 def reported(trained: Trained, judged: Judged) -> RobustLogisticRegression:
@@ -205,25 +226,6 @@ def reported(trained: Trained, judged: Judged) -> RobustLogisticRegression:
     shown.metric_, shown.label_cost_ = Euclidean(), 1.0
     shown.metric, shown.label_cost, shown.l2 = "euclidean", 1.0, None
     shown.radius = Calibrated() if judged.worst.kind == CALIBRATED else worst.radius if judged.worst.promise else AUTO
-    return shown
-
-
-def names_of_rows(pool: Pool) -> list[str]:
-    """Row numbers, and what an identifying column of the table calls the rows."""
-    columns = [name for name, why in pool.columns.left_out.items() if "names the rows" in why or "numbers the" in why]
-    named = [name for name in columns if not ROW_NUMBER.search(name)][:1]
-    cells = [pool.table.cells[name].map(as_text, na_action="ignore") for name in named]
-    return [
-        f"row {row + 1}" + "".join(f" ({name} {cell.iloc[row]})" for name, cell in zip(named, cells, strict=True))
-        for row in range(len(pool.rows))
-    ]
-
-
-def shown_cells(pool: Pool) -> Any:
-    """The used columns as they stand in the file, numbers as numbers."""
-    shown = pool.values.copy()
-    for name in pool.columns.dates:
-        shown[name] = pool.table.cells[name].map(str, na_action="ignore")
     return shown
 
 

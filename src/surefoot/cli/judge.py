@@ -147,7 +147,7 @@ def cross_fitted(trained: Trained, choices: Choices, clock: Clock, missing: list
         )
         return None
     n_folds = min(10, len(start.y))
-    some = sampled(start, min(most_rows(start) // 4, _CROSSFIT_ROWS), choices.seed)
+    some = sampled(start, min(most_rows(start) // 6, _CROSSFIT_ROWS), choices.seed)
     try:
         return error_bound(
             Counted(trained.recipe, clock.counted("cross-validating, fold", n_folds)),

@@ -10,9 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot._errors import InfeasibleRadiusError
-from surefoot.cli.choices import Choices
+from surefoot._printing import rounded_up, share_at_most
+from surefoot.cli.choices import AUTO, DEFAULT, Choices
 from surefoot.cli.learn_pool import Fit, Start, learn, says_little
-from surefoot.cli.output import NOT_REACHED, OK, Output, count, percent
+from surefoot.cli.output import NOT_REACHED, OK, Output, count
 from surefoot.cli.query import candidates, working_rows
 from surefoot.cli.questions import QUIT, SKIP, UNDO, Questions
 from surefoot.losses import LOG_LOSS, ZERO_ONE
@@ -35,8 +36,11 @@ class Goal:
     def reached(self, fit: Fit | None) -> bool:
         return self.target is not None and fit is not None and self.risk(fit) <= self.target
 
-    def words(self, risk: float) -> str:
-        return f"certified log loss {risk:.4f}" if self.loss == LOG_LOSS else f"certified errors {percent(risk)}"
+    def words(self, fit: Fit) -> str:
+        """The risk, certified only where the radius is calibrated or given."""
+        risk = self.risk(fit)
+        shown = f"log loss {rounded_up(risk, 4)}" if self.loss == LOG_LOSS else f"errors {share_at_most(risk)}%"
+        return f"certified {shown}" if fit.radius_kind != AUTO else f"worst-case {shown} (not a promise)"
 
 
 class Labels(Protocol):
@@ -184,10 +188,17 @@ class Session:
                 self._say(f"No certificate: --radius {error.radius:g} is below the minimal {error.minimal_radius:.4f}.")
                 return
         self.risks.append(self.goal.risk(self.fit))
-        before = f", {self.risks[-2]:.4f} before" if len(self.risks) > 1 and self.goal.loss == LOG_LOSS else ""
+        before = ""
+        if len(self.risks) > 1 and self.goal.loss == LOG_LOSS:
+            before = f", {rounded_up(self.risks[-2], 4)} before"
         target = "" if self.goal.target is None else f"; target {self.goal.target:g}"
-        words = self.goal.words(self.risks[-1])
+        words = self.goal.words(self.fit)
         self._say(f"{count(int(self.pool.labeled.sum()), 'label')}, {words}{before}{target}.", "bold")
+        if len(self.risks) == 1 and self.choices.radius == DEFAULT:
+            self.output.note(
+                "the number is that of the model whose worst case is smallest; surefoot fit learns one that predicts "
+                "better, and its worst case is larger."
+            )
 
     def _when(self, seen: set[str]) -> str:
         if self.n_random < self.random_first:

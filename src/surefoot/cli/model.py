@@ -14,7 +14,9 @@ from surefoot.certificates.certificate import Certificate
 from surefoot.cli.choices import DEFAULT, Choices
 from surefoot.cli.clock import Clock, TimeIsUpError, in_words
 from surefoot.cli.learn_pool import Start, about_picked, learn, resolve_prior
+from surefoot.costs import Learned
 from surefoot.estimators.robust import RobustLogisticRegression
+from surefoot.tabular import Pool
 from surefoot.unlabeled import Unlabeled
 
 # Unlabeled rows of the quick fit that tells how long the whole one takes, and its gap.
@@ -113,6 +115,7 @@ def _fit(
         if choices.radius == DEFAULT:
             clf = RobustLogisticRegression(
                 label_prior=resolve_prior(choices.prior, start),
+                metric=learned_metric(start.pool),
                 classes=start.classes,
                 tol=choices.tol,
                 n_jobs=choices.n_jobs,
@@ -122,6 +125,15 @@ def _fit(
             fit = learn(some, choices, error=False)
             clf, notes = fit.clf, fit.notes
     return Trained(start, clf, time.monotonic() - began, sample, notes)
+
+
+def learned_metric(pool: Pool) -> Learned:
+    """The library's metric with the scales that cleaning gave the features, before it divided by the largest entry.
+
+    Columns of 0 and 1 and the directions of texts weigh as much as they vary: standardised, each rare category and each
+    faint direction would weigh as much as a column of numbers.
+    """
+    return Learned(unit=1.0 / float(pool.cleaner.named_steps["scale"].scale_))
 
 
 def drawn(n: int, most: int, seed: int) -> NDArray[np.intp] | None:

@@ -14,6 +14,7 @@ from surefoot._outputs import OutputFile
 from surefoot._printing import visible
 from surefoot.cli.output import Output, count
 from surefoot.cli.stored import Classifier
+from surefoot.cli.taught import were_taught
 from surefoot.tabular import FileError, Format, read_table
 from surefoot.tabular.reading import SUFFIXES, read_names
 
@@ -37,10 +38,11 @@ def predict_table(output: Output, classifier: Classifier, path: Path, how: Forma
     added: dict[str, Any] = {f"{PREDICTED}{name}": predicted}
     if has_proba:
         added |= {f"p({known})": proba[:, k].round(6) for k, known in enumerate(classifier.classes)}
-    if label in cells.columns and cells[label].notna().any():
-        n_known = int(cells[label].notna().sum())
+    known = cells[label].notna().to_numpy() if label in cells.columns else np.zeros(len(cells), dtype=bool)
+    n_known = int((known & ~were_taught(classifier.stored, cells)).sum())
+    if n_known:
         output.note(
-            f"{label!r} is filled in {count(n_known, 'row')}: surefoot score {classifier.path} {path} compares the "
+            f"{label!r} is filled in {count(n_known, 'new row')}: surefoot score {classifier.path} {path} compares the "
             "answers with it."
         )
     counts = {known: int((predicted == known).sum()) for known in classifier.classes}

@@ -9,11 +9,13 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
+from surefoot._printing import share_at_most
 from surefoot.active.base import QueryStrategy
 from surefoot.active.proof import ProvenLabeling
 from surefoot.active.proof_state import AUDIT
 from surefoot.active.strategies import RandomSampling, RobustModelChange
 from surefoot.cli.choices import DEFAULT, NONE, WEAK, Choices
+from surefoot.cli.model import learned_metric
 from surefoot.cli.output import NOT_REACHED, OK, Output, count, percent
 from surefoot.cli.questions import QUIT, SKIP, Questions
 from surefoot.cli.recorded import write_missing
@@ -116,9 +118,10 @@ class ProofSession:
         now = self.labeling.state
         text = f"{count(now.n_labels, 'label')}."
         if now.bound is not None and now.audit_level is not None and now.phase != "learn":
+            target = percent(now.target_error)
             text += (
                 f" Audit {now.n_audits}: {now.audit_errors} wrong of {now.audit_labels}, so the model errs on at most "
-                f"{percent(now.bound)} of the rows (level {now.audit_level:.3g}; target {percent(now.target_error)})."
+                f"{share_at_most(now.bound)}% of the rows (level {now.audit_level:.3g}; target {target})."
             )
         elif now.phase == "learn":
             text += f" The next audit begins at {now.n_wanted}."
@@ -171,7 +174,9 @@ def proven_labeling(
     pool: Pool, choices: Choices, journal: Path, *, target_error: float, level: float, random_first: int
 ) -> ProvenLabeling:
     """The loop for a pool, resumed where its journal is there."""
-    own: dict[str, Any] = {} if choices.radius == DEFAULT else {"radius": choices.radius}
+    own: dict[str, Any] = {"radius": choices.radius}
+    if choices.radius == DEFAULT:
+        own = {"metric": learned_metric(pool)}
     if choices.prior != WEAK:
         own["label_prior"] = None if choices.prior == NONE else np.array(choices.prior)
     clf = RobustLogisticRegression(tol=choices.tol, classes=pool.classes, n_jobs=choices.n_jobs, **own)

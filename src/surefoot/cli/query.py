@@ -14,6 +14,7 @@ from surefoot.cli.clock import Clock
 from surefoot.cli.learn_pool import Fit, Start
 from surefoot.cli.model import Trained, train
 from surefoot.cli.output import Output, count
+from surefoot.cli.rows import identifier_of, shown_cells
 from surefoot.report import rows_to_label
 from surefoot.tabular import Pool
 from surefoot.tabular.asked import picked_rows
@@ -45,10 +46,15 @@ def query_pool(output: Output, pool: Pool, choices: Choices, *, n: int, most: in
     rows = keep[np.flatnonzero(~fit.start.pool.labeled)]
     listed = [(int(rows[c.position]), c) for c in chosen]
     output.say(f"Rows of {pool.table.path.name} to label next", "bold")
-    heads = ["row", "why", *pool.columns.used[:_SHOWN]]
+    cells, named = shown_cells(pool), identifier_of(pool)
+    names = pool.columns.used[:_SHOWN]
+    marks = [] if named is None else [named]
     output.table(
-        heads,
-        [[str(row + 1), c.reason, *_cells(pool, row)] for row, c in listed],
+        ["row", *marks, "why", *names],
+        [
+            [str(row + 1), *_texts(pool.table.cells, marks, row), c.reason, *_texts(cells, names, row)]
+            for row, c in listed
+        ],
         right=(0,),
     )
     left = len(pool.columns.used) - _SHOWN
@@ -58,12 +64,13 @@ def query_pool(output: Output, pool: Pool, choices: Choices, *, n: int, most: in
         "rows": [
             {
                 "row": row + 1,
+                "name": None if named is None else cell_text(pool.table.cells[named].iloc[row]),
                 "score": c.score,
                 "why": c.reason,
                 "probabilities": dict(zip(pool.classes, c.proba, strict=True)),
                 "nearest_label": c.nearest_label,
                 "nearest_distance": c.nearest_distance,
-                "cells": {name: _value(pool.values[name].iloc[row]) for name in pool.columns.used},
+                "cells": {name: _value(cells[name].iloc[row]) for name in pool.columns.used},
             }
             for row, c in listed
         ],
@@ -87,8 +94,8 @@ def next_line(pool: Pool) -> str:
     return f"surefoot label {shlex.quote(str(table.path))} --label {shlex.quote(table.label)}"
 
 
-def _cells(pool: Pool, row: int) -> list[str]:
-    return [cell_text(pool.values[name].iloc[row], _LONGEST_CELL) for name in pool.columns.used[:_SHOWN]]
+def _texts(cells: Any, names: list[str], row: int) -> list[str]:
+    return [cell_text(cells[name].iloc[row], _LONGEST_CELL) for name in names]
 
 
 def _value(value: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from surefoot._printing import rounded_up
 from surefoot.calibration import Calibrated
 from surefoot.cli.choices import AUTO, Choices
 from surefoot.cli.fit import pool_data, say_pool
@@ -90,7 +91,7 @@ def _distance(start: Start, reference: Table) -> float:
 
 
 def _say_path(output: Output, start: Start, prior: Any, choices: Choices, n_path: int) -> list[dict[str, Any]]:
-    """Certified loss and confidence along the radius."""
+    """Worst loss and confidence along the radius."""
     rest, most = start.rest, 4000
     if len(rest) > most:
         rest = rest[np.sort(np.random.default_rng(choices.seed).choice(len(rest), most, replace=False))]
@@ -100,11 +101,11 @@ def _say_path(output: Output, start: Start, prior: Any, choices: Choices, n_path
         path = radius_path(clf, start.rows, start.y, X_unlabeled=rest, n_radii=n_path)
     excess = path.radii - path.minimal_radius
     rows = [
-        [f"{path.radii[i]:.4f}", f"{excess[i]:.4f}", f"{path.risk[i]:.4f}", f"{path.median_confidence[i]:.3f}"]
+        [f"{path.radii[i]:.4f}", f"{excess[i]:.4f}", rounded_up(path.risk[i], 4), f"{path.median_confidence[i]:.3f}"]
         for i in range(len(path))
     ]
     output.say("Along the radius, a classifier learned at each", "bold")
-    output.table(["radius", "beyond minimal", "certified loss", "median confidence"], rows, right=(0, 1, 2, 3))
+    output.table(["radius", "beyond minimal", "worst loss", "median confidence"], rows, right=(0, 1, 2, 3))
     keys = ("radius", "excess", "risk", "median_confidence")
     return [
         dict(zip(keys, map(float, entry), strict=True))

@@ -13,6 +13,7 @@ from surefoot._printing import rounded_up, share_at_most
 from surefoot._types import FloatArray
 from surefoot.cli.output import Output, count
 from surefoot.cli.stored import Classifier
+from surefoot.cli.taught import were_taught
 from surefoot.losses import LOG_LOSS, ZERO_ONE
 from surefoot.tabular import Format, TableError, read_table
 from surefoot.tabular.pool import in_order, read_labels
@@ -46,7 +47,13 @@ def score_table(output: Output, classifier: Classifier, path: Path, label: str, 
     classes = [*classifier.classes, *unknown]
     data = _scores(truth, predicted, proba, classes, classifier.classes)
     data["rows"], data["label"] = int(known.sum()), label
-    data["bounds"] = _held(classifier, data)
+    n_taught = int(were_taught(classifier.stored, some).sum())
+    data["taught"] = n_taught
+    if n_taught:
+        which = "all" if n_taught == len(some) else f"{n_taught} of the {len(some)}"
+        output.note(f"{which} rows with a label taught the model: it does better on them than on new ones.")
+    # of rows that taught it a bound says nothing
+    data["bounds"] = _held(classifier, data) if n_taught < len(some) else []
     _say(output, classifier, path, data, classes)
     return output.finish(data)
 

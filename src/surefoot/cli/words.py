@@ -123,9 +123,15 @@ def say_judged(output: Output, judged: Judged, classes: list[str], shares: dict[
     if shares is not None:
         answered = ", ".join(f"{name}: {100 * share:.1f}%" for name, share in shares.items())
         pairs.append(("answers", f"{answered} of the unlabeled rows"))
-    output.rows([*pairs, *[("", text) for text in judged.missing]])
+    output.rows([*pairs, *map(_absent, judged.missing)])
     if judged.worst is not None:
         say_worst(output, judged.worst, classes)
+
+
+def _absent(why: str) -> tuple[str, str]:
+    """A line for what is missing, such as "no worst case: 9 classes are too many"."""
+    what, _, reason = why.partition(": ")
+    return ("worst case" if what == "no worst case" else "errors"), f"{what}: {reason}"
 
 
 def say_worst(output: Output, worst: Worst, classes: list[str]) -> None:

@@ -22,7 +22,7 @@ from surefoot.costs import LEARNED, MEDIAN, FeatureMetric, resolve_metric
 from surefoot.dual.adversary import meet
 from surefoot.dual.models import LinearModel
 from surefoot.estimators.base import check_labeled, warn_about
-from surefoot.estimators.predictive import RIDGE, fit_to_predict, predicted_shares
+from surefoot.estimators.predictive import RIDGE, RIDGE_AS_GIVEN, fit_to_predict, predicted_shares
 from surefoot.exact.judge import JointState, Member
 from surefoot.exact.problem import Game, HeldGame, HeldProblem, RobustProblem
 from surefoot.exact.solution import Solution
@@ -91,6 +91,18 @@ def with_problem(game: Game, problem: RobustProblem) -> Game:
     return replace(cast("Any", game), problem=problem)
 
 
+def _with_ridge(problem: RobustProblem, fit_intercept: bool) -> Game:
+    """A linear model with the penalty that predicts well: 1/n, on features in the units in which a metric is learned.
+
+    As much as scikit-learn's LogisticRegression has on them.
+    """
+    per_label = float((problem.decision_set.anchor_weights**2).sum())
+    unit = None if problem.data.rule is None else problem.data.rule.unit
+    if unit is None:
+        return problem.linear(per_label / RIDGE, fit_intercept, standardized=True)
+    return problem.linear(per_label * unit**2 / RIDGE_AS_GIVEN, fit_intercept)
+
+
 def _l2_of(estimator: Any) -> float | None:
     """The penalty as asked for; None stands for the one that predicts well, on standardised features."""
     if estimator.l2 is not None:
@@ -153,9 +165,8 @@ class FitProblem:
     @classmethod
     def over(cls, problem: RobustProblem, settings: FitSettings, progress: FitProgress) -> FitProblem:
         """A fit to rows that are checked and placed."""
-        if settings.l2 is None:  # as much as scikit-learn's LogisticRegression on standardised features
-            ridge = float((problem.decision_set.anchor_weights**2).sum()) / RIDGE
-            game = problem.linear(ridge, settings.fit_intercept, standardized=True)
+        if settings.l2 is None:
+            game = _with_ridge(problem, settings.fit_intercept)
         else:
             game = problem.linear(settings.l2, settings.fit_intercept, as_given=settings.stochastic is not None)
         return cls(settings, problem, game, progress)

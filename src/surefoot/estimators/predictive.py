@@ -29,6 +29,8 @@ from surefoot.losses import probabilities
 EXCESS = 0.001
 # Inverse strength of the ridge penalty, scikit-learn's C: the mean loss counts that many times n against ½‖θ‖².
 RIDGE = 0.5
+# The same where the metric takes the scales of the features as they are: scikit-learn's default.
+RIDGE_AS_GIVEN = 1.0
 # Where the optimum is the same answer for every row: by how much the excess falls, and how often.
 _FALL, _MOST_FALLS = 0.25, 4
 # Probabilities that differ by less are the same answer.
@@ -57,7 +59,8 @@ def fit_to_predict(learner: Learner) -> Solution:
     if not answers_alike(rows, *learner.game.coefficients(solution.theta)):
         return solution
     data = problem.data
-    if not beats_a_constant(data.rows, data.codes, data.weights):
+    as_given = data.rule is not None and data.rule.unit is not None
+    if not beats_a_constant(data.rows, data.codes, data.weights, data.rule.spread if as_given else None):
         return solution
     for _ in range(_MOST_FALLS):
         excess *= _FALL
@@ -118,15 +121,20 @@ def answers_alike(rows: FloatArray, coef: FloatArray, intercept: FloatArray) -> 
     return len(np.unique(proba.argmax(axis=1))) < 2 or bool(np.ptp(proba, axis=0).max() < _LITTLE)
 
 
-def beats_a_constant(rows: FloatArray, codes: NDArray[np.intp], weights: FloatArray) -> bool:
-    """Whether cross-validation prefers a ridge logistic regression on the labels to their frequencies, by log loss."""
+def beats_a_constant(
+    rows: FloatArray, codes: NDArray[np.intp], weights: FloatArray, spread: FloatArray | None = None
+) -> bool:
+    """Whether cross-validation prefers a ridge logistic regression on the labels to their frequencies, by log loss.
+
+    spread : (d,) what features are divided by, by default their standard deviation over these rows.
+    """
     kept = weights > 0
     rows, codes, weights = rows[kept], codes[kept], weights[kept]
     counts = np.bincount(codes)
     folds = min(_FOLDS, int(counts[counts > 0].min()))
     if np.count_nonzero(counts) < 2 or folds < 2:
         return False
-    spread = feature_spread(rows, weights)
+    spread = feature_spread(rows, weights) if spread is None else spread
     unit = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, np.inf)
     split = StratifiedKFold(folds, shuffle=True, random_state=0)
     proba = _held_out(LogisticRegression(C=_C), unit, codes, split)

@@ -50,8 +50,8 @@ class RobustLogisticRegression(LinearClassifier):
         All classes, where the labels may miss some.
     l2 : float or None, default=None
         Weight of ½‖θ‖², added to the worst expected loss; the intercept is free. None: with radius="predictive" that
-        of scikit-learn's LogisticRegression, 1/n on standardised features; with any other radius, and with Algorithm
-        1, none.
+        of scikit-learn's LogisticRegression, 1/n on standardised features, or on features in the `unit` of a
+        `costs.Learned`; with any other radius, and with Algorithm 1, none.
     fit_intercept : bool, default=True
         Whether the scores have an intercept.
     confidence : float, default=0.7

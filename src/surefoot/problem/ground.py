@@ -30,7 +30,7 @@ class GroundRule:
     """How the ground cost follows from labels: kept, so that it can be learned again from some of them.
 
     seen, seen_weights : (m, d), (m,) rows that stand for all, the first n_labeled of them labeled.
-    spread : (d,) of each feature; scaled : whether the label cost is the median distance.
+    spread : (d,) what each feature is divided by; scaled : whether the label cost is the median distance.
     """
 
     learned: Learned | None
@@ -47,6 +47,11 @@ class GroundRule:
         rows, labels = data.rows[some], codes[some]
         first, weights = distinct_rows(rows, labels, data.weights[some])  # copies are one label of more weight
         return self.learned.from_codes(rows[first], labels[first], weights, self.spread)
+
+    @property
+    def unit(self) -> float | None:
+        """What all features are divided by, if the metric says so."""
+        return None if self.learned is None else self.learned.unit
 
     def label_cost(self, metric: FeatureMetric) -> float:
         """The median distance between rows."""
@@ -69,7 +74,8 @@ def settle_ground_cost(
     seen = take(chosen)
     weights = np.append(data.weights, np.ones(n_rows - len(data.rows)))[chosen]
     n_labeled = int(np.searchsorted(chosen, len(data.rows)))
-    rule = GroundRule(learned, scaled, seen, weights, feature_spread(seen, weights), n_labeled)
+    spread = feature_spread(seen, weights) if learned is None else learned.spread(seen, weights)
+    rule = GroundRule(learned, scaled, seen, weights, spread, n_labeled)
     data = replace(data, metric=rule.metric(data, np.arange(len(data.rows)), data.codes), rule=rule)
     return data, rule.label_cost(data.metric) if scaled else label_cost
 

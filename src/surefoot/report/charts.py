@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from surefoot._printing import rounded_up
 from surefoot.report.contents import Bin, Bounds, RadiusCurve
 from surefoot.report.html import Html, el
 from surefoot.report.scale import Axis
@@ -49,7 +50,7 @@ def certificate_bar(bounds: Bounds, guessing: float, width: int) -> tuple[int, l
     parts = _vertical_grid(x, x.ticks(), 20, floor, lambda value: f"{value:.3g}")
     base = min(bounds.training, bounds.lower)
     parts += [
-        _text(x.start, top - 6, f"These rows: at most {bounds.risk:.3f}", "strong"),
+        _text(x.start, top - 6, f"These rows: at most {rounded_up(bounds.risk, 3)}", "strong"),
         _bar(x, 0.0, base, top, bar, "training"),
         _bar(x, base, bounds.lower, top, bar, "adversary"),
         _bar(x, bounds.lower, bounds.risk, top, bar, "gap", least=2.0),
@@ -61,7 +62,7 @@ def certificate_bar(bounds: Bounds, guessing: float, width: int) -> tuple[int, l
         second = top + bar + 30
         kind = "at most" if bounds.guarantee else "roughly"
         parts += [
-            _text(x.start, second - 6, f"Rows to come: {kind} {bounds.sampled:.3f}", "strong"),
+            _text(x.start, second - 6, f"Rows to come: {kind} {rounded_up(bounds.sampled, 3)}", "strong"),
             _bar(x, 0.0, bounds.sampled_mean, second, bar, "plain"),
             _bar(x, bounds.sampled_mean, bounds.sampled, second, bar, "sampling", least=2.0),
         ]

@@ -12,7 +12,10 @@ Cell = tuple[str, str]  # a column's name and the value in it
 
 @dataclass(frozen=True)
 class Head:
-    """Title, file, label column, time and command (where given), the version of this package, and the seed."""
+    """Title, file, label column, time and command (where given), the version of this package, and the seed.
+
+    n_pool : unlabeled rows of the file, where the page looks at some of them.
+    """
 
     title: str
     label_name: str
@@ -21,6 +24,7 @@ class Head:
     version: str
     command: str | None = None
     seed: int = 0
+    n_pool: int | None = None
 
 
 @dataclass(frozen=True)
@@ -76,7 +80,7 @@ class Weight:
 
 @dataclass(frozen=True)
 class Promise:
-    """The two statements of the certificate, and the three assumptions behind them.
+    """The two statements of the certificate, and the assumptions behind them.
 
     Attributes
     ----------
@@ -381,6 +385,12 @@ class Report:
     findings: tuple[Finding, ...]
     said: Said
     weights: tuple[Weight, ...]
+
+    @property
+    def contradicted(self) -> bool:
+        """Whether a worst case that is no promise lies below what cross-validation finds."""
+        accuracy = self.said.accuracy
+        return not self.promise.is_promise and accuracy is not None and 1 - accuracy > self.promise.error
 
     @property
     def cautions(self) -> tuple[Finding, ...]:

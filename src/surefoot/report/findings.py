@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.neighbors import NearestNeighbors
 
+from surefoot._printing import rounded_up
 from surefoot._types import FloatArray
 from surefoot.problem.rows import fingerprints
 from surefoot.report.answers import about_answers
@@ -48,7 +49,7 @@ def answer_findings(promise: Promise, confidence: Confidence) -> list[Finding]:
             Finding(
                 "answers",
                 True,
-                "The answers look wrong",
+                "Look at its answers",
                 " ".join(text[0].upper() + text[1:] for text in texts),
             )
         )
@@ -63,10 +64,10 @@ def fit_findings(promise: Promise) -> list[Finding]:
             Finding(
                 "guessing",
                 True,
-                "The promise is no better than guessing",
+                f"The {'promise' if promise.is_promise else 'bound'} is no better than guessing",
                 f"Equal probabilities for all classes have a loss of {promise.guessing:.3f}; the bound is "
-                f"{promise.risk:.3f}. The model may still be good, but these labels and this radius do not prove it. "
-                "Label more rows, or lower the radius if you have grounds to.",
+                f"{rounded_up(promise.risk, 3)}. The model may still be good, but these labels and this radius do not "
+                "prove it. Label more rows, or lower the radius if you have grounds to.",
             )
         )
     if promise.minimal:

@@ -74,6 +74,7 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     missing: Sequence[str] = (),
     command: str | None = None,
     next_command: str | None = None,
+    n_pool: int | None = None,
     seed: int = 0,
     n_query: int = 10,
     progress: Progress | None = None,
@@ -120,6 +121,8 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
         The command that made the page, for its foot.
     next_command : str or None, default=None
         What to do next, as a command.
+    n_pool : int or None, default=None
+        Unlabeled rows in all, where X_unlabeled holds some of them.
     seed : int, default=0
         Of the rows drawn where N is large, and of ties among the rows to label next.
     n_query : int, default=10
@@ -157,7 +160,7 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     data = data_summary(fitted, names, notes)
     say("report", 1.0)
     return Report(
-        Head(title, label_name, source, created, __version__, command, seed),
+        Head(title, label_name, source, created, __version__, command, seed, n_pool),
         names.classes,
         promise,
         bounds,

@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from surefoot._printing import rounded_up
 from surefoot.report import words
+from surefoot.report.answers import CARE, CONSTANT, UNKNOWN, USE, how_to_use
 from surefoot.report.contents import Report
 from surefoot.report.html import Html, el, join, table
 from surefoot.report.words import percent
+
+# Against the worst case a weight has vanished if this share of it is left, or less.
+_VANISHING = 0.02
+_ALL_VANISH = (
+    "Here all of them vanish: the set is so wide that the same answer for every row is the best against its worst "
+    "case. The change then says nothing of single columns; more labels, or known shares of the classes, would."
+)
 
 
 def opening_section(report: Report) -> Html:
@@ -27,47 +35,60 @@ def opening_section(report: Report) -> Html:
                 f"by cross-validation: {said.n_errors:,} of {said.n_labels:,} labels wrong",
             ),
         ]
-    kind = "certified" if report.promise.is_promise else "not a promise"
-    worst = f"of these rows, in the worst case ({kind}); log loss {rounded_up(report.promise.risk, 3)}"
-    cards.append(("At most", words.at_most(report.promise.error), f"errors {worst}"))
+    if report.promise.radius_kind != "predictive":  # at the radius of learning a worst case says nothing of the truth
+        kind = "certified" if report.promise.is_promise else "not a promise"
+        worst = f"of these rows, in the worst case ({kind}); log loss {rounded_up(report.promise.risk, 3)}"
+        cards.append(("At most", words.at_most(report.promise.error), f"errors {worst}"))
     listed = [
         el("li", el("span", first), el("b", number), el("span", text), class_="figure-card")
         for first, number, text in cards
     ]
-    command = (
-        join([el("p", "Next:"), el("pre", el("code", said.next_command), class_="command", tabindex="0")])
-        if said.next_command
-        else Html("")
-    )
+    command = Html("")
+    if said.next_command:
+        command = el("pre", el("code", said.next_command), class_="command", tabindex="0")
     return el(
         "section",
         el("h2", "What you can say about this model", id="short-heading"),
         el("p", verdict(report), class_="lead"),
-        el("ul", *listed, class_="figures"),
-        join([el("p", text) for text in said.missing]),
         command,
+        el("ul", *listed, class_="figures") if listed else Html(""),
+        join([el("p", text[0].upper() + text[1:]) for text in said.missing]),
         id="short",
         aria_labelledby="short-heading",
     )
 
 
 def verdict(report: Report) -> str:
-    """May I use this model, and for what."""
+    """May I use this model, for what, and what next."""
+    text, use = _may_use(report), _use(report)
+    if not report.said.next_command:
+        return text
+    if use == USE:
+        return f"{text} Next, let it answer the rows of the table, or of any other with the same columns:"
+    return f"{text} Next, label rows; this command asks for those that help most:"
+
+
+def _use(report: Report) -> str:
     said = report.said
+    return how_to_use(said.crossfit, max(one.share for one in report.confidence.classes), said.constant_share)
+
+
+def _may_use(report: Report) -> str:
+    said, use = report.said, _use(report)
     answers = {one.name: one.share for one in report.confidence.classes}
     most = max(answers, key=lambda name: answers[name])
-    if answers[most] == 1.0:
+    if use == CONSTANT:
         return (
             f"Do not use this model yet: it answers {most} for every row, so that it is no better than that answer "
             "alone. More labels, above all of other classes, may help."
         )
-    if said.crossfit is None or said.accuracy is None:
+    if use == UNKNOWN or said.crossfit is None or said.accuracy is None:
         return (
             "How often this model errs cannot be said yet. Use it to choose the rows to label next, not to decide "
             "anything."
         )
     errors = f"errs on about {percent(1 - said.accuracy)} of rows like the labeled ones"
-    if said.crossfit >= 1 - said.constant_share:
+    if use == CARE:
         return (
             f"With care only: this model {errors}, but with {said.n_labels:,} labels that may be as much as always "
             f"answering {said.constant} would ({percent(1 - said.constant_share)}). Label more rows before you rely "
@@ -81,15 +102,20 @@ def verdict(report: Report) -> str:
     )
 
 
+def _signed(value: float, *, plus: bool = False) -> str:
+    """A number to two digits, with a true minus sign."""
+    return (f"{value:+.2f}" if plus else f"{value:.2f}").replace("-", "\N{MINUS SIGN}")
+
+
 def weights_section(report: Report) -> Html:
     """The features of largest weight, now and when learned against the worst case."""
     rows = [
         [
             one.feature,
             one.towards,
-            f"{one.now:.2f}",
-            "" if one.worst is None else f"{one.worst:.2f}",
-            "" if one.worst is None else f"{one.worst - one.now:+.2f}",
+            _signed(one.now),
+            "" if one.worst is None else _signed(one.worst),
+            "" if one.worst is None else _signed(one.worst - one.now, plus=True),
         ]
         for one in report.weights
     ]
@@ -103,6 +129,9 @@ def weights_section(report: Report) -> Html:
         if rows
         else el("p", "No feature has any weight: the model gives the same answer to every row.")
     )
+    vanish = bool(report.weights) and all(
+        one.worst is not None and abs(one.worst) < _VANISHING * abs(one.now) for one in report.weights
+    )
     return el(
         "section",
         el("h2", "Which columns matter", id="weights-heading"),
@@ -112,6 +141,7 @@ def weights_section(report: Report) -> Html:
             "stands that of a model learned against the worst case: a weight that vanishes there rests on labels that "
             "the assumptions do not protect.",
         ),
+        el("p", _ALL_VANISH) if vanish else Html(""),
         listed,
         id="weights",
         aria_labelledby="weights-heading",

@@ -46,7 +46,7 @@ def render_report(report: Report) -> str:
     facts = [
         ("Label column", head.label_name),
         *([("File", head.source)] if head.source else []),
-        ("Rows", f"{report.data.n_labeled:,} labeled, {report.data.n_unlabeled:,} unlabeled"),
+        ("Rows", f"{report.data.n_labeled:,} labeled, {_unlabeled(report)} unlabeled"),
         ("Classes", f"{len(report.classes)}"),
     ]
     return Template((folder / "template.html").read_text(encoding="utf-8")).substitute(
@@ -57,6 +57,12 @@ def render_report(report: Report) -> str:
         sections=join([build(report) for _, build in _SECTIONS.values()]),
         foot=join(_foot(report)),
     )
+
+
+def _unlabeled(report: Report) -> str:
+    """How many rows the page looks at, and of how many."""
+    shown, pool = report.data.n_unlabeled, report.head.n_pool
+    return f"{shown:,}" if pool is None or pool == shown else f"{shown:,} of {pool:,}"
 
 
 def _link_text(report: Report, key: str, name: str) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surefoot._printing import rounded_up
+from surefoot._printing import rounded_down, rounded_up
 from surefoot.report import words
 from surefoot.report.charts import both_widths, certificate_bar, confidence_line, histogram, radius_lines
 from surefoot.report.contents import Cell, Finding, NextRow, Promise, Report
@@ -53,13 +53,20 @@ def promise_section(report: Report) -> Html:
         el("li", el("span", bound), el("b", number), el("span", text), class_="figure-card")
         for bound, number, text in figures
     ]
-    lead = f"Whatever the true labels of these {n_all:,} rows are, if the three assumptions below hold:"
+    lead = f"Whatever the true labels of these {n_all:,} rows are, if the four assumptions below hold:"
     heading = "What is promised in the worst case"
     if not promise.is_promise:
         heading = f"The worst case within radius {promise.radius:.4g}: not a promise"
-        lead = f"The truth may lie outside. If all three assumptions held, then for these {n_all:,} rows:"
-    if promise.beats_guessing:
+        lead = f"The truth may lie outside. If all four assumptions held, then for these {n_all:,} rows:"
+    if promise.beats_guessing and not report.contradicted:
         verdict = Html("")
+    elif report.contradicted:
+        verdict = el(
+            "p",
+            f"Cross-validation finds more errors than this, about {percent(1 - (report.said.accuracy or 0.0))}: the "
+            "truth very likely lies outside this set.",
+            class_="notice",
+        )
     else:
         verdict = el(
             "p",
@@ -69,7 +76,11 @@ def promise_section(report: Report) -> Html:
     items = [
         ("The radius is large enough", [*words.radius_assumption(promise, report.radius.label_cost), _room(report)]),
         ("The label shares are right", [words.shares_assumption(promise)]),
-        ("These rows are the ones that count", [words.rows_assumption(report.bounds, n_all)]),
+        ("There are no other classes", [words.classes_assumption(report.classes)]),
+        (
+            "These rows are the ones that count",
+            [words.rows_assumption(report.bounds, n_all, is_promise=promise.is_promise)],
+        ),
     ]
     listed = [el("li", el("h4", heading), paragraphs(*texts)) for heading, texts in items]
     return section(
@@ -99,7 +110,7 @@ def _shares_table(report: Report) -> Html:
             f"{share.n_labeled:,}",
             percent(share.low, 1)
             if share.low == share.high
-            else f"{percent(share.low, 1)} to {percent(share.high, 1)}",
+            else f"{words.at_least(share.low)} to {words.at_most(share.high)}",
             percent(answer.share, 1),
             percent(chosen, 1),
         ]
@@ -125,7 +136,11 @@ def certificate_section(report: Report) -> Html:
     kind = "Sampling term" if bounds.guarantee else "Sampling term (rough)"
     entries = [
         ("f-training", "Loss on the labeled rows", f"{bounds.training:.4f}"),
-        ("f-adversary", f"Worst case, up to {bounds.lower:.4f}", f"+{max(bounds.lower - bounds.training, 0):.4f}"),
+        (
+            "f-adversary",
+            f"Worst case, up to {rounded_down(bounds.lower, 4)}",
+            f"+{max(bounds.lower - bounds.training, 0):.4f}",
+        ),
         ("f-gap", f"Gap, up to the bound of {rounded_up(bounds.risk, 4)}", f"+{bounds.risk - bounds.lower:.4f}"),
         ("f-sampling", kind, error if error == "none" else f"+{error}"),
     ]
@@ -143,7 +158,7 @@ def certificate_section(report: Report) -> Html:
         paragraphs(
             "The bar is the expected log loss: 0 is perfect, and equal probabilities for all classes give "
             f"{guessing:.3f}. No labels that fit the assumptions push it past the upper bound. Some push it up to the "
-            "lower bound. The smaller the gap, the nearer the model is to the best of its kind."
+            "lower bound. The smaller the gap, the more exactly the worst case is known."
         ),
         el("figure", drawing, legend(*entries)),
         paragraphs(words.sampling_in_words(bounds)),
@@ -176,7 +191,12 @@ def radius_section(report: Report) -> Html:
         lambda width: confidence_line(curve, width),
     )
     rows = [
-        [f"{excess:.3g}" + (" (chosen)" if excess == curve.chosen else ""), f"{a:.4f}", f"{b:.4f}", percent(c)]
+        [
+            f"{excess:.3g}" + (" (chosen)" if excess == curve.chosen else ""),
+            rounded_up(a, 4),
+            rounded_up(b, 4),
+            percent(c),
+        ]
         for excess, a, b, c in steps
     ]
     head = ["Radius beyond the minimal one", "This model", "Model learned there", "Its median confidence"]
@@ -193,7 +213,7 @@ def radius_section(report: Report) -> Html:
             el("figcaption", "Bound on the expected log loss"),
             drawing,
             legend(
-                ("l-this", "This model", f"{promise.risk:.3f} (ring)"),
+                ("l-this", "This model", f"{rounded_up(promise.risk, 3)} (ring)"),
                 ("l-best", "A model learned for each radius", ""),
             ),
         ),
@@ -227,8 +247,8 @@ def confidence_section(report: Report) -> Html:
         "How confident the model is",
         paragraphs(
             words.confidence_in_words(confidence),
-            "A robust model is cautious on purpose: it claims no more than the worst case allows. It may "
-            "well be right more often than it says.",
+            "Confidence is what the model says of its own answers. It is no promise: surefoot score compares it with "
+            "true labels.",
         ),
         el("figure", el("figcaption", "Unlabeled rows by confidence"), drawing),
         table(

@@ -20,7 +20,8 @@ def feature_weights(fitted: Fitted, names: Names, worst_coef: FloatArray | None)
     now = fitted.clf.coef_ * spread
     worst = None if worst_coef is None else worst_coef * spread
     found = []
-    for i in np.argsort(-np.abs(now).max(axis=0), kind="stable")[:_MOST_SHOWN].tolist():
+    size = np.abs(now[0]) if len(now) == 1 else now.max(axis=0)
+    for i in np.argsort(-size, kind="stable")[:_MOST_SHOWN].tolist():
         k = int(now[:, i].argmax()) if len(now) > 1 else 0
         sign = 1.0
         if len(now) == 1:

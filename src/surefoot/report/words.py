@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from surefoot._printing import share_at_least, share_at_most
+from surefoot._printing import rounded_down, rounded_up, share_at_least, share_at_most
 from surefoot.report.contents import Adversary, Bounds, Confidence, Promise, RadiusCurve
 
 _PERCENT = "\N{NO-BREAK SPACE}%"
@@ -123,8 +123,18 @@ def shares_assumption(promise: Promise) -> str:
     return "The share of each class among all rows lies in its interval below. You gave these intervals."
 
 
-def rows_assumption(bounds: Bounds, n_all: int) -> str:
+def classes_assumption(classes: tuple[str, ...]) -> str:
+    """That the labels show all classes, or that the others were named."""
+    shown = ", ".join(classes[:8]) + (f" and {len(classes) - 8} more" if len(classes) > 8 else "")
+    return (
+        f"Every row is one of {shown}. A class that no label shows can be named when the model is learned (--classes)."
+    )
+
+
+def rows_assumption(bounds: Bounds, n_all: int, *, is_promise: bool = True) -> str:
     """What is promised of which rows."""
+    if not is_promise:
+        return f"The worst case is that of the {n_all:,} rows given. Rows to come may be harder."
     if bounds.guarantee:
         return (
             f"The promise is about the {n_all:,} rows given. {bounds.sampling_rows:,} more rows were kept apart, so "
@@ -147,7 +157,8 @@ def sampling_in_words(bounds: Bounds) -> str:
     if bounds.guarantee:
         return (
             f"{bounds.sampling_rows:,} rows were kept apart. With {level} probability over their draw, the loss on "
-            f"rows from the same source is at most {bounds.sampled:.3f}, if the assumptions hold for that source."
+            f"rows from the same source is at most {rounded_up(bounds.sampled, 3)}, if the assumptions hold for that "
+            "source."
         )
     return (
         "The sampling term shows how far chance alone could move the bound on as many new rows from the same source "
@@ -188,5 +199,5 @@ def adversary_in_words(adversary: Adversary, n_labeled: int, n_unlabeled: int) -
         "is true. It shows where the promise could break, and so where to look.",
         f"It disagrees with the model on {percent(adversary.moved_unlabeled)} of the {n_unlabeled:,} unlabeled rows, "
         f"and with the label given on {percent(adversary.moved_labeled)} of the {n_labeled:,} labeled rows. These "
-        f"disagreements make up {percent(part)} of the worst expected loss, {adversary.loss:.3f}.",
+        f"disagreements make up {percent(part)} of the worst expected loss, {rounded_down(adversary.loss, 3)}.",
     ]

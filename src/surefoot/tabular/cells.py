@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -15,9 +16,11 @@ from surefoot.tabular.errors import TableError
 POINT, COMMA, THOUSANDS = "point", "comma", "thousands"
 _SIGNS = r"^\s*[$€£]?\s*([+-]?)\s*[$€£]?\s*"
 _STYLED = {
-    COMMA: re.compile(_SIGNS + r"(\d{1,3}(?:[.\s\u202f\xa0']\d{3})+|\d+)(?:,(\d+))?\s*[%€£$]?\s*$"),
-    THOUSANDS: re.compile(_SIGNS + r"(\d{1,3}(?:,\d{3})+|\d+)(?:\.(\d+))?\s*[%€£$]?\s*$"),
+    COMMA: re.compile(_SIGNS + r"([1-9]\d{0,2}(?:[.\s\u202f\xa0']\d{3})+|\d+)(?:,(\d+))?\s*[%€£$]?\s*$"),
+    THOUSANDS: re.compile(_SIGNS + r"([1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.(\d+))?\s*[%€£$]?\s*$"),
 }
+# A column tells how commas are meant if this share of its first cells are numbers.
+_MOSTLY, _LOOKED_AT = 0.9, 10_000
 _NO_DIGIT = re.compile(r"\D")
 
 
@@ -53,18 +56,31 @@ def as_numbers(column: Any, style: str = POINT) -> tuple[NDArray[np.float64], ND
     return values, np.isnan(values) & ~empty
 
 
-def number_style(column: Any) -> str:
+def number_style(column: Any, commas: str = THOUSANDS) -> str:
     """How the numbers of a column of texts are written: the style that reads most cells, plain ones first.
 
-    Commas that all stand before three digits separate thousands; one that does not makes all of them decimal.
+    Commas that all stand before three digits separate thousands; one that does not, or follows a leading 0, makes all
+    of them decimal. `commas` says what they are in other columns of the table: where they are decimal, they are here,
+    and points before three digits separate thousands, unless another style reads more cells.
     """
     if column.dtype != object and column.dtype.kind not in "OUT":
         return POINT
-    filled = column.dropna()
-    if not len(filled) or not isinstance(filled.iloc[0], str) or not filled.str.contains(r"[,%€£$]").any():
+    filled, decimal = column.dropna(), commas == COMMA
+    marks = r"[.,%€£$]" if decimal else r"[,%€£$]"
+    if not len(filled) or not isinstance(filled.iloc[0], str) or not filled.str.contains(marks).any():
         return POINT
-    readable = {style: int((~as_numbers(filled, style)[1]).sum()) for style in (POINT, THOUSANDS, COMMA)}
+    styles = (COMMA, POINT, THOUSANDS) if decimal else (POINT, THOUSANDS, COMMA)
+    readable = {style: int((~as_numbers(filled, style)[1]).sum()) for style in styles}
     return max(readable, key=lambda style: readable[style])
+
+
+def table_commas(frame: Any, names: Iterable[str]) -> str:
+    """What commas are in the numbers of a table: decimal where those of a column can be nothing else."""
+    for name in names:
+        column = frame[name].iloc[:_LOOKED_AT]
+        if number_style(column) == COMMA and (~as_numbers(column, COMMA)[1]).mean() > _MOSTLY:
+            return COMMA
+    return THOUSANDS
 
 
 def _pointed(cell: Any, style: str) -> Any:

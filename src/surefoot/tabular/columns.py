@@ -8,7 +8,18 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.tabular.cells import POINT, as_numbers, as_text, as_texts, check_finite, check_plain, mixed, shown_cell
+from surefoot.tabular.cells import (
+    POINT,
+    THOUSANDS,
+    as_numbers,
+    as_text,
+    as_texts,
+    check_finite,
+    check_plain,
+    mixed,
+    shown_cell,
+    table_commas,
+)
 from surefoot.tabular.cells import number_style as style_of
 from surefoot.tabular.dates import ISO, STORED, as_days, date_format
 from surefoot.tabular.errors import TableError
@@ -102,9 +113,10 @@ class Columns:
 
 @dataclass
 class _Sorting:
-    """The columns sorted so far, and what is wrong with others."""
+    """The columns sorted so far, and what is wrong with others; `commas` are decimal or separate thousands."""
 
     strict: bool
+    commas: str = THOUSANDS
     numbers: list[str] = field(default_factory=list)
     categories: list[str] = field(default_factory=list)
     dates: dict[str, str] = field(default_factory=dict)
@@ -177,7 +189,8 @@ def sort_columns(
         raise TableError(
             f"there is no column {listed(unknown)}. The columns are {listed(list(frame.columns))}. Correct the name."
         )
-    found = _Sorting(strict, left_out=dict.fromkeys(named, AS_ASKED))
+    free = [name for name in frame.columns if name not in (*named, *asked, *prose)]
+    found = _Sorting(strict, table_commas(frame, free), left_out=dict.fromkeys(named, AS_ASKED))
     for name in frame.columns:
         if name not in found.left_out:
             _sort_one(found, name, frame[name], "category" if name in asked else "text" if name in prose else None)
@@ -219,7 +232,7 @@ def _sort_dates(found: _Sorting, name: str, column: Any) -> bool:
 
 
 def _sort_numbers(found: _Sorting, name: str, column: Any) -> bool:
-    style = style_of(column)
+    style = style_of(column, found.commas)
     values, wrong = as_numbers(column, style)
     n_wrong = int(wrong.sum())
     if n_wrong > (1 - _MEANT_AS_NUMBERS) * int(column.notna().sum()):
@@ -238,7 +251,7 @@ def _sort_numbers(found: _Sorting, name: str, column: Any) -> bool:
         found.notes.append(_about_unread(name, column, wrong, None))
     if style != POINT:
         found.styles[name] = style
-        example = as_text(column[column.astype(str).str.contains(r"[,%€£$]")].iloc[0])
+        example = as_text(column[column.astype(str).str.contains(r"[.,%€£$]")].iloc[0])
         read = as_text(float(as_numbers(column[column == example], style)[0][0])) if (column == example).any() else ""
         found.notes.append(f"{name!r} writes its numbers as {example!r}, read as {read}.")
     return True
@@ -254,7 +267,7 @@ def _sort_texts(found: _Sorting, name: str, column: Any) -> None:
     if identifies(name, texts):
         found.reject(name, f"names the rows ({texts.nunique()} different texts in {len(texts)})")
         return
-    values, wrong = as_numbers(column, style_of(column))
+    values, wrong = as_numbers(column, style_of(column, found.commas))
     share = np.isfinite(values).sum() / len(texts)
     if share > 0 and found.strict:
         raise mixed(name, column, wrong)

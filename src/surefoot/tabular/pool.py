@@ -17,7 +17,16 @@ from surefoot.tabular.cells import as_numbers, as_text, as_texts, check_plain
 from surefoot.tabular.cleaning import make_cleaner
 from surefoot.tabular.columns import Columns, sort_columns
 from surefoot.tabular.errors import TableError
-from surefoot.tabular.reading import PLAIN, Format, check_label, listed, read_table
+from surefoot.tabular.reading import (
+    PLAIN,
+    Format,
+    check_label,
+    listed,
+    read_content,
+    read_table,
+    shown_delimiter,
+    written_as,
+)
 
 # A label column with more different numbers than this holds quantities; so do texts, if most of them differ.
 _MOST_CLASSES = 20
@@ -94,7 +103,9 @@ def read_labeled_table(
     """Read a table and its labels; `classes` names those that no label may show yet; `content` as in `read_table`."""
     file = Path(path)
     check_label(file, label, how)
-    cells = read_table(file, how, content=content)
+    raw = read_content(file) if content is None else content
+    asked, how = how, written_as(file, raw, how)
+    cells = read_table(file, how, content=raw)
     check_plain(label, cells[label])
     labels = read_labels(cells[label])
     seen = in_order({value for value in labels if value is not None})
@@ -108,7 +119,8 @@ def read_labeled_table(
                 f"--classes must name every label in {label!r}; got {listed(known)} without {listed(unknown)}. Add "
                 "them, or correct the labels."
             )
-    return Table(file, how, label, cells, labels, known, tuple(_about_classes(known)))
+    notes = [*_about_delimiter(file, asked, how), *_about_classes(known)]
+    return Table(file, how, label, cells, labels, known, tuple(notes))
 
 
 def read_labels(column: Any) -> NDArray[Any]:
@@ -227,6 +239,13 @@ def _check_classes(path: object, label: str, seen: list[str], n_labels: int) -> 
 def _bins(seen: list[str]) -> str:
     low, high = np.quantile([float(name) for name in seen], [1 / 3, 2 / 3])
     return f"{low:.4g}, up to {high:.4g}"
+
+
+def _about_delimiter(file: Path, asked: Format, how: Format) -> list[str]:
+    """That a delimiter was found by itself, where it is not that of the file's name."""
+    if asked.delimiter is not None or how.delimiter in (None, asked.for_file(file).delimiter):
+        return []
+    return [f"cells of {file.name} end at {shown_delimiter(how.delimiter)} (--delimiter changes it)."]
 
 
 def _about_classes(classes: list[str]) -> list[str]:

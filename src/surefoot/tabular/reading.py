@@ -28,7 +28,8 @@ _DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 class Format:
     """How a table is written.
 
-    delimiter : None for that of the file's name: comma, or tab for .tsv.
+    delimiter : None for that of the file's name, comma, or tab for .tsv; and where that leaves one column, the mark
+    that the header holds most.
     encoding : of text files.
     missing : texts that stand for a missing value, besides those of `EMPTY`.
     """
@@ -64,10 +65,21 @@ def read_table(path: str | os.PathLike[str], how: Format = PLAIN, *, content: by
     import_extra("pandas", "cli", "reading tables")
     file = Path(path)
     raw = read_content(file) if content is None else content
-    frame = _read_parquet(file, raw) if is_parquet(file) else _read_text(file, raw, how.for_file(file))
+    frame = _read_parquet(file, raw) if is_parquet(file) else _read_text(file, raw, written_as(file, raw, how))
     if len(frame) == 0:
         raise TableError(f"{path} must hold rows of data; it has a header and no rows. Pass a table with rows.")
     return frame
+
+
+def written_as(file: Path, content: bytes, how: Format) -> Format:
+    """How a text file is written, with its delimiter settled."""
+    settled = how.for_file(file)
+    if how.delimiter is None and not is_parquet(file):
+        names, _ = _first_record(file, content, settled)
+        mark, count = _other_mark(names[0], settled) if len(names) == 1 else ("", 0)
+        if count:
+            return replace(settled, delimiter=mark)
+    return settled
 
 
 def is_parquet(file: Path) -> bool:
@@ -108,7 +120,8 @@ def read_names(path: Path, how: Format = PLAIN) -> list[str]:
             return [str(name) for name in pq.read_schema(pa.BufferReader(content)).names]
         except (pa.ArrowException, OSError) as error:
             raise FileError(f"{path} could not be read as Parquet: {_first_line(error)}. Write it again.") from error
-    return read_header(path, read_content(path), how.for_file(path))[0]
+    content = read_content(path)
+    return read_header(path, content, written_as(path, content, how))[0]
 
 
 def check_label(path: Path, label: str, how: Format) -> None:
@@ -206,6 +219,16 @@ def as_utf8(file: Path, content: bytes, how: Format) -> bytes:
 
 def read_header(file: Path, content: bytes, how: Format) -> tuple[list[str], int]:
     """The names of the columns, one each and no two alike; and how many lines the header takes."""
+    names, lines = _first_record(file, content, how)
+    names = [name.strip() or f"column {number}" for number, name in enumerate(names, start=1)]
+    if len(names) == 1:
+        _check_delimiter(file, names[0], how)
+    _check_names(names, file)
+    return names, lines
+
+
+def _first_record(file: Path, content: bytes, how: Format) -> tuple[list[str], int]:
+    """The cells of the header, and how many lines they take."""
     try:
         text = io.TextIOWrapper(io.BytesIO(content), encoding=codec_of(how.encoding, content), newline="")
         if text.read(1) != MARK:
@@ -222,10 +245,6 @@ def read_header(file: Path, content: bytes, how: Format) -> tuple[list[str], int
         raise TableError(f"{file} could not be read as a table: {error}. Is it a text file?") from error
     if not names:
         raise TableError(f"{file} must begin with a header; it holds blank lines only. Pass another file.")
-    names = [name.strip() or f"column {number}" for number, name in enumerate(names, start=1)]
-    if len(names) == 1:
-        _check_delimiter(file, names[0], how)
-    _check_names(names, file)
     return names, lines
 
 
@@ -244,15 +263,25 @@ def _check_quotes(file: Path, data: bytes, how: Format) -> None:
 
 def _check_delimiter(file: Path, header: str, how: Format) -> None:
     """One column only: the delimiter is wrong, or there is nothing to learn from."""
-    others = Counter({mark: header.count(mark) for mark in _DELIMITERS if mark != how.delimiter})
-    mark, count = others.most_common(1)[0]
+    mark, count = _other_mark(header, how)
     if count:
-        name = {"\t": "tab"}.get(mark, f"'{mark}'")
+        name = shown_delimiter(mark)
         used = _DELIMITERS.get(how.delimiter or ",", repr(how.delimiter))
         raise TableError(
             f"{file} has one column when cells end at {used}; its "
             f"header holds {_DELIMITERS[mark]} {count} time{'s' * (count > 1)}. Pass --delimiter {name}."
         )
+
+
+def _other_mark(header: str, how: Format) -> tuple[str, int]:
+    """Of other delimiters the one that a header holds most, and how often."""
+    others = Counter({mark: header.count(mark) for mark in _DELIMITERS if mark != how.delimiter})
+    return others.most_common(1)[0]
+
+
+def shown_delimiter(mark: str) -> str:
+    """A delimiter as it would be typed."""
+    return {"\t": "tab"}.get(mark, f"'{mark}'")
 
 
 def _check_names(names: list[str], file: Path) -> None:

@@ -27,7 +27,8 @@ class TextParts(TransformerMixin, BaseEstimator):
 
     Attributes
     ----------
-    words_ : TfidfVectorizer; directions_ : TruncatedSVD; mean_ : array (k,); scale_ : float.
+    words_ : str, the words, a line each; idf_ : array (m,), their weights; directions_ : TruncatedSVD;
+    mean_ : array (k,); scale_ : float.
     """
 
     def __init__(self, n_components: int = 50) -> None:
@@ -36,14 +37,10 @@ class TextParts(TransformerMixin, BaseEstimator):
     def fit(self, X: ArrayLike, y: Any = None) -> TextParts:
         """Find words and directions of the texts X (N,), NaN where missing."""
         texts = _plain(X)
-        self.words_ = TfidfVectorizer(
-            strip_accents="unicode",
-            sublinear_tf=True,
-            min_df=_FEWEST_ROWS,
-            max_features=_MOST_WORDS,
-            ngram_range=(1, 2),
-        )
-        weights = self.words_.fit_transform(texts)
+        words = _vectorizer(min_df=_FEWEST_ROWS, max_features=_MOST_WORDS)
+        weights = words.fit_transform(texts)
+        # as one text: a model file writes an entry for each item of a list, which takes long
+        self.words_, self.idf_ = "\n".join(words.get_feature_names_out()), words.idf_
         most = max(min(self.n_components, weights.shape[1] - 1, len(texts) - 1), 1)
         self.directions_ = TruncatedSVD(most, random_state=0).fit(weights)
         found = self.directions_.transform(weights)
@@ -54,16 +51,23 @@ class TextParts(TransformerMixin, BaseEstimator):
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """(N, k)."""
         check_is_fitted(self)
-        found = self.directions_.transform(self.words_.transform(_plain(X)))
+        words = _vectorizer(vocabulary=self.words_.split("\n"))
+        words.idf_ = self.idf_
+        found = self.directions_.transform(words.transform(_plain(X)))
         return (found - self.mean_) / self.scale_
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
         """Names such as "note: late parcel refund", by the words that weigh most in a direction."""
         check_is_fitted(self)
         name = "text" if input_features is None or not len(input_features) else str(input_features[0])
-        words = self.words_.get_feature_names_out()
+        words = np.array(self.words_.split("\n"), dtype=object)
         top = np.argsort(-np.abs(self.directions_.components_), axis=1)[:, :3]
         return np.array([f"{name} {at + 1}: {', '.join(words[best])}" for at, best in enumerate(top)], dtype=object)
+
+
+def _vectorizer(**options: Any) -> TfidfVectorizer:
+    """Words and pairs of words, without accents and capitals; none holds the end of a line."""
+    return TfidfVectorizer(strip_accents="unicode", sublinear_tf=True, ngram_range=(1, 2), **options)
 
 
 def _plain(X: ArrayLike) -> list[str]:
