@@ -176,6 +176,20 @@ class TestLock:
             raise AssertionError
         assert precious.read_text() == "all I have"
 
+    def test_a_full_disk_holds_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = tmp_path / "table.csv"
+
+        def full(*_: object) -> int:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+        with monkeypatch.context() as patch:
+            patch.setattr("os.pwrite", full)
+            with pytest.raises(FileError, match="No space left"), sole_writer(path):
+                raise AssertionError
+        with sole_writer(path):  # in the same process, which goes on
+            pass
+        assert list(tmp_path.iterdir()) == []
+
     def test_a_killed_holder_holds_nothing(self, tmp_path: Path) -> None:
         path = tmp_path / "table.csv"
 

@@ -3,18 +3,20 @@ from __future__ import annotations
 import copy
 import pickle
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 import sklearn
 from sklearn.base import clone
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_validate
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 import surefoot as sf
+from surefoot.active import NearestCertifier, label_flexibility
 
 
 @pytest.fixture(autouse=True)
@@ -116,6 +118,33 @@ class TestPipeline:
         scaler = StandardScaler().fit(X, sample_weight=weights)
         np.testing.assert_array_equal(received[0][1], scaler.transform(U))
         np.testing.assert_array_equal(received[0][2], weights)
+
+
+def doors(X: np.ndarray, y: np.ndarray, U: np.ndarray, how: Any) -> dict[str, Callable[[], object]]:
+    """Everything that takes unlabeled rows, in memory or (with a solver) over blocks of them."""
+    clf, radius = LogisticRegression().fit(X, y), {"radius": 1e5}
+    solver = {} if how is None else {"solver": how}
+    return {
+        "fit": lambda: sf.RobustLogisticRegression(**radius, **solver).fit(X, y, X_unlabeled=U),
+        "certify": lambda: sf.certify(clf, X, y, X_unlabeled=U, **radius, **solver),
+        "worst_case_curve": lambda: sf.worst_case_curve(clf, X, y, X_unlabeled=U, radii=[1e5], **solver),
+        "radius_path": lambda: sf.radius_path(sf.RobustLogisticRegression(**solver), X, y, X_unlabeled=U, radii=[1e5]),
+        "minimal_radius": lambda: sf.minimal_radius(X, y, X_unlabeled=U, **solver),
+        "calibrate_radius": lambda: sf.calibrate_radius(X, y, X_unlabeled=U, n_splits=10, **solver),
+        "error_bound": lambda: sf.error_bound(
+            clf, X, y, X_unlabeled=U, method="transport", radius=1e5, certify_options=solver
+        ),
+        "label_flexibility": lambda: label_flexibility(X, y, X_unlabeled=U, **radius, **solver),
+        "NearestCertifier": lambda: NearestCertifier(excess=0.1)(clf, X, y, X_unlabeled=U),
+    }
+
+
+@pytest.mark.parametrize("door", list(doors(np.eye(2), np.arange(2), np.eye(2), None)))
+@pytest.mark.parametrize("how", [None, sf.Newton(block_rows=7)], ids=["memory", "blocks"])
+def test_every_door_says_that_rows_lie_apart(rows: tuple[np.ndarray, ...], door: str, how: Any) -> None:
+    X, y, U = rows
+    with pytest.warns(sf.UnlabeledRowsWarning, match="farther"):
+        doors(X, y, U + 1000.0, how)[door]()
 
 
 class TestCrossValidation:

@@ -96,3 +96,8 @@ def warn_caller(message: str, category: type[Warning]) -> None:
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
         level, frame = level + 1, frame.f_back
     warnings.warn(message, category, stacklevel=level)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error of another package, as a part of a sentence."""
+    return (str(error).splitlines() or [""])[0].strip().rstrip(".")

@@ -211,11 +211,17 @@ def _take_lock(lock: Path, path: AnyPath) -> int:
             raise LockedError(
                 f"only one process may write to {path} at a time; {holder} does. Wait for it to end, or end it.", holder
             ) from error
-        if _is_at(file, lock):
+        if not _is_at(file, lock):
+            os.close(file)
+            continue
+        try:
             os.ftruncate(file, 0)
             os.pwrite(file, _who().encode("utf-8", "replace"), 0)
-            return file
-        os.close(file)
+        except BaseException:  # a full disk: nobody holds the lock
+            lock.unlink(missing_ok=True)
+            os.close(file)
+            raise
+        return file
 
 
 def _who() -> str:

@@ -13,9 +13,10 @@ from typing import Any
 
 from sklearn.pipeline import Pipeline
 
-from surefoot._errors import import_extra
+from surefoot._errors import first_line, import_extra
 from surefoot._files import write_bytes
 from surefoot._model_check import MOST_SCHEMA_BYTES, SCHEMA, TRUST_SIZE, check_arrays, check_model, check_sizes
+from surefoot._printing import cut
 from surefoot._version import __version__
 from surefoot.calibration import Calibrated
 from surefoot.estimators.robust import RobustLogisticRegression
@@ -151,7 +152,7 @@ def load_model(path: str | os.PathLike[str], *, trust: Iterable[str] = ()) -> Mo
     except Exception as error:
         raise FileError(
             f"{path} must be a model stored with skops; it could not be loaded ({type(error).__name__}: "
-            f"{_first_line(error)}). Store it again with skops.io.dump, or with surefoot fit."
+            f"{cut(first_line(error), 200)}). Store it again with skops.io.dump, or with surefoot fit."
         ) from error
 
 
@@ -182,10 +183,6 @@ def _check_reading(reading: dict[str, Any]) -> None:
     texts = [text for part in reading.values() for text in (part.items() if isinstance(part, dict) else part)]
     if reading and (not whole or not all(isinstance(text, str | tuple) for text in texts)):
         raise FileError("the model must say how its columns are read, as a fit does; it does not. Fit it again.")
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [""])[0].strip()[:200]
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:

@@ -15,6 +15,8 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import skops.io
+from sklearn.linear_model import LogisticRegression
 
 from cli.pools import Result, make_pool
 from surefoot._printing import cell_text, visible
@@ -129,6 +131,19 @@ class TestSentences:
         monkeypatch.setattr("sys.stdin", io.StringIO("1\n"))
         assert run_cli("label", *label).data["answered"] == 1
         assert run_cli("fit", *label, "--no-report").code == 0
+
+    def test_what_a_model_cannot_answer(self, run_cli: Run, pool: Path) -> None:
+        """Numbers so large that a model of scikit-learn gives NaN; and its own words, in one sentence."""
+        frame = make_pool()[["age", "churn"]]
+        clf = LogisticRegression().fit(frame[["age"]], np.arange(120) % 3)
+        clf.coef_ *= 1e9
+        skops.io.dump(clf, "steep.skops")
+        frame.assign(age=[1.0] * 119 + [1e308]).to_csv(pool, index=False)
+        result = run_cli("predict", "steep.skops", pool)
+        assert (result.code, "no probabilities for row 120" in result.message) == (2, True)
+        frame.assign(age=np.nan).to_csv(pool, index=False)
+        refused = run_cli("predict", "steep.skops", pool).message
+        assert "does not take this table: Input X contains NaN. Pass" in refused
 
     def test_examples_of_cells_do_not_fill_the_screen(self, run_cli: Run, pool: Path) -> None:
         frame = make_pool()

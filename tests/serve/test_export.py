@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sqlite3
 from contextlib import closing
@@ -10,6 +11,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+from cli.pools import make_pool
 from serve.rooms import make_room, write_pool
 from serve.test_exchange import answered
 from surefoot.cli import run
@@ -47,6 +49,35 @@ def test_a_label_that_was_taken_back_leaves_the_table(tmp_path: Path, monkeypatc
     assert run(["export", "pool.csv", "--label", "churn", "--in-place"]) == 0
     assert read_labels("pool.csv") == {rows[0]: "yes"}
     assert len(Path("pool.csv").read_bytes()) == len(before) + len("yes")
+
+
+def test_labels_that_wait_in_the_store_are_not_forgotten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`label` on a pool with a store writes there; whoever goes on with `fit` is told what the table lacks."""
+    monkeypatch.chdir(tmp_path)
+    make_pool().to_csv("pool.csv", index=False)
+    fit = ["radius", "pool.csv", "--label", "churn"]
+    assert run(["serve", *fit[1:], "--invite", "ada"]) == 0
+    assert run(fit) == 0
+    assert "labeling page" not in capsys.readouterr().err
+    monkeypatch.setattr("sys.stdin", io.StringIO("yes\nno\nq\n"))
+    assert run(["label", *fit[1:], "--random-first", "40"]) == 0
+    said = capsys.readouterr().out
+    assert "32 labels in pool.csv.surefoot.db, 2 of them new" in said
+    export = "surefoot export pool.csv --label churn --in-place"
+    assert f"Next: {export}" in said
+    assert run(fit) == 0
+    told = " ".join(capsys.readouterr().err.split())
+    assert f"2 labels of the labeling page are not in the table: {export} writes them there" in told
+    assert run(export.split()[1:]) == 0
+    capsys.readouterr()
+    assert run(fit) == 0
+    assert "labeling page" not in capsys.readouterr().err
+    assert pd.read_csv("pool.csv")["churn"].notna().sum() == 32
+    Path("pool.csv.surefoot.db").write_bytes(b"no database at all, but long enough to be read as one" * 99)
+    assert run(fit) == 0
+    assert "could not be told: " in " ".join(capsys.readouterr().err.split())
 
 
 def read_labels(path: str) -> dict[int, str]:

@@ -19,7 +19,7 @@ from surefoot.priors import LabelPrior
 from surefoot.problem.geometry import distances_to_anchors, shared_geometry
 from surefoot.problem.ground import settle_ground_cost
 from surefoot.problem.rows import LabeledData
-from surefoot.unlabeled import Unlabeled, unwrap
+from surefoot.unlabeled import UNLABELED, Unlabeled, unwrap, warn_about_unlabeled
 
 # Every row of the pool counts once in P_X; as a labeled row it must not count a second time.
 _NEGLIGIBLE = 1e-9
@@ -72,7 +72,9 @@ class NearestCertifier:
     def __call__(self, clf: Any, X: ArrayLike, y: ArrayLike, *, X_unlabeled: ArrayLike | Unlabeled) -> Certificate:
         """The certificate of a fitted classifier, given the labeled rows and the rest of the pool."""
         rows, labels = check_labeled_rows(X, y)
-        pool = np.vstack([rows, check_more_rows(unwrap(X_unlabeled)[0], "X_unlabeled", rows.shape[1])])
+        unlabeled = check_more_rows(unwrap(X_unlabeled)[0], UNLABELED, rows.shape[1])
+        warn_about_unlabeled(rows, unlabeled, len(unlabeled), wrapped=True)  # no cross-validation cuts these rows
+        pool = np.vstack([rows, unlabeled])
         excess = check_positive_scalar(self.excess, "excess", allow_zero=True)
         classes = known_classes(clf, labels, None)
         asked = LabeledData.check(rows, labels, sample_weight=None, classes=classes, metric=self.metric)

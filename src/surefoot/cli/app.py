@@ -87,6 +87,7 @@ def fit(
     check_outputs(fit_outputs(model, page), files_of(pool), force=force)
     with output.working("reading the table"):
         table = o.read_pool(pool, found)
+    o.note_waiting(output, table.table)
     o.keep(output, found)
     writing = Writing(model, page, {**found.values, "suffix": pool.suffix}, seed)
     with o.measured_once():

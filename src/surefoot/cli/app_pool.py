@@ -50,6 +50,7 @@ def radius(
         table = o.read_pool(pool, found)
         how, known = o.table_format(found.values), found.values["classes"]
         other = None if reference is None else o.read_table_of(reference, o.label_of(found), how, known)
+    o.note_waiting(output, table.table)
     o.keep(output, found)
     with o.measured_once():
         return radius_of(output, table, choices, reference=other, n_path=path)
@@ -87,6 +88,7 @@ def query(
 
     with output.working("reading the table"):
         table = o.read_pool(pool, found)
+    o.note_waiting(output, table.table)
     o.keep(output, found)
     with o.measured_once():
         return query_pool(output, table, choices, n=n, most=pool_size)
@@ -170,7 +172,8 @@ def label(
         o.keep(output, found)
         labels, rows = (label_writer(table, content), AskedRows(table)) if sitting is None else sitting[1:]
         goal = Goal(goal_loss, target_risk)
-        return Session(output, cleaned, choices, goal, labels, rows, random_first, pool_size).run()
+        stored = sitting is not None
+        return Session(output, cleaned, choices, goal, labels, rows, random_first, pool_size, stored=stored).run()
 
 
 @app.command()

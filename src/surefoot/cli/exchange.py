@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,11 +13,11 @@ from surefoot.cli.kept import Settled
 from surefoot.cli.label import check_labelable
 from surefoot.cli.output import OK, Output, count
 from surefoot.cli.serve_pool import read_table
+from surefoot.cli.store_labels import changed_labels, labels_to_write
 from surefoot.serve import label_studio
 from surefoot.serve.book import Book
 from surefoot.serve.desk import Desk, Settings
 from surefoot.serve.downloads import CSV, PARQUET, answers_table, as_bytes, labeled_table
-from surefoot.serve.events import LABEL, SETTLE, SKIP
 from surefoot.serve.opening import open_desk, open_store
 from surefoot.serve.proof import Goal, unpack
 from surefoot.tabular import FileError, Table, read_content
@@ -102,21 +101,12 @@ def export_store(output: Output, pool: Path, found: Settled, wanted: Wanted) -> 
     return output.finish({"labels_written": len(desk.book.labels), **written}, OK)
 
 
-def labels_to_write(book: Book, table: Table) -> dict[int, str | None]:
-    """The label of each row: that of the store where anybody answered for the row, else that of the table.
-
-    Rows on which people disagree, and those that all skipped, are empty.
-    """
-    answered = {event.row for event in book.events if event.kind in (LABEL, SKIP, SETTLE)}
-    return {row: book.labels.get(row) if row in answered else label for row, label in enumerate(table.labels)}
-
-
 def _labels(desk: Desk, table: Table, content: bytes, out: Path, *, predictions: bool) -> bytes:
     suffix = out.suffix.lower()
     if suffix != ".json":
         labels = labels_to_write(desk.book, table)
         if suffix == table.path.suffix.lower():  # all other bytes stay
-            return label_writer(table, content).bytes_with(_changed(table, labels))
+            return label_writer(table, content).bytes_with(changed_labels(table, labels))
         found = {row: label for row, label in labels.items() if label is not None}
         return as_bytes(labeled_table(table, found), _form(out))
     predicted = None
@@ -152,10 +142,6 @@ def _check_outputs(pool: Path, out: Path | None, answers: Path | None, *, force:
         raise FileError(f"{there[0]} is there already. Pass --force to overwrite it, or another name.")
 
 
-def _changed(table: Table, labels: Mapping[int, str | None]) -> dict[int, str | None]:
-    return {row: label for row, label in labels.items() if label != table.labels[row]}
-
-
 def _write_into(pool: Path, table: Table, content: bytes, book: Book) -> int:
     """Write the labels that the table does not have, all or none; how many.
 
@@ -163,7 +149,7 @@ def _write_into(pool: Path, table: Table, content: bytes, book: Book) -> int:
     """
     unsettled = book.conflicts | book.skipped
     labels = {row: label for row, label in labels_to_write(book, table).items() if row not in unsettled}
-    changed = _changed(table, labels)
+    changed = changed_labels(table, labels)
     with sole_writer(pool):
         if changed:
             label_writer(table, content).write_all(changed)

@@ -18,6 +18,7 @@ from surefoot.cli.query import candidates, working_rows
 from surefoot.cli.questions import QUIT, SKIP, UNDO, Questions
 from surefoot.losses import LOG_LOSS, ZERO_ONE
 from surefoot.tabular import Pool, Table, TableError
+from surefoot.tabular.beside import store_path
 from surefoot.tabular.reading import is_parquet
 
 REACHED, EXHAUSTED = "target reached", "no row left"
@@ -65,7 +66,10 @@ class Asked(Protocol):
 
 @dataclass
 class Session:
-    """One sitting. Labels live in the table's file; which rows were asked for, and skipped, in a journal beside it."""
+    """One sitting. Labels live in the table's file; which rows were asked for, and skipped, in a journal beside it.
+
+    stored : whether both are in the store of a labeling page instead, and the table does not have the labels yet.
+    """
 
     output: Output
     pool: Pool
@@ -75,6 +79,7 @@ class Session:
     asked: Asked
     random_first: int
     most: int
+    stored: bool = False
     fit: Fit | None = None
     risks: list[float] = field(default_factory=list)
     answered: int = 0
@@ -216,9 +221,12 @@ class Session:
     def _end(self, why: str) -> int:
         reached = self.goal.reached(self.fit)
         labels = count(int(self.pool.labeled.sum()), "label")
-        self._say(f"Done: {why}. {labels} in {self.pool.table.path.name}, {self.answered} of them new.", "bold")
+        where = store_path(self.pool.table.path).name if self.stored else self.pool.table.path.name
+        self._say(f"Done: {why}. {labels} in {where}, {self.answered} of them new.", "bold")
         path, label = shlex.quote(str(self.pool.table.path)), shlex.quote(self.pool.table.label)
-        if not self.pool.labeled.all():  # else there is nothing to learn about
+        if self.stored:
+            self._say(f"Next: surefoot export {path} --label {label} --in-place")
+        elif not self.pool.labeled.all():  # else there is nothing to learn about
             self._say(f"Next: surefoot fit {path} --label {label}")
         data = {
             "path": str(self.pool.table.path),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,7 @@ import typer
 
 from surefoot.cli.choices import Choices, names, read_prior, read_radius
 from surefoot.cli.kept import KEPT, Settled, settle
-from surefoot.cli.output import Output
+from surefoot.cli.output import Output, count
 from surefoot.tabular.errors import FileError, TableError
 from surefoot.tabular.reading import SUFFIXES, Format, check_label, read_names
 
@@ -133,6 +134,27 @@ def read_choices(values: dict[str, Any], seed: int, jobs: int, **more: Any) -> C
     return Choices(
         radius=read_radius(values["radius"]), prior=read_prior(values["prior"]), seed=seed, n_jobs=jobs or 1, **more
     )
+
+
+def note_waiting(output: Output, table: Table) -> None:
+    """Say that labels of the labeling page are not in the table yet, so that they are not learned from."""
+    from surefoot.tabular.beside import store_path
+
+    if store_path(table.path).exists():
+        from surefoot.cli.store_labels import waiting_labels
+
+        try:
+            waiting = waiting_labels(table)
+        except FileError as error:  # a folder that may only be read, say: the table can be used all the same
+            output.note(f"whether the labeling page has labels that the table lacks could not be told: {error}")
+            return
+        if waiting:
+            path = shlex.quote(str(table.path))
+            output.note(
+                f"{count(waiting, 'label')} of the labeling page {'is' if waiting == 1 else 'are'} not in the table: "
+                f"surefoot export {path} --label {shlex.quote(table.label)} --in-place writes "
+                f"{'it' if waiting == 1 else 'them'} there."
+            )
 
 
 def column_options(values: dict[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot._errors import first_line
 from surefoot._types import FloatArray
 from surefoot.losses import ZERO_ONE
 from surefoot.model_file import ModelFile, load_model
@@ -93,7 +94,14 @@ class Classifier:
                 f"the log loss needs probabilities, which {type(self.model).__name__} has not. Pass --loss error."
             )
         found = np.asarray(self._called(self.model.predict_proba, inputs), dtype=np.float64)
-        return self._checked(found, (len(inputs), len(self.classes)))
+        found = self._checked(found, (len(inputs), len(self.classes)))
+        unknown = np.flatnonzero(~np.isfinite(found).all(axis=1))
+        if len(unknown):
+            raise TableError(
+                f"the model gives no probabilities for row {unknown[0] + 1}: its numbers are too large, or it is "
+                "broken. Correct the cells, or fit the model again."
+            )
+        return found
 
     def predict(self, inputs: Any) -> NDArray[Any]:
         """(N,) texts."""
@@ -115,7 +123,7 @@ class Classifier:
             return method(inputs)
         except (ValueError, TypeError) as error:
             raise TableError(
-                f"the model does not take this table: {(str(error).splitlines() or [''])[0]}. Pass a table with the "
+                f"the model does not take this table: {first_line(error)}. Pass a table with the "
                 "columns, and the kinds of cells, that it was fitted to."
             ) from error
         except MemoryError:
@@ -135,7 +143,7 @@ class Classifier:
     def _unusable(self, error: Exception) -> FileError:
         return FileError(
             f"{self.path} must hold a classifier as a fit leaves it; it fails with {type(error).__name__}: "
-            f"{(str(error).splitlines() or [''])[0]}. Store it again."
+            f"{first_line(error)}. Store it again."
         )
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from surefoot._files import LineLog, append_event, read_events
+from surefoot._printing import cut
 from surefoot._types import FloatArray
 
 _VERSION = 1
@@ -72,7 +73,7 @@ def _check_same(path: Path, found: dict[str, Any], expected: dict[str, Any], fre
     if found.get("journal") != expected["journal"] or found.get("version") != _VERSION:
         raise ValueError(
             f"journal must be a file that was written by {expected['journal']}, in version {_VERSION}; {path} begins "
-            f"with {str(found)[:80]}. Pass another path."
+            f"with {cut(str(found), 80)}. Pass another path."
         )
     if found.get("predictions") != expected.get("predictions"):
         raise ValueError(
@@ -83,11 +84,7 @@ def _check_same(path: Path, found: dict[str, Any], expected: dict[str, Any], fre
     for key, value in expected.items():
         if key not in free and found.get(key) != value:
             raise ValueError(
-                f"{key} must be as it was when {path} was begun, {_short(found.get(key))}; got {_short(value)}. Pass "
+                f"{key} must be as it was when {path} was begun, {cut(repr(found.get(key)), 80)}; got "
+                f"{cut(repr(value), 80)}. Pass "
                 "the same, in the same order, or another path."
             )
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -20,6 +20,7 @@ from typing import Any
 
 from surefoot._errors import FileError
 from surefoot._files import sync_folder
+from surefoot._printing import cut
 from surefoot.serve.events import Event
 
 VERSION = 1
@@ -280,5 +281,4 @@ def _words(path: Path, error: sqlite3.Error, what: str) -> str:
 
 
 def _short(value: Any) -> str:
-    text = json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= 60 else text[:57] + "..."
+    return cut(json.dumps(value, ensure_ascii=False))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from surefoot._errors import import_extra
+from surefoot._errors import first_line, import_extra
 from surefoot._printing import cut
 from surefoot.tabular.errors import FileError, TableError
 from surefoot.tabular.text_file import MARK, TextRecords, cells_of_any_length, codec_of
@@ -119,7 +119,7 @@ def read_names(path: Path, how: Format = PLAIN) -> list[str]:
         try:
             return [str(name) for name in pq.read_schema(pa.BufferReader(content)).names]
         except (pa.ArrowException, OSError) as error:
-            raise FileError(f"{path} could not be read as Parquet: {_first_line(error)}. Write it again.") from error
+            raise FileError(f"{path} could not be read as Parquet: {first_line(error)}. Write it again.") from error
     content = read_content(path)
     return read_header(path, content, written_as(path, content, how))[0]
 
@@ -155,7 +155,7 @@ def _read_parquet(file: Path, content: bytes) -> Any:
     try:
         frame = pq.read_table(pa.BufferReader(content)).to_pandas()
     except (pa.ArrowException, OSError) as error:
-        raise FileError(f"{file} could not be read as Parquet: {_first_line(error)}. Write it again.") from error
+        raise FileError(f"{file} could not be read as Parquet: {first_line(error)}. Write it again.") from error
     _check_names([str(name) for name in frame.columns], file)
     frame.columns = [str(name) for name in frame.columns]
     return frame.reset_index(drop=True)
@@ -172,7 +172,7 @@ def _read_text(file: Path, content: bytes, how: Format) -> Any:
             raise _not_text(file, content, how) from error
         _check_quotes(file, data, how)
         raise TableError(
-            f"{file}: every row must have as many cells as the header, {len(names)}; {_first_line(error)}. Quote cells "
+            f"{file}: every row must have as many cells as the header, {len(names)}; {first_line(error)}. Quote cells "
             "that hold the delimiter, or pass --delimiter."
         ) from error
     last = (table.column(-1)[-1].as_py() or "") if len(table) else ""
@@ -301,7 +301,3 @@ def _not_text(file: Path, content: bytes, how: Format) -> FileError:
     return FileError(
         f"{file} must be text in {how.encoding}; {where} is not. Save it as UTF-8, or pass --encoding latin-1, say."
     )
-
-
-def _first_line(error: BaseException) -> str:
-    return (str(error).splitlines() or [""])[0].strip().rstrip(".")
