@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import socket
 from pathlib import Path
 
 import pandas as pd
@@ -286,3 +287,12 @@ def test_the_journal_of_label_is_read_on_the_first_start(tmp_path: Path, monkeyp
     again = make_room(tmp_path)
     assert len(again.desk.book.labels) == 4
     assert sum(event.kind == "undo" for event in again.desk.book.events) == 1
+
+
+def test_what_the_socket_accepts_sends_at_once() -> None:
+    """With Nagle's algorithm on, the body of each answer waited for the client to acknowledge its head: 40 ms."""
+    with bind("127.0.0.1", 0) as listening, socket.create_connection(listening.getsockname()):
+        accepted, _ = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+            assert accepted.proto == socket.IPPROTO_TCP  # without which asyncio would not ask for it

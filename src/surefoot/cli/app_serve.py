@@ -24,7 +24,9 @@ def serve(
         Path | None, typer.Argument(help="Table (.csv, .tsv, .parquet); rows with an empty label are unlabeled.")
     ] = None,
     label: o.Label = None,
-    target: Annotated[float, typer.Option("--target", **_Share, help="Share of wrong answers to prove.")] = 0.05,
+    target: Annotated[
+        float, typer.Option("--target", "--target-error", **_Share, help="Share of wrong answers to prove.")
+    ] = 0.05,
     level: Annotated[float, typer.Option("--level", **_Share, help="How sure the proof is to be.")] = 0.9,
     host: Annotated[
         str, typer.Option("--host", help="Address to listen on; others than this machine's need a link.")

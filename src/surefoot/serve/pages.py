@@ -16,7 +16,7 @@ from surefoot.serve.store import Person
 _ICON = "/static/icon.svg"
 # Classes from which on buttons are small, and letters of a name that may not fit on one.
 _MANY, _LONG_NAME = 4, 20
-_LINES = (("theorem", "theorem, of an audit"), ("measured", "measured"), ("target", "target"))
+_LINES = (("theorem", "theorem"), ("measured", "measured"), ("target", "target"))
 _NAV = (("/", "Label"), ("/history", "History"), ("/finish", "Finish"))
 
 
@@ -168,6 +168,7 @@ def _answers(room: Room) -> Html:
     ]
     return el(
         "section",
+        el("p", id="trouble", class_="problem", role="alert", hidden=""),
         el("div", *buttons, class_=kind, role="group", aria_label=f"Label of this row: {room.title}"),
         el("div", el("div", *commands, class_="commands"), saved, class_="below"),
         class_="controls",
@@ -218,7 +219,6 @@ def _standing_panel(room: Room) -> Html:
             "div", chart, el("div", el("h3", "Labels by class"), el("div", id="counts", class_="counts")), class_="more"
         ),
         el("p", id="fit", class_="quiet"),
-        el("p", id="trouble", class_="problem", role="alert", hidden=""),
     ]
     return el(
         "aside", el("h2", "Where we stand"), *inner, class_="standing", id="standing", aria_label="Where we stand"

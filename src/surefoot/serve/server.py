@@ -27,8 +27,10 @@ def is_local(host: str) -> bool:
 def bind(host: str, port: int) -> socket.socket:
     """The socket to listen on."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    sock = socket.socket(family, socket.SOCK_STREAM)
+    # by its name: else asyncio leaves Nagle's algorithm on, and the body of an answer waits 40 ms after its head
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what it accepts has it from here
     try:
         sock.bind((host, port))
         sock.listen(128)

@@ -90,7 +90,7 @@ def _sentence(desk: Desk, needed: int | None) -> str:
         n = proof.audit.n_labels
         if n == 0:
             return "The model is frozen. Rows drawn at random judge it now."
-        more = "More labels than there are would be needed." if needed is None else f"About {needed} more will do."
+        more = "At this rate the target is out of reach." if needed is None else f"About {needed} more will do."
         return f"{_count(proof.n_errors, 'error')} in {_count(n, 'audited row')} so far. {more}"
     left = max(turns.freeze_at - len(book.labels), 0)
     first = f"{_count(left, 'more label')} to learn from, then the model is frozen and judged."
