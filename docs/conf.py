@@ -72,6 +72,7 @@ html_favicon = "_static/mark.svg"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
+html_context = {"default_mode": "auto"}  # else the theme complains of it at the first visit
 html_sidebars = {"index": [], "changelog": [], "cost": [], "comparison": [], "start": []}
 html_theme_options = {
     "logo": {"text": "surefoot"},
