@@ -27,12 +27,12 @@ from surefoot.tabular import read_table
 from surefoot.tabular.beside import asked_path
 
 Run = Callable[..., Result]
-EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\x7f"
-SEEN = r"\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\x7f"
+EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\u061c\x7f"
+SEEN = r"\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\u061c\x7f"
 
 
 def is_clean(text: str) -> bool:
-    return not any(ord(c) < 32 and c != "\n" for c in text) and not set(text) & set("\x7f\x9b\u202e")
+    return not any(ord(c) < 32 and c != "\n" for c in text) and not set(text) & set("\x7f\x9b\u202e\u061c")
 
 
 def test_visible_writes_control_characters_out() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import warnings
 from dataclasses import asdict, replace
 
 import numpy as np
@@ -158,6 +159,17 @@ def test_next_rows_have_high_scores_and_differ(two: Case, reports: dict[str, Rep
     assert again == tuple(row.candidate for row in shown)
     nearest = np.linalg.norm(two.U[chosen[0]] - two.X, axis=1)
     assert shown[0].candidate.nearest_distance == pytest.approx(nearest.min())
+
+
+def test_of_equal_rows_each_kind_is_asked_for_first() -> None:
+    """Two kinds of rows and four to choose; scikit-learn must not be asked for more clusters than there are."""
+    rows = np.tile([[0.0], [1.0]], (30, 1))
+    scores = np.linspace(2.0, 1.0, 60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        chosen = spread_out(rows, scores, 4, 0)
+    assert len(set(chosen.tolist())) == 4
+    assert {float(rows[at, 0]) for at in chosen} == {0.0, 1.0}
 
 
 def test_rows_to_label_are_spread_out_and_no_outliers() -> None:
