@@ -6,8 +6,8 @@ Each table is drawn five times with 50 random labels. Lines that the file alread
 ends a run after that long, to be resumed. `--page docs/tables.md` writes the tables of results into that page, between
 its marks. `seconds` are those of the processor, so that other programs do not add to them; `wall` are those of a clock.
 Logistic regression is scikit-learn's, on the cleaned features of the same pipeline and the same labels. `--scales`
-compares the rule for the scale of columns with plain standardisation, `--units` the model on features as cleaned with that on
-standardised ones; both also on the datasets of the paper.
+compares the rule for the scale of columns with plain standardisation, `--units` the model on features as cleaned with
+that on standardised ones; both also on the datasets of the paper.
 """
 
 from __future__ import annotations
