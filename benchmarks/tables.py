@@ -6,7 +6,8 @@ Each table is drawn five times with 50 random labels. Lines that the file alread
 ends a run after that long, to be resumed. `--page docs/tables.md` writes the tables of results into that page, between
 its marks. `seconds` are those of the processor, so that other programs do not add to them; `wall` are those of a clock.
 Logistic regression is scikit-learn's, on the cleaned features of the same pipeline and the same labels. `--scales`
-compares the rule for the scale of columns with plain standardisation, also on the datasets of the paper.
+compares the rule for the scale of columns with plain standardisation, `--units` the model on features as cleaned with
+that on standardised ones; both also on the datasets of the paper.
 """
 
 from __future__ import annotations
@@ -238,6 +239,61 @@ def scales(out: Path) -> None:
     out.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
 
 
+def units(out: Path) -> None:
+    """Accuracy and log loss of the default model on features as cleaned and standardised, and logistic regression."""
+    from surefoot import RobustLogisticRegression, Unlabeled, datasets
+    from surefoot.costs import Learned
+    from surefoot.tabular import clean, read_labeled_table
+    from surefoot.tabular.scaling import TailScaler
+
+    def cleaned(table: Messy) -> tuple[Any, Any]:
+        with tempfile.TemporaryDirectory() as folder:
+            pool, whole = table.pool(LABELS, 0)
+            pool.to_csv(Path(folder) / "pool.csv", index=False)
+            found = clean(read_labeled_table(Path(folder) / "pool.csv", table.label))
+        return found.rows * found.cleaner[-1].scale_, whole[table.label].astype(str).to_numpy()
+
+    def numbers(name: str) -> tuple[Any, Any]:
+        found = datasets.load(name)
+        return TailScaler().fit_transform(found.data), np.asarray(found.target).astype(str)
+
+    sets = [(name, lambda table=table: cleaned(table)) for name, table in TABLES.items()]
+    sets += [(name, lambda name=name: numbers(name)) for name in datasets.paper_names()]
+    how = {"logistic regression": None, "standardised": Learned(), "as cleaned": Learned(unit=1.0)}
+    lines, totals = [], {"tables": [], "datasets": []}
+    for name, load in sets:
+        X, y = load()
+        found = np.array([_one_draw(X, y, draw, how, RobustLogisticRegression, Unlabeled) for draw in range(3)])
+        totals["tables" if name in TABLES else "datasets"].append(found.mean(axis=0))
+        cells = [f"{accuracy:.3f} / {loss:.3f}" for accuracy, loss in found.mean(axis=0)]
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+        print(lines[-1], flush=True)
+    for kind, values in totals.items():
+        cells = [f"{accuracy:.3f} / {loss:.3f}" for accuracy, loss in np.mean(values, axis=0)]
+        lines.append(f"| **all {len(values)} {kind}** | {' | '.join(cells)} |")
+    head = f"| | {' | '.join(how)} |\n|---|{'---|' * len(how)}\n"
+    out.write_text(head + "\n".join(lines) + "\n", encoding="utf-8")
+
+
+def _one_draw(X: Any, y: Any, draw: int, how: dict[str, Any], robust: Any, unlabeled: Any) -> list[tuple[float, float]]:
+    """Accuracy and log loss on 3,000 other rows, of which the first 600 are given without their labels."""
+    rng = np.random.default_rng([draw, 5])
+    order = rng.permutation(len(y))
+    while len(np.unique(y[order[:LABELS]])) < 2:
+        order = rng.permutation(len(y))
+    few, rest = order[:LABELS], order[LABELS : LABELS + 3000]
+    scores = []
+    for metric in how.values():
+        if metric is None:
+            model = LogisticRegression(max_iter=1000).fit(X[few], y[few])
+        else:
+            model = robust(metric=metric, tol=1e-3).fit(X[few], y[few], X_unlabeled=unlabeled(X[rest[:600]]))
+        proba, places = model.predict_proba(X[rest]), {name: k for k, name in enumerate(model.classes_)}
+        own = [proba[row, places[name]] if name in places else 0.0 for row, name in enumerate(y[rest])]
+        scores.append((float(model.score(X[rest], y[rest])), float(-np.log(np.maximum(own, 1e-3)).mean())))
+    return scores
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results-tables.csv"))
@@ -245,8 +301,13 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--page", type=Path)
     parser.add_argument("--scales", type=Path, help="write the comparison of scales to this file")
+    parser.add_argument("--units", type=Path, help="write the comparison of features as cleaned and standardised")
     asked = parser.parse_args()
-    if asked.scales is not None:
+    if asked.units is not None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            units(asked.units)
+    elif asked.scales is not None:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             scales(asked.scales)
@@ -255,6 +316,9 @@ def main() -> int:
         compared = asked.out.with_name("results-scales.md")
         if compared.exists():
             tables["scales"] = compared.read_text(encoding="utf-8").rstrip()
+        compared = asked.out.with_name("results-units.md")
+        if compared.exists():
+            tables["units"] = compared.read_text(encoding="utf-8").rstrip()
         write_page(asked.page, tables)
     else:
         measure(asked.out, [name for name in asked.only.split(",") if name], asked.seconds)

@@ -17,6 +17,7 @@ from report.cases import Case, make_case
 from surefoot.report import Report, build_report, certified, certified_error, render_report, rows_to_label, words
 from surefoot.report.answers import how_to_use
 from surefoot.report.next_rows import spread_out
+from surefoot.report.opening import _signed, verdict
 
 NAMES = ["two", "tied", "four"]
 
@@ -319,3 +320,11 @@ def test_the_opening_says_what_next_with_the_command_below_it(two: Case) -> None
     assert "asks for those" not in render_report(two.report())
     assert page.count("<h4>") == 4  # the assumptions
     assert "There are no other classes" in page
+
+
+def test_numbers_of_the_opening_are_plain(two: Case) -> None:
+    assert [_signed(value, plus=True) for value in (-0.001, 0.5, -0.5)] == ["0.00", "+0.50", "\N{MINUS SIGN}0.50"]
+    report = two.report()
+    said = replace(report.said, crossfit=0.1, level=0.9, n_errors=0)
+    assert "got all 24 labels right in cross-validation" in verdict(replace(report, said=said))
+    assert "about 0" not in verdict(replace(report, said=said))

@@ -66,7 +66,7 @@ def _calibrated(start: Start, choices: Choices, least: float) -> tuple[dict[str,
         level=Calibrated().level,
         random_state=choices.seed,
     )
-    how = f"from {start.n_random} random labels, level {found.level:g} (measured, not proved)"
+    how = f"from {found.n_labeled} random labels, level {found.level:g} (measured, not proved)"
     if isinstance(choices.prior, tuple):
         radius = least + found.excess
         data = {"radius": radius, "excess": found.excess, "level": found.level}

@@ -88,6 +88,8 @@ def _may_use(report: Report) -> str:
             "anything."
         )
     errors = f"errs on about {percent(1 - said.accuracy)} of rows like the labeled ones"
+    if said.n_errors == 0:
+        errors = f"got all {said.n_labels:,} labels right in cross-validation"
     if use == CARE:
         return (
             f"With care only: this model {errors}, but with {said.n_labels:,} labels that may be as much as always "
@@ -95,16 +97,17 @@ def _may_use(report: Report) -> str:
             "on it."
         )
     return (
-        f"You may use this model for rows like the labeled ones, if these were drawn at random: it {errors}, and on at "
-        f"most {words.at_most(said.crossfit)} with {percent(said.level or 0)} confidence; always answering "
-        f"{said.constant} would err on {percent(1 - said.constant_share)}. For rows from elsewhere, or for labels that "
-        "were chosen, only the worst case speaks."
+        f"You may use this model for rows like the labeled ones, if these were drawn at random: it {errors}, and errs "
+        f"on at most {words.at_most(said.crossfit)} of such rows with {percent(said.level or 0)} confidence; always "
+        f"answering {said.constant} would err on {percent(1 - said.constant_share)}. For rows from elsewhere, or for "
+        "labels that were chosen, only the worst case speaks."
     )
 
 
 def _signed(value: float, *, plus: bool = False) -> str:
     """A number to two digits, with a true minus sign."""
-    return (f"{value:+.2f}" if plus else f"{value:.2f}").replace("-", "\N{MINUS SIGN}")
+    value = round(value, 2) + 0.0  # no negative zero
+    return (f"{value:+.2f}" if plus and value else f"{value:.2f}").replace("-", "\N{MINUS SIGN}")
 
 
 def weights_section(report: Report) -> Html:
