@@ -64,20 +64,26 @@ def solve_transport(distances: FloatArray, row_weights: FloatArray, anchor_weigh
     cost.
     """
     N, n = distances.shape
+    found = transport_by_pairs(HeldDistances(distances), row_weights, anchor_weights)
+    if found is not None:
+        return found
     if distances.size <= _SIMPLEX_ENTRIES or N / n <= _SIMPLEX_ROWS:
-        plan, potentials = _over_pairs(distances, row_weights, anchor_weights) or _simplex(
-            distances, row_weights, anchor_weights
-        )
+        plan, potentials = _simplex(distances, row_weights, anchor_weights)
         return _with_bounds(HeldDistances(distances), row_weights, anchor_weights, csr_array(plan), potentials)
     potentials = _smoothed_potentials(distances, row_weights, anchor_weights)
     return cross_over(HeldDistances(distances), row_weights, anchor_weights, potentials)
 
 
-def _over_pairs(distances: FloatArray, rows: FloatArray, anchors: FloatArray) -> tuple[csr_array, FloatArray] | None:
-    """Plan and potentials over few pairs, where there are many and all rows and anchors have weight."""
-    if distances.size <= _PAIRS_ENTRIES or rows.min() <= 0 or anchors.min() <= 0:
+def transport_by_pairs(distances: DistanceRows, rows: FloatArray, anchors: FloatArray) -> TransportSolution | None:
+    """Exact transport that holds few pairs of rows and anchors at a time; None where that does not pay, or failed.
+
+    It pays where there are many pairs but few rows per anchor. All rows and anchors must have weight.
+    """
+    N, n = distances.shape
+    if N * n <= _PAIRS_ENTRIES or N / n > _SIMPLEX_ROWS or rows.min() <= 0 or anchors.min() <= 0:
         return None
-    return transport_over_pairs(HeldDistances(distances), rows, anchors, _steps(distances.shape))
+    found = transport_over_pairs(distances, rows, anchors, _steps(distances.shape))
+    return None if found is None else _with_bounds(distances, rows, anchors, *found)
 
 
 def _steps(shape: tuple[int, ...]) -> int:
