@@ -15,6 +15,7 @@ from sklearn.naive_bayes import GaussianNB
 
 import surefoot as sf
 from blocks.problems import SMALL_BLOCKS, Pool
+from surefoot.solvers import transport
 
 
 @pytest.mark.parametrize("K", [2, 3])
@@ -150,6 +151,24 @@ def test_minimal_radius_from_both_sides(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr("surefoot.blocks.placement.MOST_DISTANCES", 0)
     found = sf.minimal_radius(pool.X, pool.y, X_unlabeled=pool.memmap(tmp_path))
     assert exact * (1 - 1e-12) <= found <= exact * (1 + 2e-5)
+
+
+def test_with_few_rows_per_anchor_the_transport_is_exact(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Over few pairs at a time, whatever the source; the bounds are those of the solver in memory."""
+    pool = Pool.draw(K=3, n=60, M=500)
+    radius = pool.radius
+    expected = pool.fit(pool.U, solver="newton", radius=radius, tol=1e-5).certificate_
+    soft = pool.fit(pool.U, radius=radius).certificate_
+    monkeypatch.setattr(transport, "_PAIRS_ENTRIES", 0)
+    found = [pool.fit(U, radius=radius, tol=1e-5).certificate_ for U in (pool.U, pool.memmap(tmp_path))]
+    for one in found:
+        assert one.minimal_radius == pytest.approx(expected.minimal_radius, rel=1e-12)
+        assert abs(soft.minimal_radius - expected.minimal_radius) > 1e-9  # the other way leaves a gap
+        assert one.gap <= 1e-5
+        assert one.lower <= expected.risk
+        assert expected.lower <= one.risk
+    assert found[0].risk == found[1].risk
+    assert found[0].lower == found[1].lower
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from scipy.spatial.distance import cdist
 import surefoot as sf
 from reference.inner import minimal_radius_reference
 from surefoot.problem.sets import DecisionSet, build_decision_set
-from surefoot.solvers import transport
+from surefoot.solvers import sparse_transport, transport
 from surefoot.solvers.minimal import solve_minimal_radius
 
 Array = NDArray[np.float64]
@@ -158,6 +158,50 @@ def test_the_branch_for_large_problems_stands_ties_and_empty_rows(monkeypatch: p
     solved = transport.solve_transport(distances, rows, anchors)
     assert solved.cost == pytest.approx(simplex, abs=1e-10)
     assert solved.lower == pytest.approx(solved.cost, abs=1e-10)
+
+
+@pytest.mark.parametrize("scale", [1e-9, 1.0, 1e9])
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+@pytest.mark.parametrize(("N", "n"), [(300, 20), (400, 350), (60, 60), (50, 1), (3, 40)])
+def test_the_simplex_over_few_pairs_is_that_over_all(
+    monkeypatch: pytest.MonkeyPatch, N: int, n: int, weighted: bool, scale: float
+) -> None:
+    rng = np.random.default_rng(N + n)
+    distances = cdist(rng.normal(size=(N, 3)), rng.normal(size=(n, 3)) + 2.0)  # near pairs alone do not suffice
+    rows, anchors = (rng.uniform(0.1, 1, N), rng.uniform(0.1, 1, n)) if weighted else (np.ones(N), np.ones(n))
+    rows, anchors = rows / rows.sum(), anchors / anchors.sum()
+    expected = ot.emd2(rows, anchors, distances, numItermax=1_000_000)
+    monkeypatch.setattr(transport, "_PAIRS_ENTRIES", 0)
+    monkeypatch.setattr(transport, "_simplex", None)  # is not asked
+    solved = transport.solve_transport(scale * distances, rows, anchors)
+    assert solved.cost / scale == pytest.approx(expected, rel=1e-10)
+    assert solved.lower == pytest.approx(solved.cost, rel=1e-11)
+    np.testing.assert_allclose(solved.plan.sum(axis=1), rows, atol=1e-12)
+    np.testing.assert_allclose(solved.plan.sum(axis=0), anchors, atol=1e-12)
+
+
+def test_the_simplex_over_few_pairs_stands_ties(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows on a grid: of each there are many, so that the nearest of all are the same few; and rows all alike."""
+    rng = np.random.default_rng(0)
+    points = rng.integers(0, 3, size=(500, 2)).astype(float)
+    monkeypatch.setattr(transport, "_PAIRS_ENTRIES", 0)
+    monkeypatch.setattr(transport, "_simplex", None)
+    for distances in (cdist(points, points[:60] + 1.0), np.zeros((30, 20)), np.ones((30, 20))):
+        rows, anchors = (np.full(size, 1 / size) for size in distances.shape)
+        solved = transport.solve_transport(distances, rows, anchors)
+        assert solved.cost == pytest.approx(ot.emd2(rows, anchors, distances, numItermax=1_000_000), abs=1e-12)
+        assert solved.lower == pytest.approx(solved.cost, abs=1e-12)
+
+
+def test_where_the_simplex_over_few_pairs_fails_all_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(0)
+    distances, rows, anchors = rng.random((40, 30)), rng.dirichlet(np.ones(40)), rng.dirichlet(np.ones(30))
+    expected = transport.solve_transport(distances, rows, anchors)
+    monkeypatch.setattr(transport, "_PAIRS_ENTRIES", 0)
+    found = transport.solve_transport(distances, np.append(rows[:-2], [0.0, rows[-2:].sum()]), anchors)  # an empty row
+    assert found.lower == pytest.approx(found.cost, rel=1e-11)
+    monkeypatch.setattr(sparse_transport, "network_simplex", lambda: lambda *_, **__: (None, {"warning": "too long"}))
+    assert transport.solve_transport(distances, rows, anchors).cost == pytest.approx(expected.cost, rel=1e-12)
 
 
 def test_a_simplex_that_goes_round_in_circles_starts_anew(monkeypatch: pytest.MonkeyPatch) -> None:

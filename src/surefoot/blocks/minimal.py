@@ -1,4 +1,7 @@
-"""Plain transport over blocks: a semi-discrete dual, with a bound from each side in place of a transport plan."""
+"""Plain transport over blocks: a semi-discrete dual, with a bound from each side in place of a transport plan.
+
+Where there are few rows per anchor the plan itself is found, over few pairs at a time.
+"""
 
 from __future__ import annotations
 
@@ -13,9 +16,11 @@ from surefoot.dual.bounds import AnchorRepair
 from surefoot.dual.objective import Evaluation, SmoothedDual
 from surefoot.dual.point import DualPoint
 from surefoot.dual.sweep import Sweep
+from surefoot.problem.distances import DistanceRows
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.direction import StallError
 from surefoot.solvers.newton import NewtonOptions, PathPoint, centre, follow_path
+from surefoot.solvers.transport import TransportSolution, transport_by_pairs
 
 _MAX_ROUNDS = 12
 # Where the path begins, in units of the typical distance: above it all rows are as near to all anchors.
@@ -42,6 +47,22 @@ class SoftTransport:
         classes = (ds.anchor_labels[:, None] == np.arange(ds.n_classes)).astype(float)
         rule = NearestPlanLabels(self.potentials, self.tau, self.repair, classes, relabel)
         return RuleMixture(((1.0, rule, None),), cost)
+
+
+@dataclass(frozen=True)
+class PlannedTransport(TransportSolution):
+    """Transport between rows and anchors with its plan, and the mean distance between them."""
+
+    typical_distance: float
+
+    @classmethod
+    def of(cls, distances: DistanceRows, rows: FloatArray, anchors: FloatArray) -> PlannedTransport | None:
+        """Exact, where there are few rows per anchor; None where there are more, or it failed."""
+        found = transport_by_pairs(distances, rows, anchors)
+        if found is None:
+            return None
+        typical = sum(float(rows[part] @ (chunk @ anchors)) for part, chunk in distances.chunks())
+        return cls(found.cost, found.lower, found.plan, found.potentials, typical)
 
 
 def solve_soft_transport(

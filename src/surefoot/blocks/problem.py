@@ -11,9 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot._types import FloatArray
-from surefoot.blocks.minimal import SoftTransport, solve_soft_transport
+from surefoot.blocks.minimal import PlannedTransport, SoftTransport, solve_soft_transport
 from surefoot.blocks.newton import Newton
 from surefoot.blocks.sources import BlocksOfRows, RowSource, StackedRows, sample_rows
+from surefoot.blocks.streamed import StreamedDistances
 from surefoot.blocks.sweep import Anchors, BlockSweep
 from surefoot.costs import Precomputed
 from surefoot.dual.design import Coordinates, standardize
@@ -124,8 +125,11 @@ class BlockProblem(RobustProblem):
         return [*found, make(self.rows, counted / total, 1.0 / total, anchors)]
 
     @cached_property
-    def transports(self) -> list[SoftTransport]:
+    def transports(self) -> list[SoftTransport] | list[PlannedTransport]:
         """Plain transport of each sample, then of all rows."""
+        planned = self._planned_transport()
+        if planned is not None:
+            return [planned]
         found: list[SoftTransport] = []
         start, typical = None, None
         with solver_threads(None):
@@ -144,6 +148,15 @@ class BlockProblem(RobustProblem):
                 start = replace(one.path, tau=max(one.path.tau, off))
                 found.append(one)
         return found
+
+    def _planned_transport(self) -> PlannedTransport | None:
+        """With its plan, where the rows are few, and read here rather than by a device or by workers of theirs."""
+        elsewhere = self.how.device != "cpu" or getattr(self.source, "sweep", None) is not None
+        if elsewhere or self.samples:
+            return None
+        distances = StreamedDistances(self.rows, self.anchors, self.data.metric)
+        with solver_threads(None):
+            return PlannedTransport.of(distances, self.row_weights, self.decision_set.anchor_weights)
 
     @cached_property
     def minimal(self) -> MinimalRadius:

@@ -17,9 +17,12 @@ from surefoot.problem.distances import DistanceRows, HeldDistances
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.network_simplex import network_simplex
 from surefoot.solvers.newton import NewtonOptions, PathPoint, follow_path
+from surefoot.solvers.sparse_transport import transport_over_pairs
 
 # Up to this many entries, or rows per anchor, the network simplex alone is faster than Newton and a small simplex.
 _SIMPLEX_ENTRIES, _SIMPLEX_ROWS = 1_500_000, 30
+# From this many entries on the network simplex is given few pairs at a time.
+_PAIRS_ENTRIES = 8_000_000
 # How far, in units of the mean distance, smoothing may leave Newton's potentials from optimal.
 _SMOOTHING = 1e-4
 # Pivots of the network simplex before it starts anew with the rows in another order, and how often it may.
@@ -61,11 +64,30 @@ def solve_transport(distances: FloatArray, row_weights: FloatArray, anchor_weigh
     cost.
     """
     N, n = distances.shape
+    found = transport_by_pairs(HeldDistances(distances), row_weights, anchor_weights)
+    if found is not None:
+        return found
     if distances.size <= _SIMPLEX_ENTRIES or N / n <= _SIMPLEX_ROWS:
         plan, potentials = _simplex(distances, row_weights, anchor_weights)
         return _with_bounds(HeldDistances(distances), row_weights, anchor_weights, csr_array(plan), potentials)
     potentials = _smoothed_potentials(distances, row_weights, anchor_weights)
     return cross_over(HeldDistances(distances), row_weights, anchor_weights, potentials)
+
+
+def transport_by_pairs(distances: DistanceRows, rows: FloatArray, anchors: FloatArray) -> TransportSolution | None:
+    """Exact transport that holds few pairs of rows and anchors at a time; None where that does not pay, or failed.
+
+    It pays where there are many pairs but few rows per anchor. All rows and anchors must have weight.
+    """
+    N, n = distances.shape
+    if N * n <= _PAIRS_ENTRIES or N / n > _SIMPLEX_ROWS or rows.min() <= 0 or anchors.min() <= 0:
+        return None
+    found = transport_over_pairs(distances, rows, anchors, _steps(distances.shape))
+    return None if found is None else _with_bounds(distances, rows, anchors, *found)
+
+
+def _steps(shape: tuple[int, ...]) -> int:
+    return max(_FEWEST_STEPS, 300 * sum(shape))
 
 
 def _simplex(distances: FloatArray, rows: FloatArray, anchors: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -82,7 +104,7 @@ def _simplex(distances: FloatArray, rows: FloatArray, anchors: FloatArray) -> tu
     else:
         distances = np.ldexp(distances, -exponent)
     rng, back = np.random.default_rng(0), None  # back: which row of the problem each row is
-    steps = max(_FEWEST_STEPS, 300 * sum(distances.shape))
+    steps = _steps(distances.shape)
     for attempt in range(_ATTEMPTS):
         if attempt > 0:
             shuffle = rng.permutation(len(rows))

@@ -187,8 +187,6 @@ def solve_restricted(triples: Triples) -> tuple[LabelTable, DualPoint] | None:
     on_anchors, on_labels, spent = triples.mass_of_single(single)
     if single.all():
         return _only_plan(triples, on_labels)
-    if single.all():
-        return _only_plan(triples, on_labels)
     room = ds.anchor_weights - on_anchors
     free = triples[~single]
     open_rows, position = np.unique(free.rows, return_inverse=True)
