@@ -1,4 +1,7 @@
-"""Print the lowest versions that pyproject.toml allows, of the package's dependencies and of the extra cli, for pip."""
+"""Print the lowest versions that pyproject.toml allows, of the package's dependencies and of the extra cli, for pip.
+
+Polars is among them: scikit-learn sees the column names of a newer one only from 1.9 on.
+"""
 
 from __future__ import annotations
 
@@ -22,4 +25,6 @@ def lowest(requirements: list[str]) -> list[str]:
 
 if __name__ == "__main__":
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    print("\n".join(sorted({*lowest(project["dependencies"]), *lowest(project["optional-dependencies"]["cli"])})))
+    extras = project["optional-dependencies"]
+    polars = [requirement for requirement in extras["test"] if requirement.startswith("polars")]
+    print("\n".join(sorted({*lowest(project["dependencies"]), *lowest(extras["cli"]), *lowest(polars)})))
