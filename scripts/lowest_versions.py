@@ -1,4 +1,4 @@
-"""Print the lowest versions that pyproject.toml allows, of the package's dependencies and of the extra cli, for pip.
+"""Print the lowest versions that pyproject.toml allows, of the package's dependencies and of the extras cli and dask.
 
 Polars is among them: scikit-learn sees the column names of a newer one only from 1.9 on.
 """
@@ -27,4 +27,4 @@ if __name__ == "__main__":
     project = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = project["optional-dependencies"]
     polars = [requirement for requirement in extras["test"] if requirement.startswith("polars")]
-    print("\n".join(sorted({*lowest(project["dependencies"]), *lowest(extras["cli"]), *lowest(polars)})))
+    print("\n".join(sorted(set(lowest([*project["dependencies"], *extras["cli"], *extras["dask"], *polars])))))
