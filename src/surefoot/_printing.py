@@ -25,6 +25,12 @@ def _written_out(character: str) -> str:
     return named.get(character) or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
 
+def count(n: int, what: str, many: str | None = None) -> str:
+    """1 row, 2 rows, 12 345 rows."""
+    number = f"{n:,}".replace(",", "\u202f") if n >= 10_000 else str(n)
+    return f"{number} {what if n == 1 else many or what + 's'}"
+
+
 def cell_text(value: Any, longest: int | None = None) -> str:
     """A cell as a text of one line: numbers to 6 digits, a missing value as a dash, cut where it is too long."""
     is_number = isinstance(value, float | np.floating)

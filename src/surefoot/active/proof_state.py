@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from surefoot._printing import Printed, rounded_up
+from surefoot._printing import Printed, count, rounded_up
 
 LEARN, AUDIT, PROVED, EXHAUSTED = "learn", "audit", "proved", "no row left"
 
@@ -77,8 +77,8 @@ class ProofState(Printed):
             rows.append(
                 (
                     f"audit {self.n_audits}",
-                    f"{self.audit_errors} errors on {self.audit_labels} labels (at most {self.budget}); bound "
-                    f"{rounded_up(self.bound, 4)} at level {self.audit_level:.4g}",
+                    f"{count(self.audit_errors, 'error')} on {count(self.audit_labels, 'label')} (at most "
+                    f"{self.budget}); bound {rounded_up(self.bound, 4)} at level {self.audit_level:.4g}",
                 )
             )
         return rows

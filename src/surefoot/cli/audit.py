@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot._outputs import OutputFile
-from surefoot._printing import share_at_most
+from surefoot._printing import count, share_at_most
 from surefoot._types import FloatArray
-from surefoot.cli.output import NOT_REACHED, OK, Output, count, percent
+from surefoot.cli.output import NOT_REACHED, OK, Output, percent
 from surefoot.cli.questions import QUIT, SKIP, Questions
 from surefoot.cli.recorded import write_missing
 from surefoot.cli.stored import Classifier

@@ -8,10 +8,11 @@ from pathlib import Path
 
 from surefoot._files import sole_writer, write_bytes
 from surefoot._outputs import OutputFile, check_outputs
+from surefoot._printing import count
 from surefoot.cli import options as o
 from surefoot.cli.kept import Settled
 from surefoot.cli.label import check_labelable
-from surefoot.cli.output import OK, Output, count
+from surefoot.cli.output import OK, Output
 from surefoot.cli.serve_pool import read_table
 from surefoot.cli.store_labels import changed_labels, labels_to_write
 from surefoot.serve import label_studio

@@ -14,14 +14,14 @@ import numpy as np
 from sklearn.pipeline import Pipeline
 
 from surefoot._outputs import OutputFile
-from surefoot._printing import rounded_up
+from surefoot._printing import count, rounded_up
 from surefoot.calibration import Calibrated
 from surefoot.cli.choices import AUTO, CALIBRATED, Choices
 from surefoot.cli.clock import Clock
 from surefoot.cli.judge import Judged, judge
 from surefoot.cli.learn_pool import Start
 from surefoot.cli.model import Trained, answers, train
-from surefoot.cli.output import NOT_REACHED, OK, Output, count
+from surefoot.cli.output import NOT_REACHED, OK, Output
 from surefoot.cli.rows import names_of_rows, shown_cells
 from surefoot.cli.taught import TAUGHT, taught_by
 from surefoot.cli.words import bounds_data, certificate_data, say_judged, worst_data

@@ -10,10 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot._errors import InfeasibleRadiusError
-from surefoot._printing import rounded_up, share_at_most
+from surefoot._printing import count, rounded_up, share_at_most
 from surefoot.cli.choices import AUTO, DEFAULT, Choices
 from surefoot.cli.learn_pool import Fit, Start, learn, says_little
-from surefoot.cli.output import NOT_REACHED, OK, Output, count
+from surefoot.cli.output import NOT_REACHED, OK, Output
 from surefoot.cli.query import candidates, working_rows
 from surefoot.cli.questions import QUIT, SKIP, UNDO, Questions
 from surefoot.losses import LOG_LOSS, ZERO_ONE

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from surefoot._printing import count
 from surefoot.cli.choices import Choices, names, read_prior, read_radius
 from surefoot.cli.kept import KEPT, Settled, settle
-from surefoot.cli.output import Output, count
+from surefoot.cli.output import Output
 from surefoot.tabular.errors import FileError, TableError
 from surefoot.tabular.reading import SUFFIXES, Format, check_label, read_names
 

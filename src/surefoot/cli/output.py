@@ -117,9 +117,3 @@ def percent(share: float) -> str:
     """A share from 0 to 1, as a person writes it."""
     digits = 0 if share in (0.0, 1.0) else 1
     return f"{100 * share:.{digits}f}%"
-
-
-def count(n: int, what: str, many: str | None = None) -> str:
-    """1 row, 2 rows, 12 345 rows."""
-    number = f"{n:,}".replace(",", "\u202f") if n >= 10_000 else str(n)
-    return f"{number} {what if n == 1 else many or what + 's'}"

@@ -11,8 +11,8 @@ import numpy as np
 
 from surefoot._files import whole_file
 from surefoot._outputs import OutputFile
-from surefoot._printing import visible
-from surefoot.cli.output import Output, count
+from surefoot._printing import count, visible
+from surefoot.cli.output import Output
 from surefoot.cli.stored import Classifier
 from surefoot.cli.taught import were_taught
 from surefoot.tabular import FileError, Format, read_table

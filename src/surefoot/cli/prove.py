@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 from sklearn.pipeline import Pipeline
 
-from surefoot._printing import share_at_most
+from surefoot._printing import count, share_at_most
 from surefoot.active.base import QueryStrategy
 from surefoot.active.proof import ProvenLabeling
 from surefoot.active.proof_state import AUDIT
 from surefoot.active.strategies import RandomSampling, RobustModelChange
 from surefoot.cli.choices import DEFAULT, NONE, WEAK, Choices
 from surefoot.cli.model import learned_metric
-from surefoot.cli.output import NOT_REACHED, OK, Output, count, percent
+from surefoot.cli.output import NOT_REACHED, OK, Output, percent
 from surefoot.cli.questions import QUIT, SKIP, Questions
 from surefoot.cli.recorded import write_missing
 from surefoot.estimators.robust import RobustLogisticRegression

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._printing import cell_text
+from surefoot._printing import cell_text, count
 from surefoot.cli.choices import Choices
 from surefoot.cli.clock import Clock
 from surefoot.cli.learn_pool import Fit, Start
 from surefoot.cli.model import Trained, train
-from surefoot.cli.output import Output, count
+from surefoot.cli.output import Output
 from surefoot.cli.rows import identifier_of, shown_cells
 from surefoot.report import rows_to_label
 from surefoot.tabular import Pool

@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics import accuracy_score, confusion_matrix
 
-from surefoot._printing import rounded_up, share_at_most
+from surefoot._printing import count, rounded_up, share_at_most
 from surefoot._types import FloatArray
-from surefoot.cli.output import Output, count
+from surefoot.cli.output import Output
 from surefoot.cli.stored import Classifier
 from surefoot.cli.taught import were_taught
 from surefoot.losses import LOG_LOSS, ZERO_ONE

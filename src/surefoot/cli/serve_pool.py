@@ -14,11 +14,12 @@ import numpy as np
 
 from surefoot._errors import import_extra
 from surefoot._files import check_writable, sole_writer
+from surefoot._printing import count
 from surefoot.cli import options as o
 from surefoot.cli.choices import Choices, names
 from surefoot.cli.kept import Settled
 from surefoot.cli.label import check_labelable
-from surefoot.cli.output import OK, Output, count
+from surefoot.cli.output import OK, Output
 from surefoot.serve.demo import LABEL, write_demo
 from surefoot.serve.desk import Settings
 from surefoot.serve.opening import open_desk, open_store, stored_classes

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from surefoot._pool_count import hypergeometric_upper
+from surefoot._printing import count
 from surefoot._validation import check_positive_integer, check_unit_scalar
 from surefoot.losses import ZERO_ONE
 from surefoot.promises.draws import Draws
@@ -303,8 +304,9 @@ class Audit:
     def __repr__(self) -> str:
         target = "" if self.target_error is None else f", target {self.target_error:.4g}"
         proved = ", proved" if self.proved else ""
+        seen = f"{count(self.n_errors, 'error')} on {count(self.n_labels, 'label')}"
         return (
-            f"Audit({len(self.predicted)} rows, {self.n_errors} errors on {self.n_labels} labels, anytime bound "
+            f"Audit({len(self.predicted)} rows, {seen}, anytime bound "
             f"{self._state.anytime_upper:.4g} at level {self.level:.4g}{target}{proved})"
         )
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from surefoot._printing import Printed, rounded_up, share_at_most
+from surefoot._printing import Printed, count, rounded_up, share_at_most
 from surefoot.certificates.certificate import Certificate
 from surefoot.losses import ZERO_ONE
 
@@ -94,7 +94,7 @@ class ErrorBound(Printed):
         return (self.groups or {})[name]
 
     def _rows(self) -> list[tuple[str, str]]:
-        seen = f"{self.n_errors} errors on {self.n_labels} labels"
+        seen = f"{count(self.n_errors, 'error')} on {count(self.n_labels, 'label')}"
         rows = [
             ("value", rounded_up(self.value, 4)),
             ("statement", self.statement),
@@ -103,7 +103,7 @@ class ErrorBound(Printed):
             ("seen", seen if self.loss == ZERO_ONE else f"{seen}, mean loss {self.mean_loss:.4g}"),
         ]
         for name, bound in (self.groups or {}).items():
-            counts = f"{bound.n_errors} errors on {bound.n_labels} labels"
+            counts = f"{count(bound.n_errors, 'error')} on {count(bound.n_labels, 'label')}"
             rows.append((f"group {name}", f"{rounded_up(bound.value, 4)}  ({counts})"))
         return rows + [("assumes" if k == 0 else "", text) for k, text in enumerate(self.assumptions)]
 
