@@ -14,6 +14,7 @@ from sklearn.metrics import accuracy_score, log_loss
 
 import surefoot as sf
 from cli.pools import Result, make_pool
+from surefoot._errors import InfeasibleRadiusError
 from surefoot._printing import rounded_down, rounded_up, share_at_least, share_at_most
 from surefoot.cli.choices import names
 from surefoot.cli.constant import worst_constant_error
@@ -153,6 +154,9 @@ def test_bounds_are_rounded_to_the_safe_side() -> None:
 def test_the_library_speaks_in_options_here() -> None:
     assert in_options("label_prior must sum to 1") == "--prior must sum to 1"
     assert in_options("radius must be at least the minimal radius") == "--radius must be at least the minimal radius"
+    said = in_options(str(InfeasibleRadiusError(0.05, 0.11737365414931562)))
+    assert "got 0.05, and the minimal one is 0.1174. Pass --radius 0.1174 or more." in said
+    assert "label_cost" not in said
     assert "sample_weight" not in in_options("a. Where rows were copied to weigh more, pass sample_weight instead.")
 
 
@@ -165,6 +169,8 @@ def test_warnings_about_answers() -> None:
     assert "'no' for 99.5 %" in outside
     assert "'yes' for 0.5 %" in outside
     assert "never answers 'c'" in about_answers({"a": 0.5, "b": 0.5, "c": 0.0}, [(0, 1)] * 3)[0]
+    rare = [(0, 1), (0, 1), (0.0006, 0.1)]  # no share of 0.0 % is named
+    assert about_answers({"a": 0.5, "b": 0.5, "c": 0.0}, rare) == ["the model never answers 'c'."]
 
 
 @pytest.mark.parametrize("radius", [0.4, 0.6, 2.0, "calibrated"])

@@ -20,6 +20,7 @@ from surefoot.cli.judge import cross_fitted, judge
 from surefoot.cli.learn_pool import Start
 from surefoot.cli.model import Trained, train
 from surefoot.cli.query import candidates
+from surefoot.cli.taught import TAUGHT, taught_by
 from surefoot.model_file import ModelFile, save_model, without_pool
 from surefoot.problem.geometry import shared_geometry
 from surefoot.report.page import render_report
@@ -124,7 +125,12 @@ class PoolLearner:
         pool = self._pool
         steps = [*pool.cleaner.steps, ("classify", without_pool(trained.clf))]
         stored = ModelFile(
-            Pipeline(steps), pool.table.label, pool.classes, {}, reading=pool.columns.stored(), options=self._options
+            Pipeline(steps),
+            pool.table.label,
+            pool.classes,
+            {TAUGHT: taught_by(trained.start.pool)},
+            reading=pool.columns.stored(),
+            options=self._options,
         )
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "model.skops"
