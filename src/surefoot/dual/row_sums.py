@@ -165,7 +165,7 @@ class WeightedRows:
         sums = RowSums.zeros(K, n, model.shape, second_order)
         B = min(int(np.clip(_CHUNK_ENTRIES // n, 32, 4096)), group[1] - group[0])
         phi, q, cck, s = np.empty(B), np.empty((B, K)), np.empty((B, K)), np.empty((B, K, C))
-        A = np.empty((B if second_order else 1, n))
+        A = np.empty((B, n))
         for start in range(group[0], group[1], B):
             rows = slice(start, min(start + B, group[1]))
             b = rows.stop - start

@@ -15,9 +15,6 @@ from surefoot.kernels.compiled import compiled
 
 # Weights below exp(-36) of the largest are rounding noise in float64.
 NEGLIGIBLE = math.exp(-36.0)
-# Where there are so many anchors per class they are looked at in blocks: those are passed over, in rows where they are
-# most, whose weights are all below exp(-45) of the largest of the class.
-_BLOCK, _FEWEST, _LIMIT = 16, 64, 45.0
 _ROUND = 6755399441055744.0  # 1.5·2^52: adding it leaves the nearest integer in the low bits of a float64
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
@@ -47,59 +44,14 @@ def exp_negative(v, low, inv_tau, out, scratch, bits):  # pragma: no cover (comp
 
 
 @compiled(fastmath=_FAST)
-def block_values(row, alpha, beta, v, lowest):  # pragma: no cover (compiled)
-    """v[i] = α d_i + β_i and the least of each whole block, of those behind the last, and of all."""
-    n = row.shape[0]
-    blocks = n // _BLOCK
-    low = np.inf
-    for b in range(blocks):
-        at = b * _BLOCK
-        rb, bb, vb = row[at : at + _BLOCK], beta[at : at + _BLOCK], v[at : at + _BLOCK]
-        least = alpha * rb[0] + bb[0]
-        for i in range(_BLOCK):
-            t = alpha * rb[i] + bb[i]
-            vb[i] = t
-            least = min(least, t)
-        lowest[b] = least
-        low = min(low, least)
-    for i in range(blocks * _BLOCK, n):
-        t = alpha * row[i] + beta[i]
-        v[i] = t
-        low = min(low, t)
-    return low
-
-
-@compiled(fastmath=_FAST)
-def near_runs(lowest, size, limit, lo, starts, stops, at):  # pragma: no cover (compiled)
-    """Runs of blocks whose least value is below the limit, written from place `at` on; the place behind the last."""
-    first, near, blocks = at, 0, size // _BLOCK
-    for b in range(blocks):
-        if lowest[b] < limit:
-            near += 1
-            start = lo + b * _BLOCK
-            if at > first and stops[at - 1] == start:
-                stops[at - 1] = start + _BLOCK
-            else:
-                starts[at], stops[at] = start, start + _BLOCK
-                at += 1
-    if 2 * near >= blocks:
-        starts[first], stops[first] = lo, lo + size
-        return first + 1
-    if blocks * _BLOCK < size:
-        starts[at], stops[at] = lo + blocks * _BLOCK, lo + size
-        at += 1
-    return at
-
-
-@compiled(fastmath=_FAST)
 def soft_rows(
     D, m, alpha, beta, offsets, kappa, U, tau, A, phi, q, cck, s, g_beta, h_ab, h_lb, small
 ):  # pragma: no cover (compiled)
     """Softmax of every row of a chunk, with the moments that gradient and Hessian need.
 
     Inputs: D (B, n), m (B,), beta (n,), offsets (C+1,), kappa (K, C), U (B, K) = ℓ − λ.
-    Outputs per row: A (B, n) weights of anchors, or (1, n) where nobody asks for them, phi (B,), q (B, K),
-    cck (B, K) = Cov(c, e_k), s (B, K, C) = P(k | c) − P(k).
+    Outputs per row: A (B, n) weights of anchors, phi (B,), q (B, K), cck (B, K) = Cov(c, e_k),
+    s (B, K, C) = P(k | c) − P(k).
     Added to: g_beta (n,) = Σ m a_ji, h_ab (n,) = Σ m Cov(c, e_i), h_lb (K, n) = Σ m Cov(e_k, e_i),
     small = [Σ m φ, Σ m E c, Σ m Var c, Σ m H(P)], with H the entropy.
     Returns the number of weights that are not negligible.
@@ -115,13 +67,6 @@ def soft_rows(
     T2 = np.empty(C)
     ent = np.empty(C)
     norm = np.empty(C)
-    # runs of anchors whose weights are not all negligible: those of class c from first[c] to first[c + 1]
-    lowest = np.empty(n // _BLOCK + 1)
-    starts, stops = np.empty(n // _BLOCK + 2 * C, np.int64), np.empty(n // _BLOCK + 2 * C, np.int64)
-    first = np.arange(C + 1)
-    few = n < _FEWEST * C
-    for c in range(C):
-        starts[c], stops[c] = offsets[c], offsets[c + 1]
     pairs = K * C
     cost = np.empty(pairs)
     flat = np.empty(pairs)
@@ -132,43 +77,30 @@ def soft_rows(
     kbar = np.empty(C)
     inv_tau = 1.0 / tau
     stored = 0
-    kept = A.shape[0] - 1
     for j in range(B):
         row = D[j]
-        a = A[min(j, kept)]
-        runs = 0
+        a = A[j]
         for c in range(C):
             # slices that start at zero: indices known to be non-negative are what lets LLVM vectorise
             lo, hi = offsets[c], offsets[c + 1]
-            if few:
-                rc, bc, vc = row[lo:hi], beta[lo:hi], v[lo:hi]
-                low = alpha * rc[0] + bc[0]
-                for i in range(hi - lo):
-                    t = alpha * rc[i] + bc[i]
-                    vc[i] = t
-                    low = min(low, t)
-                runs = c + 1
-            else:
-                first[c] = runs
-                low = block_values(row[lo:hi], alpha, beta[lo:hi], v[lo:hi], lowest)
-                runs = near_runs(lowest, hi - lo, low + _LIMIT * tau, lo, starts, stops, runs)
-                if stops[first[c]] - starts[first[c]] < hi - lo:
-                    a[lo:hi] = 0.0
+            rc, bc, vc, ac = row[lo:hi], beta[lo:hi], v[lo:hi], a[lo:hi]
+            low = alpha * rc[0] + bc[0]
+            for i in range(hi - lo):
+                t = alpha * rc[i] + bc[i]
+                vc[i] = t
+                low = min(low, t)
+            exp_negative(vc, low, inv_tau, ac, scratch[lo:hi], bits[lo:hi])
             total = 0.0
             t1 = 0.0
             t2 = 0.0
             tv = 0.0
-            for r in range(first[c], runs):
-                at, end = starts[r], stops[r]
-                rc, vc, ac = row[at:end], v[at:end], a[at:end]
-                exp_negative(vc, low, inv_tau, ac, scratch[at:end], bits[at:end])
-                for i in range(end - at):
-                    e = ac[i]
-                    d = rc[i]
-                    total += e
-                    t1 += e * d
-                    t2 += e * d * d
-                    tv += e * (vc[i] - low)
+            for i in range(hi - lo):
+                e = ac[i]
+                d = rc[i]
+                total += e
+                t1 += e * d
+                t2 += e * d * d
+                tv += e * (vc[i] - low)
             inv = 1.0 / total
             log_total = math.log(total)
             norm[c] = inv
@@ -176,7 +108,6 @@ def soft_rows(
             T1[c] = t1 * inv
             T2[c] = t2 * inv
             ent[c] = tv * inv * inv_tau + log_total
-        first[C] = runs
         low = alpha * kappa[0, 0] + S[0] - U[j, 0]
         for k in range(K):
             for c in range(C):
@@ -224,25 +155,24 @@ def soft_rows(
         small[2] += mj * (mean_c2 - mean_c * mean_c)
         small[3] += mj * entropy
         for c in range(C):
+            lo, hi = offsets[c], offsets[c + 1]
+            rc, ac, gc, hc = row[lo:hi], a[lo:hi], g_beta[lo:hi], h_ab[lo:hi]
             kb = kbar[c] / pc[c] - mean_c if pc[c] > 1e-300 else 0.0
             f = pc[c] * norm[c]
-            for r in range(first[c], first[c + 1]):
-                at, end = starts[r], stops[r]
-                rc, ac, gc, hc = row[at:end], a[at:end], g_beta[at:end], h_ab[at:end]
-                count = 0
-                for i in range(end - at):
-                    w = ac[i] * f
-                    ac[i] = w
-                    count += w > NEGLIGIBLE
-                    w *= mj
-                    gc[i] += w
-                    hc[i] += w * (rc[i] + kb)
-                stored += count
-                for k in range(1, K):
-                    lc = h_lb[k, at:end]
-                    share = mj * s[j, k, c]
-                    for i in range(end - at):
-                        lc[i] += share * ac[i]
+            count = 0
+            for i in range(hi - lo):
+                w = ac[i] * f
+                ac[i] = w
+                count += w > NEGLIGIBLE
+                w *= mj
+                gc[i] += w
+                hc[i] += w * (rc[i] + kb)
+            stored += count
+            for k in range(1, K):
+                lc = h_lb[k, lo:hi]
+                f = mj * s[j, k, c]
+                for i in range(hi - lo):
+                    lc[i] += f * ac[i]
     return stored
 
 
