@@ -22,6 +22,7 @@ from blocks.problems import Pool
 from surefoot.blocks import placement
 from surefoot.costs import Precomputed
 from surefoot.distributed import DaskRows
+from surefoot.solvers import transport
 
 
 @pytest.fixture(scope="module")
@@ -74,6 +75,18 @@ def test_every_source_gives_the_same_result_with_the_default_solver(
     first = work(pool, sources[0])
     for other in sources[1:]:
         assert work(pool, other) == first
+
+
+def test_every_source_gives_the_same_plan_where_there_are_few_rows_per_anchor(
+    pool: Pool, sources: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = smallest(pool, sources[0])[0]
+    monkeypatch.setattr(placement, "MOST_DISTANCES", 0)
+    monkeypatch.setattr(transport, "_PAIRS_ENTRIES", 0)
+    monkeypatch.setattr(transport, "_SIMPLEX_ROWS", 1000)
+    found = {smallest(pool, source) for source in sources}
+    assert len(found) == 1
+    assert found.pop()[0] == pytest.approx(exact, rel=1e-12)
 
 
 @pytest.mark.usefixtures("client")

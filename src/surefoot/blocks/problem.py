@@ -29,6 +29,7 @@ from surefoot.solvers.joint_objective import JointPoint
 from surefoot.solvers.minimal import MinimalRadius
 from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions, PathState
 from surefoot.solvers.starts import start_from_potentials
+from surefoot.solvers.transport import pairs_pay
 
 # The bounds of the minimal radius are to be this close, relative to it.
 TRANSPORT_TOL = 1e-5
@@ -150,11 +151,16 @@ class BlockProblem(RobustProblem):
         return found
 
     def _planned_transport(self) -> PlannedTransport | None:
-        """With its plan, where the rows are few, and read here rather than by a device or by workers of theirs."""
-        elsewhere = self.how.device != "cpu" or getattr(self.source, "sweep", None) is not None
-        if elsewhere or self.samples:
+        """With its plan, where there are few rows per anchor; a device keeps to what it does fast.
+
+        Rows that lie with workers of their own are then read here once, so that the result is that of any source.
+        """
+        if self.how.device != "cpu" or self.samples or not pairs_pay((self.rows.n_rows, len(self.anchors))):
             return None
-        distances = StreamedDistances(self.rows, self.anchors, self.data.metric)
+        rows = self.rows
+        if getattr(self.source, "sweep", None) is not None:
+            rows = StackedRows(rows.read(0, rows.n_rows), None)
+        distances = StreamedDistances(rows, self.anchors, self.data.metric)
         with solver_threads(None):
             return PlannedTransport.of(distances, self.row_weights, self.decision_set.anchor_weights)
 

@@ -74,13 +74,18 @@ def solve_transport(distances: FloatArray, row_weights: FloatArray, anchor_weigh
     return cross_over(HeldDistances(distances), row_weights, anchor_weights, potentials)
 
 
+def pairs_pay(shape: tuple[int, ...]) -> bool:
+    """Whether (N, n) distances are many, with few rows per anchor."""
+    N, n = shape
+    return N * n > _PAIRS_ENTRIES and N / n <= _SIMPLEX_ROWS
+
+
 def transport_by_pairs(distances: DistanceRows, rows: FloatArray, anchors: FloatArray) -> TransportSolution | None:
     """Exact transport that holds few pairs of rows and anchors at a time; None where that does not pay, or failed.
 
     It pays where there are many pairs but few rows per anchor. All rows and anchors must have weight.
     """
-    N, n = distances.shape
-    if N * n <= _PAIRS_ENTRIES or N / n > _SIMPLEX_ROWS or rows.min() <= 0 or anchors.min() <= 0:
+    if not pairs_pay(distances.shape) or rows.min() <= 0 or anchors.min() <= 0:
         return None
     found = transport_over_pairs(distances, rows, anchors, _steps(distances.shape))
     return None if found is None else _with_bounds(distances, rows, anchors, *found)
