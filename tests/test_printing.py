@@ -10,11 +10,11 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import surefoot as sf
-from surefoot._printing import Printed, PrintedTable
+from surefoot._printing import PrintedTable, PrintsAsTable
 from surefoot.active.proof_state import AUDIT, ProofState
 
 
-class Parts(Printed):
+class Parts(PrintsAsTable):
     def _rows(self) -> list[tuple[str, str]]:
         return [("first", "1 < 2"), ("", "goes on"), ("last", "&")]
 
@@ -37,7 +37,7 @@ def test_a_row_without_a_name_goes_on_with_the_one_before() -> None:
 
 
 @pytest.mark.parametrize(("shown", "title"), [(Parts(), "Parts"), (Columns(), "&lt;two&gt;")])
-def test_html_is_small_and_takes_the_colours_of_the_notebook(shown: Printed | PrintedTable, title: str) -> None:
+def test_html_is_small_and_takes_the_colours_of_the_notebook(shown: PrintsAsTable | PrintedTable, title: str) -> None:
     text = shown._repr_html_()
     assert re.search(rf"<caption [^>]*color:inherit[^>]*>{title}</caption>", text)
     assert not re.search(r"background|#[0-9a-fA-F]{3}|rgb|<style|<script", text)

@@ -45,7 +45,7 @@ def cut(text: str, longest: int = 60) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-class Printed:
+class PrintsAsTable:
     """Text and HTML of a result that lists its rows, a name and a text each."""
 
     def _rows(self) -> list[tuple[str, str]]:

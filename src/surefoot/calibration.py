@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot._errors import warn_caller
-from surefoot._printing import Printed
+from surefoot._printing import PrintsAsTable
 from surefoot._types import FloatArray
 from surefoot._validation import check_positive_integer, check_positive_scalar, check_unit_scalar
 from surefoot.costs import Precomputed
@@ -67,7 +67,7 @@ class Calibrated:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RadiusEstimate(Printed):
+class RadiusEstimate(PrintsAsTable):
     """A radius estimated from the labels: minimal_radius + excess.
 
     Attributes

@@ -206,7 +206,7 @@ def draw(found: dict[str, Curve], true_radius: float, path: Path) -> None:
 
 
 @dataclass(frozen=True)
-class Shown:
+class Demonstration:
     """The demonstration: what each classifier promised and did, and the distance to the truth."""
 
     task: Task
@@ -214,7 +214,7 @@ class Shown:
     outcomes: dict[str, Outcome]
 
     @classmethod
-    def of(cls, seed: int) -> Shown:
+    def of(cls, seed: int) -> Demonstration:
         task = Task.breast_cancer(seed)
         true_radius, priors = task.radius(), task.priors()
         models: dict[str, Classifier] = {
@@ -288,7 +288,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     if find_spec("matplotlib") is None:
         parser.exit(1, "The figure needs matplotlib, which is not installed. Install it: pip install matplotlib\n")
-    shown = Shown.of(asked.seed)
+    shown = Demonstration.of(asked.seed)
     print(shown.report)
     shown.draw(asked.out)
     print(f"\nFigure: {asked.out}")

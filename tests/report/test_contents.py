@@ -16,8 +16,8 @@ import surefoot as sf
 from report.cases import Case, make_case
 from surefoot.report import Report, build_report, certified, certified_error, render_report, rows_to_label, words
 from surefoot.report.answers import how_to_use
+from surefoot.report.first_words import _signed, verdict
 from surefoot.report.next_rows import spread_out
-from surefoot.report.opening import _signed, verdict
 
 NAMES = ["two", "tied", "four"]
 
@@ -71,8 +71,8 @@ def test_error_bound_from_a_sample_holds_for_all_rows(
 ) -> None:
     case = request.getfixturevalue(name)
     monkeypatch.setattr(certified, "_FEWEST", 60)
-    fitted = certified.Fitted.check(case.clf, case.X, case.y, case.U)
-    sampled = certified.Sampled.of(fitted, seed, 1)
+    fitted = certified.ModelWithRows.check(case.clf, case.X, case.y, case.U)
+    sampled = certified.SampledProblem.of(fitted, seed, 1)
     assert not sampled.complete
     bound, exact = certified.error_bound(fitted, sampled), zero_one(case)
     # never below what some distribution of the set attains, over all rows; and not far above
@@ -210,7 +210,7 @@ def test_rough_sampling_term_is_the_spread_of_the_dual_value(two: Case, reports:
 
 def test_rows_kept_apart_give_a_guarantee(two: Case) -> None:
     fresh = two.clf.certificate_.on_fresh_rows(np.random.default_rng(5).normal(size=(20_000, 4)) / 4)
-    fitted = certified.Fitted.check(two.clf, two.X, two.y, two.U)
+    fitted = certified.ModelWithRows.check(two.clf, two.X, two.y, two.U)
     bounds = certified.bounds_of(fitted, fresh)
     assert bounds.guarantee
     assert bounds.sampled == pytest.approx(fresh.risk)

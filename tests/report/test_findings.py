@@ -10,15 +10,17 @@ from hypothesis import strategies as st
 
 import surefoot as sf
 from surefoot.report.findings import far_rows, repeated_rows
-from surefoot.report.fitted import Fitted, Names
 from surefoot.report.leakage import leakage_suspects
+from surefoot.report.model_with_rows import ModelWithRows, Names
 
 RNG = np.random.default_rng(0)
 
 
-def fitted_to(X: np.ndarray, y: np.ndarray, U: np.ndarray, raw: pd.DataFrame | None = None) -> tuple[Fitted, Names]:
+def fitted_to(
+    X: np.ndarray, y: np.ndarray, U: np.ndarray, raw: pd.DataFrame | None = None
+) -> tuple[ModelWithRows, Names]:
     clf = sf.RobustLogisticRegression(radius=50.0, label_prior=None, tol=0.1).fit(X, y, X_unlabeled=U)
-    fitted = Fitted.check(clf, X, y, U)
+    fitted = ModelWithRows.check(clf, X, y, U)
     return fitted, Names.check(fitted, None, None, None, raw, "label")
 
 

@@ -15,7 +15,7 @@ from serve.desks import CLASSES, Knowing
 from surefoot.serve.cards import Cards
 from surefoot.serve.desk import Settings
 from surefoot.serve.learning import Neighbours
-from surefoot.serve.opening import open_desk
+from surefoot.serve.open_store import open_desk
 from surefoot.serve.proof import Goal
 from surefoot.serve.room import Room
 from surefoot.serve.server import bind, guarded, run

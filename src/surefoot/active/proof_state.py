@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from surefoot._printing import Printed, count, rounded_up
+from surefoot._printing import PrintsAsTable, count, rounded_up
 
 LEARN, AUDIT, PROVED, EXHAUSTED = "learn", "audit", "proved", "no row left"
 
@@ -26,7 +26,7 @@ class Question:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ProofState(Printed):
+class ProofState(PrintsAsTable):
     """Where a labeling loop stands.
 
     Attributes

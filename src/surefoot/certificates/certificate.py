@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from surefoot._printing import Printed, bound_in_words, rounded_down, rounded_up, visible
+from surefoot._printing import PrintsAsTable, bound_in_words, rounded_down, rounded_up, visible
 from surefoot._types import FloatArray
 from surefoot.calibration import RadiusEstimate
 from surefoot.certificates.fresh import FreshCertificate, RowBound
@@ -25,7 +25,7 @@ _MEANING = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Certificate(Printed):
+class Certificate(PrintsAsTable):
     """Two-sided bound on the worst expected loss over a decision set.
 
     Attributes

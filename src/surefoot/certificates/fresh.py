@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from surefoot._printing import Printed, bound_in_words
+from surefoot._printing import PrintsAsTable, bound_in_words
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array, check_more_rows, check_positive_scalar, check_unit_scalar
 from surefoot.certificates.sampling import BERNSTEIN, NORMAL, bernstein_term, normal_term
@@ -34,7 +34,7 @@ class LossFunction(Protocol):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FreshCertificate(Printed):
+class FreshCertificate(PrintsAsTable):
     """Upper bound on the expected loss over the distribution that fresh rows are drawn from.
 
     If the fresh rows are independent draws from P_X, took no part in the fit, and the truth P has feature marginal P_X,

@@ -125,8 +125,8 @@ def export_labels(
     json: o.Json = False,
 ) -> int:
     """Write the labels of a pool's store: into a new table, into the table itself, or for Label Studio."""
-    from surefoot.cli.exchange import Wanted, export_store
+    from surefoot.cli.exchange import ExportRequest, export_store
 
     output = Output("export", json)
-    wanted = Wanted(out, answers, in_place, predictions, force)
+    wanted = ExportRequest(out, answers, in_place, predictions, force)
     return export_store(output, pool, o.settled(ctx, output, pool), wanted)

@@ -9,11 +9,11 @@ import numpy as np
 from sklearn.base import clone
 
 from surefoot._printing import rounded_up
+from surefoot.cli.appraisal import LEVEL, Appraisal, cross_fitted, worst_case
 from surefoot.cli.choices import Choices
 from surefoot.cli.clock import Clock
-from surefoot.cli.judge import LEVEL, Judged, cross_fitted, worst_case
 from surefoot.cli.learn_pool import Start
-from surefoot.cli.model import Trained
+from surefoot.cli.model import TrainedModel
 from surefoot.cli.output import NOT_REACHED, OK, Output
 from surefoot.cli.stored import Classifier
 from surefoot.cli.words import bounds_data, say_judged, worst_data
@@ -57,7 +57,7 @@ def certify_table(
         )
         say("finding the worst case")
         worst = worst_case(start, choices, {loss: losses}, missing, auto=_auto_radius(classifier))
-    judged = Judged(bound, worst, tuple(missing))
+    judged = Appraisal(bound, worst, tuple(missing))
     if worst is None:
         raise TableError(f"{' '.join(missing)} Pass --radius with a number.")
     output.say(f"{classifier.name} over {table.path.name}", "bold")
@@ -88,7 +88,7 @@ def _cross_fitted(
     """The cross-fitted bound of the classifier's recipe on these labels; ours is trained as `fit` does."""
     last = classifier.model[-1] if classifier.stored is not None else None
     if isinstance(last, RobustLogisticRegression):
-        return cross_fitted(Trained(start, last, 0.0), choices, clock, missing)
+        return cross_fitted(TrainedModel(start, last, 0.0), choices, clock, missing)
     if not start.all_random or len(start.y) < _FEWEST_FOR_CROSSFIT:
         missing.append(f"no cross-fitted bound: it needs {_FEWEST_FOR_CROSSFIT} labels or more, all of them random.")
         return None

@@ -10,7 +10,7 @@ from surefoot._files import sole_writer, write_bytes
 from surefoot._outputs import OutputFile, check_outputs
 from surefoot._printing import count
 from surefoot.cli import options as o
-from surefoot.cli.kept import Settled
+from surefoot.cli.kept_options import KeptOptions
 from surefoot.cli.label import check_labelable
 from surefoot.cli.output import OK, Output
 from surefoot.cli.serve_pool import read_table
@@ -19,7 +19,7 @@ from surefoot.serve import label_studio
 from surefoot.serve.book import Book
 from surefoot.serve.desk import Desk, Settings
 from surefoot.serve.downloads import CSV, PARQUET, answers_table, as_bytes, labeled_table
-from surefoot.serve.opening import open_desk, open_store
+from surefoot.serve.open_store import open_desk, open_store
 from surefoot.serve.proof import Goal, unpack
 from surefoot.tabular import FileError, Table, read_content
 from surefoot.tabular.beside import files_of, store_path
@@ -30,7 +30,7 @@ _SHOWN = 5
 
 
 @dataclass(frozen=True)
-class Wanted:
+class ExportRequest:
     """What to export."""
 
     out: Path | None
@@ -40,7 +40,7 @@ class Wanted:
     force: bool
 
 
-def import_tasks(output: Output, pool: Path, tasks: Path, found: Settled) -> int:
+def import_tasks(output: Output, pool: Path, tasks: Path, found: KeptOptions) -> int:
     """Take the annotations of Label Studio into the store."""
     try:
         content = tasks.read_bytes()
@@ -67,7 +67,7 @@ def import_tasks(output: Output, pool: Path, tasks: Path, found: Settled) -> int
     return output.finish(data)
 
 
-def export_store(output: Output, pool: Path, found: Settled, wanted: Wanted) -> int:
+def export_store(output: Output, pool: Path, found: KeptOptions, wanted: ExportRequest) -> int:
     """Write labels and answers; the store is only read, also while it is being served."""
     if not store_path(pool).exists():
         raise FileError(f"{store_path(pool)} must be there to be exported; it is not. Label rows with surefoot serve.")

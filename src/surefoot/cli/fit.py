@@ -16,11 +16,11 @@ from sklearn.pipeline import Pipeline
 from surefoot._outputs import OutputFile
 from surefoot._printing import count, rounded_up
 from surefoot.calibration import Calibrated
+from surefoot.cli.appraisal import Appraisal, judge
 from surefoot.cli.choices import AUTO, CALIBRATED, Choices
 from surefoot.cli.clock import Clock
-from surefoot.cli.judge import Judged, judge
 from surefoot.cli.learn_pool import Start
-from surefoot.cli.model import Trained, answers, train
+from surefoot.cli.model import TrainedModel, answers, train
 from surefoot.cli.output import NOT_REACHED, OK, Output
 from surefoot.cli.rows import names_of_rows, shown_cells
 from surefoot.cli.taught import TAUGHT, taught_by
@@ -105,13 +105,13 @@ def fit_pool(
     return output.finish(data, OK if reached else NOT_REACHED)
 
 
-def risk_of(trained: Trained, judged: Judged) -> float:
+def risk_of(trained: TrainedModel, judged: Appraisal) -> float:
     """The worst log loss: at the radius of the promise, or of training where there is none."""
     promised = None if judged.worst is None else judged.worst.risk(LOG_LOSS)
     return float(trained.certificate.risk if promised is None else promised)
 
 
-def summary_of(trained: Trained, judged: Judged, shares: dict[str, float]) -> dict[str, Any]:
+def summary_of(trained: TrainedModel, judged: Appraisal, shares: dict[str, float]) -> dict[str, Any]:
     """What is said of the model, as stored with it and printed with --json."""
     classes = trained.start.pool.classes
     training = {
@@ -129,7 +129,7 @@ def summary_of(trained: Trained, judged: Judged, shares: dict[str, float]) -> di
     }
 
 
-def next_command(trained: Trained, judged: Judged, writing: Writing, shares: dict[str, float]) -> str:
+def next_command(trained: TrainedModel, judged: Appraisal, writing: Writing, shares: dict[str, float]) -> str:
     """What to do with the model: let it answer if something can be said of it, else label more rows."""
     pool = trained.start.pool
     path = pool.table.path
@@ -172,7 +172,7 @@ def pool_data(pool: Pool) -> dict[str, Any]:
     }
 
 
-def report_of(trained: Trained, judged: Judged, notes: list[str], writing: Writing, say: Any) -> Any:
+def report_of(trained: TrainedModel, judged: Appraisal, notes: list[str], writing: Writing, say: Any) -> Any:
     """The contents of the report of a fit."""
     start = trained.start
     pool = start.pool
@@ -216,7 +216,7 @@ def _feature_name(name: Any) -> str:
     return f"{text.removeprefix(_INDICATOR)} is missing" if text.startswith(_INDICATOR) else text
 
 
-def reported(trained: Trained, judged: Judged) -> RobustLogisticRegression:
+def reported(trained: TrainedModel, judged: Appraisal) -> RobustLogisticRegression:
     """The classifier as the report knows it: its certificate is that of the worst case that is printed."""
     worst = None if judged.worst is None else judged.worst.certificates.get(LOG_LOSS)
     if judged.worst is None or worst is None:

@@ -50,7 +50,7 @@ class Labels(Protocol):
     def write(self, row: int, label: str | None) -> None: ...
 
 
-class Asked(Protocol):
+class AskedRows(Protocol):
     """Which rows were asked for, and skipped: in a journal beside the table, or in that store."""
 
     order: list[int]
@@ -76,7 +76,7 @@ class Session:
     choices: Choices
     goal: Goal
     writer: Labels
-    asked: Asked
+    asked: AskedRows
     random_first: int
     most: int
     stored: bool = False

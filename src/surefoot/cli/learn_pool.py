@@ -22,8 +22,8 @@ from surefoot.exact.problem import RobustProblem
 from surefoot.losses import ZERO_ONE
 from surefoot.priors import ClopperPearson
 from surefoot.radius import calibrate_radius
-from surefoot.report.certified import Sampled, error_bound
-from surefoot.report.fitted import Fitted
+from surefoot.report.certified import SampledProblem, error_bound
+from surefoot.report.model_with_rows import ModelWithRows
 from surefoot.tabular import Pool, TableError
 from surefoot.tabular.pool import as_targets
 from surefoot.unlabeled import Unlabeled
@@ -201,8 +201,8 @@ def _error(problem: FitProblem, clf: RobustLogisticRegression, start: Start, est
     """Bound on the share of errors over the set of the fit; in a large pool a quick one, if it is good enough."""
     whole = problem.problem
     if not start.nearest and whole.n_rows * len(whole.anchors) > _LARGE:
-        fitted = Fitted.check(clf, start.rows, start.y, start.rest)
-        quick = error_bound(fitted, Sampled.of(fitted, 0))
+        fitted = ModelWithRows.check(clf, start.rows, start.y, start.rest)
+        quick = error_bound(fitted, SampledProblem.of(fitted, 0))
         if quick <= 1.1 * constant_error(whole.decision_set.intervals):
             return quick
     judged = ClassifierLoss.of(clf, clf.classes_, ZERO_ONE, _CLIP, own=False)

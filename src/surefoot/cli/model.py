@@ -30,7 +30,7 @@ _SLOW, _SHARE = 20.0, 0.4
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
+class TrainedModel:
     """A fitted classifier; `seconds` is what learning took, `sample` the unlabeled rows (positions) that took part.
 
     sample : None where all did.
@@ -59,7 +59,7 @@ class Trained:
         return fresh
 
 
-def train(start: Start, choices: Choices, clock: Clock) -> Trained:
+def train(start: Start, choices: Choices, clock: Clock) -> TrainedModel:
     """Learn from the labels of a pool, and from as many of its unlabeled rows as size and time allow."""
     most = most_rows(start) if choices.learn_rows is None else choices.learn_rows or len(start.rest)
     sample = drawn(len(start.rest), most, choices.seed)
@@ -96,7 +96,7 @@ def _size(start: Start, n_rows: int) -> int:
     return n_rows * len(start.y) * len(start.pool.classes)
 
 
-def _noted(found: Trained, why: str) -> Trained:
+def _noted(found: TrainedModel, why: str) -> TrainedModel:
     if found.sample is None:
         return found
     note = (
@@ -108,7 +108,7 @@ def _noted(found: Trained, why: str) -> Trained:
 
 def _fit(
     start: Start, sample: NDArray[np.intp] | None, choices: Choices, clock: Clock, seconds: float | None
-) -> Trained:
+) -> TrainedModel:
     began = time.monotonic()
     some = start if sample is None else replace(start, rest=np.ascontiguousarray(start.rest[sample]))
     with clock.stage(f"learning from {len(some.y)} labels and {len(some.rest)} unlabeled rows", seconds):
@@ -124,7 +124,7 @@ def _fit(
         else:
             fit = learn(some, choices, error=False)
             clf, notes = fit.clf, fit.notes
-    return Trained(start, clf, time.monotonic() - began, sample, notes)
+    return TrainedModel(start, clf, time.monotonic() - began, sample, notes)
 
 
 def learned_metric(pool: Pool) -> Learned:

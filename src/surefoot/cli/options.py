@@ -11,7 +11,7 @@ import typer
 
 from surefoot._printing import count
 from surefoot.cli.choices import Choices, names, read_prior, read_radius
-from surefoot.cli.kept import KEPT, Settled, settle
+from surefoot.cli.kept_options import KEPT, KeptOptions, settle
 from surefoot.cli.output import Output
 from surefoot.tabular.errors import FileError, TableError
 from surefoot.tabular.reading import SUFFIXES, Format, check_label, read_names
@@ -94,7 +94,7 @@ def table_format(values: dict[str, Any]) -> Format:
     return Format(values.get("delimiter"), values.get("encoding") or "utf-8", tuple(names(values.get("missing") or "")))
 
 
-def settled(ctx: typer.Context, output: Output, table: Path, defaults: dict[str, Any] | None = None) -> Settled:
+def settled(ctx: typer.Context, output: Output, table: Path, defaults: dict[str, Any] | None = None) -> KeptOptions:
     """The options of a command on a table, with those kept for it; `defaults` are those of a model file."""
     given = {name for name in ctx.params if name in KEPT and _is_typed(ctx, name)}
     values = {name: value for name, value in ctx.params.items() if name in KEPT}
@@ -110,19 +110,19 @@ def _is_typed(ctx: typer.Context, name: str) -> bool:
     return source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
 
 
-def keep(output: Output, found: Settled) -> None:
+def keep(output: Output, found: KeptOptions) -> None:
     """Keep the options of a command whose table could be read."""
     trouble = found.keep()
     if trouble:
         output.note(trouble)
 
 
-def check_pool(path: Path, found: Settled) -> None:
+def check_pool(path: Path, found: KeptOptions) -> None:
     """What can be told wrong of a table by its header, before anything is loaded."""
     check_label(path, label_of(found), table_format(found.values))
 
 
-def label_of(found: Settled) -> str:
+def label_of(found: KeptOptions) -> str:
     """The label column, which must be known."""
     label = found.values.get("label")
     if not label:
@@ -168,7 +168,7 @@ def column_options(values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def read_pool(path: Path, found: Settled) -> Pool:
+def read_pool(path: Path, found: KeptOptions) -> Pool:
     """Read, check and clean a pool."""
     from surefoot.tabular import check_learnable, clean
 

@@ -65,7 +65,7 @@ def run_demo(output: Output, out: Path, seed: int, *, force: bool) -> int:
         )
     check_outputs([demo.figure_file(out)], [], force=force)
     with output.working("fitting"):
-        shown = demo.Shown.of(seed)
+        shown = demo.Demonstration.of(seed)
     output.say(shown.report)
     with output.working("drawing"):
         shown.draw(out)

@@ -12,7 +12,7 @@ from surefoot._printing import cell_text, count
 from surefoot.cli.choices import Choices
 from surefoot.cli.clock import Clock
 from surefoot.cli.learn_pool import Fit, Start
-from surefoot.cli.model import Trained, train
+from surefoot.cli.model import TrainedModel, train
 from surefoot.cli.output import Output
 from surefoot.cli.rows import identifier_of, shown_cells
 from surefoot.report import rows_to_label
@@ -80,7 +80,7 @@ def query_pool(output: Output, pool: Pool, choices: Choices, *, n: int, most: in
     return output.finish(data)
 
 
-def candidates(fit: Fit | Trained, n: int, seed: int) -> tuple[Any, ...]:
+def candidates(fit: Fit | TrainedModel, n: int, seed: int) -> tuple[Any, ...]:
     """Positions among the unlabeled rows of a fit, best first."""
     start = fit.start
     return rows_to_label(

@@ -8,9 +8,9 @@ import numpy as np
 
 from surefoot._printing import rounded_up
 from surefoot.calibration import Calibrated
+from surefoot.cli.appraisal import radius_kind
 from surefoot.cli.choices import AUTO, Choices
 from surefoot.cli.fit import pool_data, say_pool
-from surefoot.cli.judge import radius_kind
 from surefoot.cli.learn_pool import Start, resolve_prior
 from surefoot.cli.output import Output
 from surefoot.estimators.robust import RobustLogisticRegression

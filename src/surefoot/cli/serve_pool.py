@@ -17,12 +17,12 @@ from surefoot._files import check_writable, sole_writer
 from surefoot._printing import count
 from surefoot.cli import options as o
 from surefoot.cli.choices import Choices, names
-from surefoot.cli.kept import Settled
+from surefoot.cli.kept_options import KeptOptions
 from surefoot.cli.label import check_labelable
 from surefoot.cli.output import OK, Output
 from surefoot.serve.demo import LABEL, write_demo
 from surefoot.serve.desk import Settings
-from surefoot.serve.opening import open_desk, open_store, stored_classes
+from surefoot.serve.open_store import open_desk, open_store, stored_classes
 from surefoot.serve.proof import Goal
 from surefoot.tabular import FileError, Table, clean, read_content
 from surefoot.tabular.beside import store_path
@@ -71,7 +71,7 @@ def demo_pool(wanted: bool) -> Iterator[Demo | None]:
         yield Demo(path, LABEL, ",".join(np.unique(truth)), truth, Path(folder) / "guidelines.md")
 
 
-def read_table(pool: Path, found: Settled, content: bytes | None = None) -> Table:
+def read_table(pool: Path, found: KeptOptions, content: bytes | None = None) -> Table:
     """A table with all classes that it, the options or its store know."""
     named = names(str(found.values["classes"]))
     known = [*named, *(name for name in stored_classes(pool) if name not in named)]
@@ -88,7 +88,7 @@ def read_table(pool: Path, found: Settled, content: bytes | None = None) -> Tabl
     return read_labeled_table(pool, o.label_of(found), how=how, classes=known, content=content)
 
 
-def invite_to(output: Output, pool: Path, found: Settled, name: str, host: str, port: int) -> int:
+def invite_to(output: Output, pool: Path, found: KeptOptions, name: str, host: str, port: int) -> int:
     """Print the link with which a person comes in; it works while the page is served, too."""
     from surefoot.serve.server import address
     from surefoot.serve.store import Store, check_name
@@ -112,7 +112,7 @@ def invite_to(output: Output, pool: Path, found: Settled, name: str, host: str, 
     return OK
 
 
-def serve_pool(output: Output, pool: Path, found: Settled, choices: Choices, serving: Serving) -> int:
+def serve_pool(output: Output, pool: Path, found: KeptOptions, choices: Choices, serving: Serving) -> int:
     """Serve until the process is told to end."""
     import_extra("starlette", "serve", "the labeling page")
     import_extra("uvicorn", "serve", "the labeling page")

@@ -13,18 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
+from surefoot.cli.appraisal import cross_fitted, judge
 from surefoot.cli.choices import Choices
 from surefoot.cli.clock import Clock
 from surefoot.cli.fit import Writing, report_of
-from surefoot.cli.judge import cross_fitted, judge
 from surefoot.cli.learn_pool import Start
-from surefoot.cli.model import Trained, train
+from surefoot.cli.model import TrainedModel, train
 from surefoot.cli.query import candidates
 from surefoot.cli.taught import TAUGHT, taught_by
 from surefoot.model_file import ModelFile, save_model, without_pool
 from surefoot.problem.geometry import shared_geometry
 from surefoot.report.page import render_report
-from surefoot.serve.learning import Job, Measured, Ranking
+from surefoot.serve.learning import Job, MeasuredBound, Ranking
 from surefoot.tabular import Pool
 
 # Rows that a ranking names: enough for several people until the next is there.
@@ -98,12 +98,12 @@ class PoolLearner:
         pool = replace(self._pool, labels=labels)
         return pool, np.union1d(self._sample, sorted(job.labels)).astype(np.intp), picked
 
-    def _train(self, pool: Pool, keep: NDArray[np.intp], picked: NDArray[np.bool_]) -> Trained:
+    def _train(self, pool: Pool, keep: NDArray[np.intp], picked: NDArray[np.bool_]) -> TrainedModel:
         """With equal weights, picked rows too: audits judge the model, so that it may be whatever predicts best."""
         start = Start.of(pool.subset(keep), picked[keep])
         return train(replace(start, nearest=False), self._choices, Clock())
 
-    def _measure(self, trained: Trained) -> Measured | None:
+    def _measure(self, trained: TrainedModel) -> MeasuredBound | None:
         """The cross-fitted bound on the random labels; it takes ten fits, so not every time."""
         start = trained.start
         if start.n_random < max(_GROWN * self._measured_at, 1) or len(set(start.y[start.random].tolist())) < 2:
@@ -119,9 +119,9 @@ class PoolLearner:
         if found is None:
             return None
         self._measured_at = start.n_random
-        return Measured(float(found.value), float(found.level), found.kind, found.n_labels)
+        return MeasuredBound(float(found.value), float(found.level), found.kind, found.n_labels)
 
-    def _model_file(self, trained: Trained) -> bytes:
+    def _model_file(self, trained: TrainedModel) -> bytes:
         pool = self._pool
         steps = [*pool.cleaner.steps, ("classify", without_pool(trained.clf))]
         stored = ModelFile(

@@ -8,8 +8,8 @@ import numpy as np
 
 from surefoot._printing import rounded_down, rounded_up, share_at_least, share_at_most
 from surefoot.certificates.certificate import Certificate
+from surefoot.cli.appraisal import Appraisal, Worst
 from surefoot.cli.choices import AUTO, CALIBRATED
-from surefoot.cli.judge import Judged, Worst
 from surefoot.cli.output import Output
 from surefoot.losses import LOG_LOSS, ZERO_ONE
 from surefoot.promises.result import ErrorBound
@@ -71,7 +71,7 @@ def worst_data(worst: Worst, classes: list[str]) -> dict[str, Any]:
     }
 
 
-def bounds_data(judged: Judged) -> list[dict[str, Any]]:
+def bounds_data(judged: Appraisal) -> list[dict[str, Any]]:
     """Each bound with its kind, in the order in which they are said."""
     found = [] if judged.crossfit is None else [_crossfit_data(judged.crossfit)]
     if judged.worst is None:
@@ -105,7 +105,7 @@ def _crossfit_data(bound: ErrorBound) -> dict[str, Any]:
     }
 
 
-def say_judged(output: Output, judged: Judged, classes: list[str], shares: dict[str, float] | None = None) -> None:
+def say_judged(output: Output, judged: Appraisal, classes: list[str], shares: dict[str, float] | None = None) -> None:
     """What can be said of a model, most useful first, each with its kind."""
     output.say("What you can say about this model", "bold")
     pairs = []

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from surefoot._printing import Printed, count, rounded_up, share_at_most
+from surefoot._printing import PrintsAsTable, count, rounded_up, share_at_most
 from surefoot.certificates.certificate import Certificate
 from surefoot.losses import ZERO_ONE
 
@@ -24,7 +24,7 @@ _KINDS = {
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ErrorBound(Printed):
+class ErrorBound(PrintsAsTable):
     """Upper bound on the mean loss of a classifier.
 
     Attributes
@@ -109,7 +109,7 @@ class ErrorBound(Printed):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ErrorBounds(Printed):
+class ErrorBounds(PrintsAsTable):
     """All bounds that apply, by method, and why the others do not.
 
     Each holds at its own level: the smallest of several does not. Which one to read follows from what one has, and is

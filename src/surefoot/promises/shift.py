@@ -13,7 +13,7 @@ from sklearn.base import clone
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.utils.validation import _get_feature_names
 
-from surefoot._printing import Printed, visible
+from surefoot._printing import PrintsAsTable, visible
 from surefoot._types import FloatArray
 from surefoot._validation import check_labeled_rows
 from surefoot.blocks.newton import Newton
@@ -53,7 +53,7 @@ class MovedFeature:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Shift(Printed):
+class Shift(PrintsAsTable):
     """How far a target population lies from the labeled rows.
 
     Attributes

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from scipy.stats import hypergeom
 
 from surefoot._errors import import_extra
-from surefoot._printing import Printed
+from surefoot._printing import PrintsAsTable
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array, check_positive_integer, check_unit_scalar
 from surefoot.promises.anytime import PoolErrors
@@ -21,7 +21,7 @@ _NEAREST, _POINTS = 0.8, 17
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AuditSize(Printed):
+class AuditSize(PrintsAsTable):
     """Labels that it takes to prove a target error.
 
     Attributes

@@ -31,7 +31,7 @@ from surefoot.path import bound_along
 from surefoot.problem.sets import row_chunks
 from surefoot.radius import weighted_median
 from surefoot.report.contents import Bounds, RadiusCurve
-from surefoot.report.fitted import Fitted
+from surefoot.report.model_with_rows import ModelWithRows
 from surefoot.unlabeled import Unlabeled
 
 # Rows used where a solver is called again: about this many distances in all, and between these numbers of rows.
@@ -49,18 +49,18 @@ _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
-class Sampled:
+class SampledProblem:
     """The problem of a fit over a random sample of its unlabeled rows.
 
     Labeled rows keep their share of P_X by smaller weights; label intervals are those of the fit, not counted again.
     """
 
-    fitted: Fitted
+    fitted: ModelWithRows
     rows: FloatArray
     weights: FloatArray
 
     @classmethod
-    def of(cls, fitted: Fitted, seed: int, entries: int = ERROR_ENTRIES) -> Sampled:
+    def of(cls, fitted: ModelWithRows, seed: int, entries: int = ERROR_ENTRIES) -> SampledProblem:
         n, M = len(fitted.X), len(fitted.U)
         most = int(np.clip(entries // (n * n_sets(fitted)), _FEWEST, _MOST))
         chosen = np.arange(M)
@@ -78,18 +78,18 @@ class Sampled:
         return len(self.fitted.X) + len(self.rows)
 
 
-def radius_rule(fitted: Fitted) -> float | str | Calibrated:
+def radius_rule(fitted: ModelWithRows) -> float | str | Calibrated:
     """The parameter `radius` of the fit: a number, "auto" or Calibrated."""
     return resolve_radius(fitted.clf.radius, auto=True)
 
 
-def is_tied(fitted: Fitted) -> bool:
+def is_tied(fitted: ModelWithRows) -> bool:
     """Whether the decision set is a union over label shifts: a calibrated radius and label intervals."""
     low, high = fitted.clf.certificate_.label_intervals.T
     return isinstance(radius_rule(fitted), Calibrated) and bool(np.any(low < high))
 
 
-def n_sets(fitted: Fitted) -> int:
+def n_sets(fitted: ModelWithRows) -> int:
     """Decision sets in the union."""
     return 2**fitted.n_classes - 2 if is_tied(fitted) else 1
 
@@ -129,11 +129,11 @@ def certified_error(
     >>> 0 < report.certified_error(clf, X, y, U) < 1
     True
     """
-    fitted = Fitted.check(clf, X, y, X_unlabeled)
-    return error_bound(fitted, Sampled.of(fitted, seed))
+    fitted = ModelWithRows.check(clf, X, y, X_unlabeled)
+    return error_bound(fitted, SampledProblem.of(fitted, seed))
 
 
-def error_bound(fitted: Fitted, sampled: Sampled) -> float:
+def error_bound(fitted: ModelWithRows, sampled: SampledProblem) -> float:
     """Upper bound on the share of wrong answers, over the decision set of the fit and all of its rows.
 
     Solved over the sampled rows; its dual point is then evaluated at all rows, with the radius of the fit. Every dual
@@ -166,14 +166,14 @@ def error_bound(fitted: Fitted, sampled: Sampled) -> float:
     return min(_over_all_rows(fitted, found, certificate.minimal_radius - least) + _ROUNDING, 1.0)
 
 
-def _in_shares(fitted: Fitted, problem: RobustProblem) -> RobustProblem:
+def _in_shares(fitted: ModelWithRows, problem: RobustProblem) -> RobustProblem:
     """The problem with labels in the shares of the fit, which radius="predictive" takes from its own predictions."""
     if radius_rule(fitted) != PREDICTIVE:
         return problem
     return problem.with_label_shares(_row_bound(fitted.clf.certificate_).sets[0].decision_set.label_frequencies)
 
 
-def _over_all_rows(fitted: Fitted, found: Certificate, shift: float) -> float:
+def _over_all_rows(fitted: ModelWithRows, found: Certificate, shift: float) -> float:
     """The dual value of a certificate with the rows of the fit in place of its own, and radii larger by `shift`."""
     bound = _row_bound(found)
     sets = [replace(p, decision_set=p.decision_set.with_radius(p.decision_set.radius + shift)) for p in bound.sets]
@@ -185,7 +185,7 @@ def _over_all_rows(fitted: Fitted, found: Certificate, shift: float) -> float:
     return float(totals.max())
 
 
-def bounds_of(fitted: Fitted, fresh: FreshCertificate | None) -> Bounds:
+def bounds_of(fitted: ModelWithRows, fresh: FreshCertificate | None) -> Bounds:
     """The certificate as a bar. Without fresh rows the sampling term is that of the unlabeled rows of the fit."""
     certificate, n = fitted.clf.certificate_, len(fitted.X)
     weights = fitted.row_weights[:n]
@@ -209,7 +209,7 @@ def bounds_of(fitted: Fitted, fresh: FreshCertificate | None) -> Bounds:
     )
 
 
-def _rough_sampling(fitted: Fitted) -> float:
+def _rough_sampling(fitted: ModelWithRows) -> float:
     """z·σ/√N of the dual value over the rows of the fit: the size of a sampling error, not a bound.
 
     The dual point was fitted to these very rows, so no level can be promised.
@@ -226,7 +226,7 @@ def _rough_sampling(fitted: Fitted) -> float:
     return float(norm.ppf(_LEVEL) * spread / np.sqrt(len(fitted.row_weights)))
 
 
-def _chunks(fitted: Fitted, n_columns: int) -> Iterator[tuple[slice, FloatArray]]:
+def _chunks(fitted: ModelWithRows, n_columns: int) -> Iterator[tuple[slice, FloatArray]]:
     """All rows in chunks, the labeled ones first: where they are among all rows, and the rows."""
     for start, rows in ((0, fitted.X), (len(fitted.X), fitted.U)):
         for part in row_chunks(len(rows), n_columns, entries=1 << 21):
@@ -239,7 +239,7 @@ def _row_bound(certificate: Certificate) -> RowBound:
     return certificate.row_bound
 
 
-def radius_curve(fitted: Fitted, sampled: Sampled) -> tuple[RadiusCurve, FloatArray]:
+def radius_curve(fitted: ModelWithRows, sampled: SampledProblem) -> tuple[RadiusCurve, FloatArray]:
     """Certified loss of this model, and of one learned at each radius, over the sampled rows.
 
     Also the coefficients of the model learned at the radius nearest to the chosen one.
@@ -323,7 +323,7 @@ def _quiet_convergence() -> Iterator[None]:
         yield
 
 
-def rule_name(fitted: Fitted) -> str:
+def rule_name(fitted: ModelWithRows) -> str:
     """How the radius was set: "predictive", "auto", "calibrated" or "number"."""
     rule = radius_rule(fitted)
     if isinstance(rule, Calibrated):

@@ -9,14 +9,14 @@ import numpy as np
 
 from surefoot._printing import cell_text
 from surefoot.report.contents import Column, Data
-from surefoot.report.fitted import LONGEST_CELL, Fitted, Names
+from surefoot.report.model_with_rows import LONGEST_CELL, ModelWithRows, Names
 from surefoot.report.words import percent
 
 # Columns listed, and values of a text column.
 _MOST_COLUMNS, _MOST_VALUES = 100, 3
 
 
-def data_summary(fitted: Fitted, names: Names, notes: Sequence[str]) -> Data:
+def data_summary(fitted: ModelWithRows, names: Names, notes: Sequence[str]) -> Data:
     """Counts of rows, and the columns: those of the file where it was given, else those of X."""
     if names.raw is None:
         described = [

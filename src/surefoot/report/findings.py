@@ -14,7 +14,7 @@ from surefoot._types import FloatArray
 from surefoot.problem.rows import fingerprints
 from surefoot.report.answers import about_answers
 from surefoot.report.contents import Confidence, Finding, Promise
-from surefoot.report.fitted import Fitted, Names
+from surefoot.report.model_with_rows import ModelWithRows, Names
 from surefoot.report.words import RADIUS_NAMES, percent
 
 # Rows listed with a finding.
@@ -104,7 +104,7 @@ def fit_findings(promise: Promise) -> list[Finding]:
     return found
 
 
-def far_rows(fitted: Fitted, names: Names) -> Finding:
+def far_rows(fitted: ModelWithRows, names: Names) -> Finding:
     """Unlabeled rows farther from every labeled row than any labeled row is from its nearest other one.
 
     If the labeled rows were drawn at random from the pool, an unlabeled row is so with probability at most 1/(n+1):
@@ -135,7 +135,7 @@ def far_rows(fitted: Fitted, names: Names) -> Finding:
     return Finding("far", caution, title, f"{counted} {advice}", items if caution else (), len(far))
 
 
-def repeated_rows(fitted: Fitted, names: Names, seed: int) -> list[Finding]:
+def repeated_rows(fitted: ModelWithRows, names: Names, seed: int) -> list[Finding]:
     """Labeled rows that coincide but disagree; exact copies among all rows; near-copies in a sample."""
     rows = np.vstack([fitted.X, fitted.U])
     marks = fingerprints(rows)
@@ -168,7 +168,7 @@ def repeated_rows(fitted: Fitted, names: Names, seed: int) -> list[Finding]:
     return [*[f for f in found if f.caution], Finding("repeats", caution, title, text + advice, items, n_groups)]
 
 
-def _contradictions(fitted: Fitted, names: Names, marks: NDArray[np.uint64]) -> Finding:
+def _contradictions(fitted: ModelWithRows, names: Names, marks: NDArray[np.uint64]) -> Finding:
     order = np.argsort(marks, kind="stable")
     groups = np.split(order, np.flatnonzero(np.diff(marks[order])) + 1)
     disagree = [group for group in groups if len(np.unique(fitted.codes[group])) > 1]

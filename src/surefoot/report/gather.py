@@ -19,7 +19,7 @@ from surefoot.priors import Assisted, ClopperPearson, ExactPrior, FinitePool, In
 from surefoot.promises.result import ErrorBound
 from surefoot.report.certified import (
     CURVE_ENTRIES,
-    Sampled,
+    SampledProblem,
     bounds_of,
     error_bound,
     radius_curve,
@@ -41,8 +41,8 @@ from surefoot.report.contents import (
     Said,
 )
 from surefoot.report.findings import answer_findings, far_rows, fit_findings, repeated_rows
-from surefoot.report.fitted import Fitted, Names
 from surefoot.report.leakage import leakage_suspects
+from surefoot.report.model_with_rows import ModelWithRows, Names
 from surefoot.report.next_rows import choose
 from surefoot.report.weights import feature_weights
 from surefoot.unlabeled import Unlabeled
@@ -135,17 +135,17 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     Report
         The contents, for `render_report` and `write_report`.
     """
-    fitted = Fitted.check(clf, X, y, X_unlabeled)
+    fitted = ModelWithRows.check(clf, X, y, X_unlabeled)
     names = Names.check(fitted, feature_names, class_names, row_labels, raw_rows, label_name)
     say: Progress = progress if progress is not None else _silent
     n_query = check_positive_integer(n_query, "n_query")
     say("bounding the error", 0.0)
     if error is None:
-        error = error_bound(fitted, Sampled.of(fitted, seed))
+        error = error_bound(fitted, SampledProblem.of(fitted, seed))
     promise = _promise(fitted, names, check_unit_scalar(error, "error"))
     bounds = bounds_of(fitted, fresh)
     say("following the radius", 0.3)
-    curve, worst_coef = radius_curve(fitted, Sampled.of(fitted, seed, CURVE_ENTRIES))
+    curve, worst_coef = radius_curve(fitted, SampledProblem.of(fitted, seed, CURVE_ENTRIES))
     say("choosing rows to label", 0.7)
     chosen = choose(fitted, names.classes, n_query, seed)
     say("checking the data", 0.8)
@@ -178,7 +178,7 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
 
 
 def _said(
-    fitted: Fitted, names: Names, bound: ErrorBound | None, missing: Sequence[str], next_command: str | None
+    fitted: ModelWithRows, names: Names, bound: ErrorBound | None, missing: Sequence[str], next_command: str | None
 ) -> Said:
     counts = np.bincount(fitted.codes, minlength=fitted.n_classes)
     most = int(counts.argmax())
@@ -198,7 +198,7 @@ def _silent(_step: str, _share: float) -> None:
     """No progress is shown."""
 
 
-def _promise(fitted: Fitted, names: Names, error: float) -> Promise:
+def _promise(fitted: ModelWithRows, names: Names, error: float) -> Promise:
     clf, certificate = fitted.clf, fitted.clf.certificate_
     rule, prior = radius_rule(fitted), resolve_prior(clf.label_prior)
     kinds = {
@@ -229,7 +229,7 @@ def _promise(fitted: Fitted, names: Names, error: float) -> Promise:
     )
 
 
-def _moved(fitted: Fitted) -> tuple[FloatArray, Any]:
+def _moved(fitted: ModelWithRows) -> tuple[FloatArray, Any]:
     """(N,) share of other labels that the adversary gives each row, and the reference labels (N,).
 
     The reference is the label given, or for an unlabeled row the model's answer.
@@ -239,7 +239,7 @@ def _moved(fitted: Fitted) -> tuple[FloatArray, Any]:
     return np.clip(1.0 - kept, 0.0, 1.0), reference
 
 
-def _confidence(fitted: Fitted, names: Names) -> Confidence:
+def _confidence(fitted: ModelWithRows, names: Names) -> Confidence:
     n = len(fitted.X)
     proba = fitted.proba[n:]
     top, answer = proba.max(axis=1), proba.argmax(axis=1)
@@ -266,7 +266,7 @@ def _confidence(fitted: Fitted, names: Names) -> Confidence:
     )
 
 
-def _adversary(fitted: Fitted, names: Names) -> Adversary:
+def _adversary(fitted: ModelWithRows, names: Names) -> Adversary:
     n, q, m = len(fitted.X), fitted.worst_case.label_proba, fitted.row_weights
     moved, reference = _moved(fitted)
     scores = np.concatenate([fitted.clf.decision_function(rows) for rows in (fitted.X, fitted.U)])

@@ -12,7 +12,7 @@ from scipy.stats import chi2_contingency, mannwhitneyu
 
 from surefoot._types import FloatArray
 from surefoot.report.contents import Finding
-from surefoot.report.fitted import Fitted, Names
+from surefoot.report.model_with_rows import ModelWithRows, Names
 from surefoot.report.words import percent
 
 # Area under the ROC curve, or share of rows told right, from which a column is suspect.
@@ -36,7 +36,7 @@ class Suspect:
     text: str
 
 
-def leakage_suspects(fitted: Fitted, names: Names) -> Finding:
+def leakage_suspects(fitted: ModelWithRows, names: Names) -> Finding:
     """Columns that alone separate a class from the rest, where chance does not explain it."""
     raw = names.raw is not None
     tests = list(_numbers(fitted, names)) + (list(_texts(fitted, names)) if raw else [])
@@ -57,7 +57,7 @@ def leakage_suspects(fitted: Fitted, names: Names) -> Finding:
     return Finding("leakage", True, "Columns that may give the label away", text, items, len(suspects))
 
 
-def _numbers(fitted: Fitted, names: Names) -> Iterator[Suspect]:
+def _numbers(fitted: ModelWithRows, names: Names) -> Iterator[Suspect]:
     """Each feature against each class, one against the rest; the area is that of U / (n₁ n₀)."""
     X, codes = fitted.X, fitted.codes
     for code in _testable(codes, fitted.n_classes):
@@ -73,7 +73,7 @@ def _numbers(fitted: Fitted, names: Names) -> Iterator[Suspect]:
             yield Suspect(column, code, float(area[i]), float(chance[i]), text)
 
 
-def _texts(fitted: Fitted, names: Names) -> Iterator[Suspect]:
+def _texts(fitted: ModelWithRows, names: Names) -> Iterator[Suspect]:
     """Each text column of the file: how often the commonest label of a row's value, without that row, is right."""
     codes, K = fitted.codes, fitted.n_classes
     raw = names.raw.iloc[: len(fitted.X)]

@@ -14,7 +14,7 @@ from surefoot.active import PAPER_MARGIN, RobustModelChange
 from surefoot.costs import label_cost_matrix
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.report.contents import Candidate
-from surefoot.report.fitted import Fitted
+from surefoot.report.model_with_rows import ModelWithRows
 from surefoot.report.words import percent
 from surefoot.unlabeled import Unlabeled
 
@@ -76,12 +76,12 @@ def rows_to_label(
     >>> report.rows_to_label(clf, X, y, U, n=1)[0].position
     2
     """
-    fitted = Fitted.check(clf, X, y, X_unlabeled)
+    fitted = ModelWithRows.check(clf, X, y, X_unlabeled)
     names = tuple(str(name) for name in (clf.classes_.tolist() if class_names is None else class_names))
     return choose(fitted, names, n, seed)
 
 
-def choose(fitted: Fitted, names: tuple[str, ...], n: int, seed: int) -> tuple[Candidate, ...]:
+def choose(fitted: ModelWithRows, names: tuple[str, ...], n: int, seed: int) -> tuple[Candidate, ...]:
     """See `rows_to_label`."""
     size = min(check_positive_integer(n, "n"), len(fitted.U))
     rows = np.vstack([fitted.X, fitted.U])
@@ -136,7 +136,7 @@ def spread_out(rows: FloatArray, scores: FloatArray, size: int, seed: int) -> ND
     return useful[order[np.argsort(-scores[useful[order]], kind="stable")]]
 
 
-def _strategy(fitted: Fitted, seed: int) -> RobustModelChange:
+def _strategy(fitted: ModelWithRows, seed: int) -> RobustModelChange:
     clf = fitted.clf
     n, N = len(fitted.X), len(fitted.X) + len(fitted.U)
     kappa = float(label_cost_matrix(clf.label_cost_, fitted.n_classes).max())

@@ -10,8 +10,8 @@ from string import Template
 from surefoot._files import write_bytes
 from surefoot.report import sections
 from surefoot.report.contents import Report
+from surefoot.report.first_words import opening_section, weights_section
 from surefoot.report.html import Html, el, join
-from surefoot.report.opening import opening_section, weights_section
 
 _SECTIONS = {
     "short": ("In short", opening_section),

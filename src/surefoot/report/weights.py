@@ -6,12 +6,12 @@ import numpy as np
 
 from surefoot._types import FloatArray
 from surefoot.report.contents import Weight
-from surefoot.report.fitted import Fitted, Names
+from surefoot.report.model_with_rows import ModelWithRows, Names
 
 _MOST_SHOWN = 12
 
 
-def feature_weights(fitted: Fitted, names: Names, worst_coef: FloatArray | None) -> tuple[Weight, ...]:
+def feature_weights(fitted: ModelWithRows, names: Names, worst_coef: FloatArray | None) -> tuple[Weight, ...]:
     """The features of largest weight; of several classes that class which a feature speaks for most.
 
     worst_coef : (1, d) or (K, d) coefficients learned against the worst case, None where there are none.

@@ -23,7 +23,7 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredBound:
     """A bound on the error of the present model whose coverage was measured, not proved."""
 
     value: float
@@ -46,7 +46,7 @@ class Ranking:
     proba: NDArray[np.float32]
     n_labels: int
     model: bytes | None = None
-    measured: Measured | None = None
+    measured: MeasuredBound | None = None
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
 

@@ -12,7 +12,7 @@ from surefoot.serve import events as e
 from surefoot.serve.book import SKIPPED
 from surefoot.serve.desk import Desk, Settings
 from surefoot.serve.events import Event
-from surefoot.serve.opening import open_desk
+from surefoot.serve.open_store import open_desk
 from surefoot.serve.proof import Goal
 from surefoot.tabular import Table, TableError
 

@@ -18,7 +18,7 @@ from surefoot._errors import InfeasibleRadiusError
 from surefoot._printing import rounded_down, rounded_up, share_at_least, share_at_most
 from surefoot.cli.choices import names
 from surefoot.cli.constant import worst_constant_error
-from surefoot.cli.kept import read_settings, settle
+from surefoot.cli.kept_options import read_settings, settle
 from surefoot.cli.translate import in_options
 from surefoot.report.answers import about_answers
 from surefoot.tabular import FileError

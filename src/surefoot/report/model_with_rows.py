@@ -25,7 +25,7 @@ _MOST_CELLS, LONGEST_CELL = 12, 60
 
 
 @dataclass(frozen=True, eq=False)
-class Fitted:
+class ModelWithRows:
     """A fitted model, its labeled rows X (n, d) with class codes (n,), and its unlabeled rows U (M, d), M ≥ 1."""
 
     clf: RobustLogisticRegression
@@ -39,7 +39,7 @@ class Fitted:
     @classmethod
     def check(
         cls, clf: RobustLogisticRegression, X: ArrayLike, y: ArrayLike, X_unlabeled: ArrayLike | Unlabeled
-    ) -> Fitted:
+    ) -> ModelWithRows:
         """Refuse another model, no unlabeled rows, or rows that the model was not fitted to."""
         if not isinstance(clf, RobustLogisticRegression):
             raise ValueError(
@@ -103,7 +103,7 @@ class Names:
     @classmethod
     def check(
         cls,
-        fitted: Fitted,
+        fitted: ModelWithRows,
         feature_names: Sequence[str] | None,
         class_names: Sequence[str] | None,
         row_labels: Sequence[str] | None,

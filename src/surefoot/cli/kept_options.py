@@ -24,7 +24,7 @@ _HEAD = "# Options of earlier surefoot commands on this table. Edit it, remove i
 
 
 @dataclass(frozen=True)
-class Settled:
+class KeptOptions:
     """The options of a command: those given, then those kept.
 
     values : of all options in KEPT that the command has; given : those typed now; kept : those taken from before.
@@ -59,7 +59,7 @@ def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def settle(table: Path, values: Mapping[str, Any], given: set[str], *, forget: bool = False) -> Settled:
+def settle(table: Path, values: Mapping[str, Any], given: set[str], *, forget: bool = False) -> KeptOptions:
     """Fill options that were not given from those kept for a table.
 
     With another label than before, only those of the file itself are taken.
@@ -72,7 +72,7 @@ def settle(table: Path, values: Mapping[str, Any], given: set[str], *, forget: b
     kept = {name: value for name, value in usable.items() if name in values and name not in given}
     typed = {name: values[name] for name in KEPT if name in given}
     others = {name: value for name, value in usable.items() if name not in values}
-    return Settled(path, {**values, **kept}, {**others, **typed}, kept, before)
+    return KeptOptions(path, {**values, **kept}, {**others, **typed}, kept, before)
 
 
 def read_settings(path: Path) -> dict[str, Any]:

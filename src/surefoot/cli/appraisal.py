@@ -19,7 +19,7 @@ from surefoot.cli.choices import AUTO, CALIBRATED, DEFAULT, NUMBER, Choices
 from surefoot.cli.clock import Clock, TimeIsUpError
 from surefoot.cli.constant import worst_constant_error
 from surefoot.cli.learn_pool import FEWEST_FOR_CALIBRATION, MOST_CLASSES, Start, estimate_radius, resolve_prior
-from surefoot.cli.model import Trained, all_rows, drawn, most_rows, sampled
+from surefoot.cli.model import TrainedModel, all_rows, drawn, most_rows, sampled
 from surefoot.exact.problem import RobustProblem
 from surefoot.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
 from surefoot.problem.sets import row_chunks
@@ -74,7 +74,7 @@ class Worst:
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class Appraisal:
     """All that is said of a classifier; where a part is missing, why."""
 
     crossfit: ErrorBound | None
@@ -87,14 +87,14 @@ class Judged:
         return None if self.crossfit is None else 1.0 - self.crossfit.n_errors / self.crossfit.n_labels
 
 
-class Counted(ClassifierMixin, BaseEstimator):
+class CountingClassifier(ClassifierMixin, BaseEstimator):
     """A classifier that says when it is fitted, for the progress of a cross-validation."""
 
     def __init__(self, classifier: Any = None, tick: Callable[[], None] | None = None) -> None:
         self.classifier = classifier
         self.tick = tick
 
-    def fit(self, X: FloatArray, y: NDArray[Any], X_unlabeled: Any = None) -> Counted:
+    def fit(self, X: FloatArray, y: NDArray[Any], X_unlabeled: Any = None) -> CountingClassifier:
         """Fit a clone."""
         if self.tick is not None:
             self.tick()
@@ -111,7 +111,7 @@ class Counted(ClassifierMixin, BaseEstimator):
         return np.asarray(self.fitted_.predict_proba(X))
 
 
-def judge(trained: Trained, choices: Choices, clock: Clock, *, worst: bool = True) -> Judged:
+def judge(trained: TrainedModel, choices: Choices, clock: Clock, *, worst: bool = True) -> Appraisal:
     """Bound the errors of a finished classifier, first by cross-fitting, then over a transport ball."""
     missing: list[str] = []
     crossfit = cross_fitted(trained, choices, clock, missing)
@@ -123,7 +123,7 @@ def judge(trained: Trained, choices: Choices, clock: Clock, *, worst: bool = Tru
                 found = worst_case(trained.start, choices, losses, missing, auto=trained.certificate.radius)
         except TimeIsUpError:
             missing.append("no worst case: the time given (--time) was over.")
-    return Judged(crossfit, found, tuple(missing))
+    return Appraisal(crossfit, found, tuple(missing))
 
 
 def losses_of(clf: Any, start: Start) -> dict[str, FloatArray]:
@@ -133,7 +133,7 @@ def losses_of(clf: Any, start: Start) -> dict[str, FloatArray]:
     return {ZERO_ONE: wrong, LOG_LOSS: loss_matrix_from_proba(clf.predict_proba(rows), LOG_LOSS, _CLIP)}
 
 
-def cross_fitted(trained: Trained, choices: Choices, clock: Clock, missing: list[str]) -> ErrorBound | None:
+def cross_fitted(trained: TrainedModel, choices: Choices, clock: Clock, missing: list[str]) -> ErrorBound | None:
     """The cross-fitted bound, with enough labels that are all random."""
     start = trained.start
     if not start.all_random:
@@ -150,7 +150,7 @@ def cross_fitted(trained: Trained, choices: Choices, clock: Clock, missing: list
     some = sampled(start, min(most_rows(start) // 6, _CROSSFIT_ROWS), choices.seed)
     try:
         return error_bound(
-            Counted(trained.recipe, clock.counted("cross-validating, fold", n_folds)),
+            CountingClassifier(trained.recipe, clock.counted("cross-validating, fold", n_folds)),
             start.rows,
             start.y,
             X_unlabeled=Unlabeled(some.rest),
