@@ -172,6 +172,7 @@ def test_the_simplex_over_few_pairs_is_that_over_all(
     rows, anchors = rows / rows.sum(), anchors / anchors.sum()
     expected = ot.emd2(rows, anchors, distances, numItermax=1_000_000)
     monkeypatch.setattr(transport, "_PAIRS_ENTRIES", 0)
+    monkeypatch.setattr(transport, "_SIMPLEX_ROWS", N)
     monkeypatch.setattr(transport, "_simplex", None)  # is not asked
     solved = transport.solve_transport(scale * distances, rows, anchors)
     assert solved.cost / scale == pytest.approx(expected, rel=1e-10)
