@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cli.pools import make_pool
-from surefoot.cli import judge
+from surefoot.cli import appraisal
 from surefoot.cli.choices import Choices
 from surefoot.cli.clock import Clock
 from surefoot.cli.learn_pool import Start
@@ -23,10 +23,10 @@ def test_a_bound_from_some_rows_holds_over_all(
     make_pool(900, 40).to_csv(tmp_path / "t.csv", index=False)
     pool = clean(read_labeled_table(tmp_path / "t.csv", "churn"))
     start = Start.of(pool, np.zeros(len(pool.rows), dtype=bool))
-    losses = judge.losses_of(train(start, Choices(), Clock()).clf, start)
-    exact = judge.worst_case(start, choices, losses, [])
-    monkeypatch.setattr(judge, "_ENTRIES", 1)
-    quick = judge.worst_case(start, choices, losses, [])
+    losses = appraisal.losses_of(train(start, Choices(), Clock()).clf, start)
+    exact = appraisal.worst_case(start, choices, losses, [])
+    monkeypatch.setattr(appraisal, "_ENTRIES", 1)
+    quick = appraisal.worst_case(start, choices, losses, [])
     assert exact is not None
     assert quick is not None
     assert exact.sample is None

@@ -44,6 +44,14 @@ def find_chromium() -> str | None:
     return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
+# What the browser says of a question to a page that is being left.
+_GONE = ("Inspected target navigated", "Execution context was destroyed", "Cannot find context")
+
+
+class NavigatedError(RuntimeError):
+    """The page was left before it answered."""
+
+
 class Browser:
     """One browser process; `open` shows a file and returns a `Page`."""
 
@@ -93,7 +101,8 @@ class Browser:
             answer = self._receive(deadline)
             if answer.get("id") == self._last:
                 if "error" in answer:
-                    raise RuntimeError(f"{method}: {answer['error']}")
+                    gone = any(text in answer["error"].get("message", "") for text in _GONE)
+                    raise (NavigatedError if gone else RuntimeError)(f"{method}: {answer['error']}")
                 return answer["result"]
             self.events.append(answer)
 
@@ -178,7 +187,10 @@ class Page:
         """Value of an expression as soon as it is true."""
         deadline = time.monotonic() + self.browser._timeout
         while time.monotonic() < deadline:
-            found = self.evaluate(expression)
+            try:
+                found = self.evaluate(expression)
+            except NavigatedError:  # asked while the page gave way to the next one: ask that one
+                found = None
             if found:
                 return found
             time.sleep(0.02)
