@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
+from surefoot._errors import first_line
 from surefoot._printing import rounded_up
 from surefoot.cli.appraisal import LEVEL, Appraisal, cross_fitted, worst_case
 from surefoot.cli.choices import Choices
@@ -102,7 +103,7 @@ def _cross_fitted(
         some = inputs.iloc[rows] if hasattr(inputs, "iloc") else inputs[rows]
         return error_bound(recipe, some, y, level=LEVEL, classes=np.unique(y), random_state=choices.seed)
     except (ValueError, TypeError) as error:
-        reason = (str(error).splitlines() or [""])[0]
+        reason = first_line(error)
         missing.append(f"no cross-fitted bound: the classifier could not be fitted again ({reason}).")
         return None
 
