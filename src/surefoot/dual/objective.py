@@ -171,8 +171,17 @@ class SmoothedDual:
         """What solves matrix · x = right, from the lower triangle, which is overwritten: where the rows are."""
         return self.sweep.factorized(matrix)
 
-    def evaluate(self, point: DualPoint, tau: float, *, second_order: bool) -> Evaluation:
-        """Value, gradient (p,) and, if asked, Hessian (p, p) of F_τ in the layout's coordinates."""
+    def evaluate(self, point: DualPoint, tau: float, *, second_order: bool, limit: float = np.inf) -> Evaluation:
+        """Value, gradient (p,) and, if asked, Hessian (p, p) of F_τ in the layout's coordinates.
+
+        Where F_τ is larger than `limit`, value and gradient may be those of a smaller function, above it as well.
+        """
+        some = self.sweep.some_row_sums(self._problem, point, tau) if limit < np.inf else None
+        if some is not None:
+            sums, complete = some
+            least = Evaluation.assemble(self, point, tau, sums, False)
+            if not least.value <= limit or (complete and not second_order):
+                return least
         sums = self.row_sums(point, tau, second_order=second_order)
         return Evaluation.assemble(self, point, tau, sums, second_order)
 
@@ -182,27 +191,29 @@ class SmoothedDual:
         return self.model.learns and isinstance(self.sweep, HeldRows)
 
     def evaluate_apart(self, point: DualPoint, tau: float) -> Evaluation:
-        """The same with a Hessian that lacks the curvature of θ, and the labels of which `theta_curvature` makes it."""
+        """Without the rows of θ in the Hessian (m, p), but with the labels of which `theta_curvature` makes these."""
         if not isinstance(self.sweep, HeldRows):
             raise TypeError("labels are kept of rows in memory only")
         sums, labels = self.sweep.row_sums_and_labels(self._problem, point, tau)
-        return replace(Evaluation.assemble(self, point, tau, sums, True), labels=labels)
+        return replace(Evaluation.assemble(self, point, tau, sums, True, apart=True), labels=labels)
 
     def theta_curvature(
         self, theta: FloatArray, tau: float, weights: FloatArray, labels: Sequence[FloatArray]
     ) -> FloatArray:
-        """(q, q), lower triangle valid: the curvature of θ under a mixture of sets by weights (S,)."""
+        """(q, q), lower triangle valid: the block of θ under a mixture of sets by weights (S,), penalty included."""
         if not isinstance(self.sweep, HeldRows):
             raise TypeError("labels are kept of rows in memory only")
         blocks = self.sweep.theta_curvature(self._problem, theta, tau, weights, labels)
         whole = np.zeros((theta.size, theta.size))
-        place_theta_blocks(blocks, whole)
+        place_theta_blocks(blocks + self.model.penalty_hessian(), whole)
         return whole
 
 
 @dataclass(frozen=True)
 class Evaluation:
     """F_τ at a point: value, gradient, Hessian (lower triangle valid), and the mean entropy of the adversary's plan.
+
+    Where there are labels (N, K), of the softmax plan, the Hessian has no rows of θ.
 
     `natural` is the size of the terms that cancel in each diagonal entry of the Hessian, so the size of its rounding
     error.
@@ -213,11 +224,18 @@ class Evaluation:
     hessian: Any  # None where it was not asked for
     entropy: float
     natural: FloatArray
-    labels: FloatArray | None = None  # (N, K) of the softmax plan, where the Hessian lacks the curvature of θ
+    labels: FloatArray | None = None
 
     @classmethod
     def assemble(
-        cls, dual: SmoothedDual, point: DualPoint, tau: float, sums: RowSums, second_order: bool
+        cls,
+        dual: SmoothedDual,
+        point: DualPoint,
+        tau: float,
+        sums: RowSums,
+        second_order: bool,
+        *,
+        apart: bool = False,
     ) -> Evaluation:
         at, ds = dual.layout, dual.set
         sigma, slope, curvature = smoothed_support(ds.intervals, point.lam, BARRIER * tau)
@@ -234,33 +252,38 @@ class Evaluation:
         natural[at.theta] = 1e-4
         natural[at.alpha] = 1e-2 * (sums.small[1] - dual._minimal_radius) ** 2 + 1e-12 * sums.small[1] ** 2
         natural[at.beta] = ds.anchor_weights
-        hessian = cls._hessian(dual, point, tau, sums, curvature) if second_order else None
+        hessian = cls._hessian(dual, point, tau, sums, curvature, apart) if second_order else None
         return cls(float(value), gradient, hessian, float(sums.small[3]), natural / tau)
 
     @staticmethod
-    def _hessian(dual: SmoothedDual, point: DualPoint, tau: float, sums: RowSums, curvature: FloatArray) -> Any:
+    def _hessian(
+        dual: SmoothedDual, point: DualPoint, tau: float, sums: RowSums, curvature: FloatArray, apart: bool
+    ) -> Any:
         """Where the sums are: in memory or on a device."""
         at = dual.layout
         free = at.lam_free
         xp = arrays_of(sums.beta_beta)
         send = xp.send
-        H = xp.zeros((at.size, at.size))
-        H[at.beta, at.beta] = sums.beta_beta
-        H[at.beta, at.beta] /= -tau
-        H[at.beta, at.beta][np.diag_indices(at.n_anchors)] += send(sums.beta / tau)
-        H[at.beta, at.lam] = send(sums.label_beta[free].T / tau)
+        skipped = at.theta.stop if apart else 0  # rows
+        H = xp.zeros((at.size - skipped, at.size))
+        alpha, lam, beta = (slice(part.start - skipped, part.stop - skipped) for part in (at.alpha, at.lam, at.beta))
+        H[beta, at.beta] = sums.beta_beta
+        H[beta, at.beta] /= -tau
+        H[beta, at.beta][np.diag_indices(at.n_anchors)] += send(sums.beta / tau)
+        H[beta, at.lam] = send(sums.label_beta[free].T / tau)
         label_label = sums.label_label + np.diag(sums.label)
-        H[at.lam, at.lam] = send(label_label[np.ix_(free, free)] / tau + np.diag(curvature[free]))
+        H[lam, at.lam] = send(label_label[np.ix_(free, free)] / tau + np.diag(curvature[free]))
         if at.alpha_free:
-            H[at.beta, at.alpha] = send(sums.alpha_beta[:, None] / tau)
-            H[at.lam, at.alpha] = send(sums.label_cost[free][:, None] / tau)
-            H[at.alpha, at.alpha] = sums.small[2] / tau + BARRIER * tau / point.alpha**2
+            H[beta, at.alpha] = send(sums.alpha_beta[:, None] / tau)
+            H[lam, at.alpha] = send(sums.label_cost[free][:, None] / tau)
+            H[alpha, at.alpha] = sums.small[2] / tau + BARRIER * tau / point.alpha**2
         k, p = at.theta_shape
-        H[at.beta, at.theta] = sums.theta_beta.swapaxes(0, 1).reshape(at.n_anchors, k * p) / tau
-        H[at.lam, at.theta] = sums.theta_label.swapaxes(0, 1)[free].reshape(len(free), k * p) / tau
+        H[beta, at.theta] = sums.theta_beta.swapaxes(0, 1).reshape(at.n_anchors, k * p) / tau
+        H[lam, at.theta] = sums.theta_label.swapaxes(0, 1)[free].reshape(len(free), k * p) / tau
         if at.alpha_free:
-            H[at.alpha, at.theta] = sums.theta_alpha.ravel() / tau
-        place_theta_blocks(sums.theta_theta + send(dual.model.penalty_hessian()), H)
+            H[alpha, at.theta] = sums.theta_alpha.ravel() / tau
+        if not apart:
+            place_theta_blocks(sums.theta_theta + send(dual.model.penalty_hessian()), H)
         return H
 
 

@@ -19,6 +19,7 @@ from scipy.linalg.blas import dsyrk
 from surefoot._types import FloatArray
 from surefoot.dual.models import Model
 from surefoot.dual.point import DualPoint
+from surefoot.dual.shortlist import NEGLIGIBLE, Shortlist, make_shortlist
 from surefoot.problem.distances import Distances
 from surefoot.problem.sets import DecisionSet
 
@@ -29,6 +30,11 @@ DENSE_SHARE = 0.12
 _CHUNK_ENTRIES = 1 << 18
 # Threads work on groups of rows: so many at most, and none of fewer entries, distances and features, than this.
 _MOST_GROUPS, _GROUP_ENTRIES = 8, 1 << 16
+# Over many anchors, or features of three and more classes, products in float32 take half as long; in larger chunks.
+_FEWEST_ROUGH, _FEWEST_ROUGH_FEATURES, _ROUGH_ENTRIES = 256, 64, 1 << 20
+# Sums of second derivatives are large: groups of fewer rows would take longer to add up than to compute. Over short
+# lists of anchors rows cost less.
+_FEWEST_ROWS, _FEWEST_LISTED_ROWS = 512, 4096
 
 
 @dataclass
@@ -68,12 +74,16 @@ class RowSums:
 
 @dataclass(frozen=True, eq=False)
 class WeightedRows:
-    """Rows of weights (N,) at distances (N, n) from the anchors of a decision set, and a model over them."""
+    """Rows of weights (N,) at distances (N, n) from the anchors of a decision set, and a model over them.
+
+    rough : products of many anchors, which only second derivatives have, may be taken in float32.
+    """
 
     decision_set: DecisionSet
     distances: Distances
     weights: FloatArray
     model: Model
+    rough: bool = False
 
     def sums(
         self,
@@ -83,14 +93,24 @@ class WeightedRows:
         second_order: bool,
         executor: Executor | None = None,
         labels: FloatArray | None = None,
+        near: ListedAnchors | None = None,
     ) -> RowSums:
         """Σ over all rows; the order of addition does not depend on the number of threads.
 
         labels : (N, K) where the labels of the softmax plan are to be stored, of which `theta_curvature` then makes
-        what is left out here, Σ over pairs of features.
+        what is left out here, Σ over pairs of features. near : anchors of a short list, in place of all.
         """
-        work = partial(self._group_sums, point=point, tau=tau, second_order=second_order, labels=labels)
-        return self._total(work, executor)
+        work = partial(self._group_sums, near=near, point=point, tau=tau, second_order=second_order, labels=labels)
+        fewest = 1 if not second_order else _FEWEST_ROWS if near is None else _FEWEST_LISTED_ROWS
+        return self._total(work, executor, fewest)
+
+    def shortlist(self, point: DualPoint, tau: float, executor: Executor | None = None) -> Shortlist | None:
+        """Of each row and class the anchors near it, where these are few."""
+
+        def gains(rows: slice) -> FloatArray:
+            return np.asarray(self.model.losses(point.theta, rows) - point.lam)
+
+        return make_shortlist(self.decision_set, self.distances, gains, point, tau, executor)
 
     def theta_curvature(
         self,
@@ -105,12 +125,12 @@ class WeightedRows:
         weights : (S,) of the sets, summing to one; labels : (S) tables (N, K) of their softmax plans.
         """
         work = partial(self._group_curvature, theta=theta, tau=tau, weights=weights, labels=labels)
-        return self._total(work, executor)
+        return self._total(work, executor, _FEWEST_ROWS)
 
-    def _total(self, work: Callable[[tuple[int, int]], T], executor: Executor | None) -> T:
-        """Σ over groups of rows, in their order."""
+    def _total(self, work: Callable[[tuple[int, int]], T], executor: Executor | None, fewest: int) -> T:
+        """Σ over groups of rows, in their order: of no fewer rows than said, where there are as many."""
         N, n = self.distances.shape
-        groups = int(np.clip(N * (n + self.model.shape[1]) // _GROUP_ENTRIES, 1, _MOST_GROUPS))
+        groups = int(np.clip(min(N * (n + self.model.shape[1]) // _GROUP_ENTRIES, N // fewest), 1, _MOST_GROUPS))
         edges = np.linspace(0, N, groups + 1).astype(int).tolist()
         parts = map(work, pairwise(edges)) if executor is None else executor.map(work, pairwise(edges))
         total: T | None = None
@@ -141,73 +161,163 @@ class WeightedRows:
                 both = sum(w * q[:, k] * q[:, other] for w, q in zip(weights, tables, strict=True))
                 same = float(k == other)
                 weight = m * ((same * mean[:, k] - both) / tau + p[:, k] * (same - p[:, other]))
-                if same:
-                    Y = X * np.sqrt(np.maximum(weight, 0.0))[:, None]
-                    total[k - 1, k - 1] = Y.T @ Y
-                else:
-                    total[k - 1, other - 1] = X.T @ (X * weight[:, None])
+                sign = 1.0 if same else -1.0  # of every weight; a product with its own transpose takes half as long
+                Y = X * np.sqrt(np.maximum(sign * weight, 0.0))[:, None]
+                total[k - 1, other - 1] = sign * (Y.T @ Y)
         return total
 
     def _group_sums(
         self,
         group: tuple[int, int],
         *,
+        near: ListedAnchors | None,
         point: DualPoint,
         tau: float,
         second_order: bool,
         labels: FloatArray | None,
     ) -> RowSums:
-        from surefoot.kernels.soft_rows import soft_rows
-
         ds, model = self.decision_set, self.model
-        K, n = ds.n_classes, len(ds.anchor_weights)
-        C = len(ds.class_offsets) - 1
-        sums = RowSums.zeros(K, n, model.shape, second_order)
-        B = min(int(np.clip(_CHUNK_ENTRIES // n, 32, 4096)), group[1] - group[0])
-        phi, q, cck, s = np.empty(B), np.empty((B, K)), np.empty((B, K)), np.empty((B, K, C))
-        A = np.empty((B, n))
+        sums = RowSums.zeros(ds.n_classes, len(ds.anchor_weights), model.shape, second_order)
+        per_row = len(ds.anchor_weights) if near is None else near.shortlist.mean_length
+        rough = self.rough and second_order and near is None and len(ds.anchor_weights) >= _FEWEST_ROUGH
+        entries = _ROUGH_ENTRIES if rough else _CHUNK_ENTRIES
+        B = min(int(np.clip(entries // per_row, 32, 4096)), group[1] - group[0])
         for start in range(group[0], group[1], B):
             rows = slice(start, min(start + B, group[1]))
-            b = rows.stop - start
-            m = self.weights[rows]
             losses = model.losses(point.theta, rows)
-            stored = soft_rows(
-                self.distances[rows], m, point.alpha, point.beta, ds.class_offsets, ds.present_label_cost,
-                losses - point.lam, tau, A[:b], phi[:b], q[:b], cck[:b], s[:b], sums.beta, sums.alpha_beta,
-                sums.label_beta, sums.small,
-            )  # fmt: skip
-            mq = m[:, None] * q[:b]
-            sums.label += mq.sum(axis=0)
-            sums.label_cost += m @ cck[:b]
-            sums.label_label -= mq.T @ q[:b]
+            X, m = model.design(rows), self.weights[rows]
+            chunk = Chunk.of(ds, X, m, losses - point.lam, rough)
+            if near is None:
+                add_products = chunk.soften(self.distances[rows], point, tau, sums, second_order)
+            else:
+                add_products = near.soften(chunk, rows, self.distances, point, tau, sums, second_order)
+            q, p = chunk.q, np.exp(-losses)
+            sums.label += m @ q
             if model.learns:
-                X = model.design(rows)
-                sums.theta += (m[:, None] * (np.exp(-losses) - q[:b]))[:, 1:].T @ X
-                if second_order:
-                    if labels is not None:
-                        labels[rows] = q[:b]
-                    _add_theta_blocks(sums, X, m, q[:b], np.exp(-losses), cck[:b], tau, alone=labels is None)
+                sums.theta += (m[:, None] * (p - q))[:, 1:].T @ X
             if second_order:
-                self._add_products(sums, A[:b], stored, m, s[:b], rows)
+                sums.label_cost += m @ chunk.cck
+                sums.label_label -= (m[:, None] * q).T @ q
+                if labels is not None:
+                    labels[rows] = q
+                if model.learns:
+                    many = model.shape[0] > 1 and model.shape[1] >= _FEWEST_ROUGH_FEATURES
+                    features = X.astype(np.float32) if self.rough and many else X
+                    _add_theta_blocks(sums, features, m, q, p, chunk.cck, tau, alone=labels is None)
+                add_products()
         sums.label_beta[0] = -sums.label_beta[1:].sum(axis=0)
         return sums
 
-    def _add_products(
-        self, sums: RowSums, A: FloatArray, stored: int, m: FloatArray, s: FloatArray, rows: slice
-    ) -> None:
+
+@dataclass(frozen=True, eq=False)
+class Chunk:
+    """Some rows of weights m (B,): design matrix X (B, p) and gains (B, K) = ℓ − λ.
+
+    Of the softmax plan: phi (B,), q (B, K), cck (B, K) and s (B, K, C), see `soft_rows`, which writes them. rough : as
+    of `WeightedRows`.
+    """
+
+    decision_set: DecisionSet
+    X: FloatArray
+    m: FloatArray
+    gains: FloatArray
+    phi: FloatArray
+    q: FloatArray
+    cck: FloatArray
+    s: FloatArray
+    rough: bool
+
+    @classmethod
+    def of(cls, ds: DecisionSet, X: FloatArray, m: FloatArray, gains: FloatArray, rough: bool = False) -> Chunk:
+        (B, K), C = gains.shape, len(ds.class_offsets) - 1
+        return cls(ds, X, m, gains, np.empty(B), np.empty((B, K)), np.empty((B, K)), np.empty((B, K, C)), rough)
+
+    def soften(
+        self, distances: FloatArray, point: DualPoint, tau: float, sums: RowSums, second_order: bool
+    ) -> Callable[[], None]:
+        """Add the softmax plan over all anchors to sums; what is returned adds the products of its weights."""
+        from surefoot.kernels.soft_rows import soft_rows
+
+        ds, A = self.decision_set, np.empty(distances.shape)
+        stored = soft_rows(
+            distances, self.m, point.alpha, point.beta, ds.class_offsets, ds.present_label_cost, self.gains, tau, A,
+            self.phi, self.q, self.cck, self.s, sums.beta, sums.alpha_beta, sums.label_beta, sums.small, second_order,
+        )  # fmt: skip
+        return lambda: self._add_products(A, stored, sums)
+
+    def _add_products(self, A: FloatArray, stored: int, sums: RowSums) -> None:
         """Σ m a aᵀ and Σ m s a xᵀ: by BLAS where most weights count, entry by entry where few do."""
         from surefoot.kernels.soft_rows import add_sparse_products
 
-        ds, X = self.decision_set, self.model.design(rows)
+        ds, X, m, s = self.decision_set, self.X, self.m, self.s
         if stored < DENSE_SHARE * A.size:
             add_sparse_products(A, m, ds.anchor_slots, s, X, sums.beta_beta, sums.theta_beta)
             return
-        for k in range(sums.theta_beta.shape[0]):
-            for c, (lo, hi) in enumerate(pairwise(ds.class_offsets)):
-                sums.theta_beta[k, lo:hi] += A[:, lo:hi].T @ (X * (m * s[:, k + 1, c])[:, None])
+        free, n, p = sums.theta_beta.shape
+        if n <= s.shape[2] * p:
+            weighted = (m[:, None, None] * s[:, 1:, ds.anchor_slots]) * A[:, None, :]
+            sums.theta_beta += (weighted.reshape(len(m), free * n).T @ X).reshape(free, n, p)
+        else:
+            for k in range(free):
+                for c, (lo, hi) in enumerate(pairwise(ds.class_offsets)):
+                    sums.theta_beta[k, lo:hi] += A[:, lo:hi].T @ (X * (m * s[:, k + 1, c])[:, None])
         A *= np.sqrt(m)[:, None]
+        if self.rough:
+            half = A.astype(np.float32)
+            sums.beta_beta += half.T @ half
+            return
         # in place, one triangle: the upper one in Fortran order is the lower one in C order
         dsyrk(1.0, A.T, beta=1.0, c=sums.beta_beta.T, overwrite_c=1)
+
+
+@dataclass(eq=False)
+class ListedAnchors:
+    """The softmax plan over the anchors of a short list; rows for which it may lack some ask all anchors.
+
+    loose : no row does, and Φ may be too small. failed : the number of rows that had to, or would have.
+    """
+
+    shortlist: Shortlist
+    loose: bool = False
+    failed: int = 0
+
+    def soften(
+        self,
+        chunk: Chunk,
+        rows: slice,
+        distances: Distances,
+        point: DualPoint,
+        tau: float,
+        sums: RowSums,
+        second_order: bool,
+    ) -> Callable[[], None]:
+        """As `Chunk.soften`."""
+        from surefoot.kernels.listed_rows import add_listed_products, soft_listed
+
+        near, fails = self.shortlist, np.zeros(len(chunk.m), dtype=bool)
+        starts = near.starts_of(rows)
+        a = np.empty(starts[-1] - starts[0])
+        m = chunk.m.copy()
+        soft_listed(
+            starts, near.anchors, near.distances, near.beyond(rows, point), NEGLIGIBLE * tau, self.loose, fails, m,
+            point.alpha, point.beta, chunk.decision_set.present_label_cost, chunk.gains, tau, a, chunk.phi, chunk.q,
+            chunk.cck, chunk.s, sums.beta, sums.alpha_beta, sums.label_beta, sums.small, second_order,
+        )  # fmt: skip
+        again = np.flatnonzero(fails)
+        self.failed += len(again)
+        add_rest = None
+        if len(again) and not self.loose:
+            rest = Chunk.of(chunk.decision_set, chunk.X[again], chunk.m[again], chunk.gains[again])
+            add_rest = rest.soften(distances[rows.start + again], point, tau, sums, second_order)
+            for mine, theirs in ((chunk.phi, rest.phi), (chunk.q, rest.q), (chunk.cck, rest.cck), (chunk.s, rest.s)):
+                mine[again] = theirs
+
+        def add_products() -> None:
+            add_listed_products(starts, near.anchors, a, m, chunk.s, chunk.X, sums.beta_beta, sums.theta_beta)
+            if add_rest is not None:
+                add_rest()
+
+        return add_products
 
 
 def _add_theta_blocks(
@@ -223,7 +333,7 @@ def _add_theta_blocks(
 ) -> None:
     """The blocks of the Hessian that touch θ but not β: Cov over labels / τ, and the curvature of the loss itself.
 
-    alone : with the block of θ itself.
+    alone : with the block of θ itself. Products have the precision of X.
     """
     free, K = sums.theta.shape[0], q.shape[1]
     sums.theta_alpha += (m[:, None] * cck[:, 1:]).T @ X
@@ -234,8 +344,9 @@ def _add_theta_blocks(
         if not alone:
             continue
         weight = m * (cov[:, k] / tau + p[:, k] * (1.0 - p[:, k]))
-        Y = X * np.sqrt(np.maximum(weight, 0.0))[:, None]
+        Y = X * np.sqrt(np.maximum(weight, 0.0)).astype(X.dtype)[:, None]
         sums.theta_theta[k - 1, k - 1] += Y.T @ Y
         for other in range(k + 1, K):
-            weight = m * (cov[:, other] / tau - p[:, k] * p[:, other])
-            sums.theta_theta[k - 1, other - 1] += X.T @ (X * weight[:, None])
+            # a product with its own transpose takes half as long: no weight here is positive
+            Y = X * np.sqrt(np.maximum(m * (p[:, k] * p[:, other] - cov[:, other] / tau), 0.0)).astype(X.dtype)[:, None]
+            sums.theta_theta[k - 1, other - 1] -= Y.T @ Y

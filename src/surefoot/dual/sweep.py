@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
@@ -18,7 +18,8 @@ from surefoot.dual.block import Block, RowlessProblem
 from surefoot.dual.bounds import AnchorRepair, dual_constant
 from surefoot.dual.models import FixedLosses, FrozenModel, LinearModel, Model
 from surefoot.dual.point import DualPoint
-from surefoot.dual.row_sums import RowSums, WeightedRows
+from surefoot.dual.row_sums import ListedAnchors, RowSums, WeightedRows
+from surefoot.dual.shortlist import ShortlistKeeper
 from surefoot.dual.smallest_loss import LogisticSums, LowerBound, RowTotals, SmallestLoss
 from surefoot.problem.sets import DecisionSet
 
@@ -55,6 +56,13 @@ class Sweep(ABC):
     ) -> RowSums:
         """What the smoothed dual and its derivatives are made of; `exact`: in float64."""
         return self.total(problem, Block.row_sums, point, tau, second_order)
+
+    def some_row_sums(self, problem: RowlessProblem, point: DualPoint, tau: float) -> tuple[RowSums, bool] | None:
+        """First-order sums over some of the anchors, where these are at hand; and whether no other has a weight.
+
+        Where others have, Φ is too small.
+        """
+        return None
 
     def factorized(self, matrix: FloatArray) -> Callable[[FloatArray], FloatArray]:
         """What solves matrix · x = right for any right (m,), by Cholesky from the lower triangle, which is overwritten.
@@ -129,6 +137,7 @@ class HeldRows(Sweep):
     design: FloatArray | None = None
     losses: FloatArray | None = None
     executor: Executor | None = None
+    lists: ShortlistKeeper = field(default_factory=ShortlistKeeper)
 
     @classmethod
     def of(cls, ds: DecisionSet, model: Model, executor: Executor | None = None) -> HeldRows:
@@ -153,14 +162,31 @@ class HeldRows(Sweep):
     def row_sums(
         self, problem: RowlessProblem, point: DualPoint, tau: float, *, second_order: bool, exact: bool
     ) -> RowSums:
-        """By threads over groups of rows, where there is an executor."""
-        rows = WeightedRows(problem.decision_set, self.distances, self.weights, self.block(problem).model)
-        return rows.sums(point, tau, second_order=second_order, executor=self.executor)
+        """By threads over groups of rows, where there is an executor; over short lists of anchors, where it pays."""
+        rows = replace(self._weighted(problem), rough=not exact)
+        if second_order and self.lists.wants_new(self.distances.shape, tau):
+            self.lists.keep(rows.shortlist(point, tau, self.executor), tau)
+        near = None if self.lists.last is None else ListedAnchors(self.lists.last)
+        sums = rows.sums(point, tau, second_order=second_order, executor=self.executor, near=near)
+        if near is not None:
+            self.lists.failed = near.failed
+        return sums
+
+    def _weighted(self, problem: RowlessProblem) -> WeightedRows:
+        return WeightedRows(problem.decision_set, self.distances, self.weights, self.block(problem).model)
+
+    def some_row_sums(self, problem: RowlessProblem, point: DualPoint, tau: float) -> tuple[RowSums, bool] | None:
+        """Over the last short list of anchors, whether it holds or not."""
+        if self.lists.last is None:
+            return None
+        near = ListedAnchors(self.lists.last, loose=True)
+        sums = self._weighted(problem).sums(point, tau, second_order=False, executor=self.executor, near=near)
+        return sums, near.failed == 0
 
     def row_sums_and_labels(self, problem: RowlessProblem, point: DualPoint, tau: float) -> tuple[RowSums, FloatArray]:
         """Second-order sums but those of the block of θ, and the labels (N, K) of the softmax plan."""
         labels = np.empty((self.n_rows, problem.decision_set.n_classes))
-        rows = WeightedRows(problem.decision_set, self.distances, self.weights, self.block(problem).model)
+        rows = self._weighted(problem)
         return rows.sums(point, tau, second_order=True, executor=self.executor, labels=labels), labels
 
     def theta_curvature(
@@ -172,8 +198,7 @@ class HeldRows(Sweep):
         labels: Sequence[FloatArray],
     ) -> FloatArray:
         """The block of θ for a mixture of sets by weights (S,), from the labels (S) of their softmax plans."""
-        rows = WeightedRows(problem.decision_set, self.distances, self.weights, self.block(problem).model)
-        return rows.theta_curvature(theta, tau, weights, labels, self.executor)
+        return self._weighted(problem).theta_curvature(theta, tau, weights, labels, self.executor)
 
     def soft_adversary(
         self, problem: RowlessProblem, point: DualPoint, tau: float

@@ -18,7 +18,7 @@ NEGLIGIBLE = math.exp(-36.0)
 _ROUND = 6755399441055744.0  # 1.5·2^52: adding it leaves the nearest integer in the low bits of a float64
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
-_FAST = {"nnan", "ninf", "nsz", "contract", "arcp", "reassoc"}
+FAST = {"nnan", "ninf", "nsz", "contract", "arcp", "reassoc"}
 _ORDERED = {"nnan", "ninf", "nsz", "contract"}  # reassociation would undo the rounding trick
 
 
@@ -43,140 +43,161 @@ def exp_negative(v, low, inv_tau, out, scratch, bits):  # pragma: no cover (comp
         out[i] *= scratch[i]
 
 
-@compiled(fastmath=_FAST)
-def soft_rows(
-    D, m, alpha, beta, offsets, kappa, U, tau, A, phi, q, cck, s, g_beta, h_ab, h_lb, small
+@compiled(fastmath=FAST, inline="always")
+def join_labels(
+    j, soft, alpha, kappa, U, tau, cost, scratch, bits, flat, q, cck, s, at_class, second
 ):  # pragma: no cover (compiled)
-    """Softmax of every row of a chunk, with the moments that gradient and Hessian need.
+    """Join the anchors of each class with the labels of row j; soft minima and moments over a class come in.
+
+    soft (4, C): soft minimum, E d, E d², entropy within the class; U (B, K) = ℓ − λ; cost, scratch (bits shares its
+    memory), flat (K·C,): room. Written: q (B, K) and at_class (3, C) = P(c), E κ over it, 1 / P(c); where `second`
+    moments are asked for cck (B, K) and s (B, K, C), too. Returns φ, E c, Var c, entropy.
+    """
+    K, C = kappa.shape
+    inv_tau = 1.0 / tau
+    low = alpha * kappa[0, 0] + soft[0, 0] - U[j, 0]
+    i = np.uint64(0)
+    for k in range(K):
+        for c in range(C):
+            t = alpha * kappa[k, c] + soft[0, c] - U[j, k]
+            cost[i] = t
+            i += np.uint64(1)
+            low = min(low, t)
+    exp_negative(cost, low, inv_tau, flat, scratch, bits)
+    total = 0.0
+    entropy = 0.0
+    for pair in range(len(flat)):
+        total += flat[pair]
+        entropy += flat[pair] * (cost[pair] - low)
+    inv = 1.0 / total
+    log_total = math.log(total)
+    entropy = entropy * inv * inv_tau + log_total
+    mean_c = 0.0
+    mean_c2 = 0.0
+    for c in range(C):
+        at_class[0, c] = 0.0
+        at_class[1, c] = 0.0
+    i = np.uint64(0)
+    for k in range(K):
+        qk = 0.0
+        ck = 0.0
+        for c in range(C):
+            e = flat[i] * inv
+            flat[i] = e
+            i += np.uint64(1)
+            kap = kappa[k, c]
+            qk += e
+            at_class[0, c] += e
+            at_class[1, c] += e * kap
+            ck += e * (soft[1, c] + kap)
+            mean_c2 += e * (soft[2, c] + kap * (2.0 * soft[1, c] + kap))
+            entropy += e * soft[3, c]
+        q[j, k] = qk
+        cck[j, k] = ck
+        mean_c += ck
+    for c in range(C):
+        at_class[2, c] = 1.0 / at_class[0, c] if at_class[0, c] > 1e-300 else 0.0
+    if second:
+        i = np.uint64(0)
+        for k in range(K):
+            qk = q[j, k]
+            cck[j, k] -= mean_c * qk
+            for c in range(C):
+                s[j, k, c] = flat[i] * at_class[2, c] - qk if at_class[2, c] > 0.0 else 0.0
+                i += np.uint64(1)
+    return tau * log_total - low, mean_c, mean_c2 - mean_c * mean_c, entropy
+
+
+@compiled(fastmath=FAST)
+def soft_rows(
+    D, m, alpha, beta, offsets, kappa, U, tau, A, phi, q, cck, s, g_beta, h_ab, h_lb, small, second
+):  # pragma: no cover (compiled)
+    """Softmax of every row of a chunk, with the moments that the gradient needs, and the Hessian where `second`.
 
     Inputs: D (B, n), m (B,), beta (n,), offsets (C+1,), kappa (K, C), U (B, K) = ℓ − λ.
     Outputs per row: A (B, n) weights of anchors, phi (B,), q (B, K), cck (B, K) = Cov(c, e_k),
     s (B, K, C) = P(k | c) − P(k).
     Added to: g_beta (n,) = Σ m a_ji, h_ab (n,) = Σ m Cov(c, e_i), h_lb (K, n) = Σ m Cov(e_k, e_i),
     small = [Σ m φ, Σ m E c, Σ m Var c, Σ m H(P)], with H the entropy.
-    Returns the number of weights that are not negligible.
+    Those of second moments, cck, s, h_ab and h_lb, only where they are asked for. Returns the number of weights that
+    are not negligible.
     """
     B, n = D.shape
-    C = offsets.shape[0] - 1
-    K = U.shape[1]
-    v = np.empty(n)
-    scratch = np.empty(n)
+    K, C = kappa.shape
+    # indices known to be non-negative are what lets LLVM vectorise
+    edges = offsets.astype(np.uint64)
+    v, scratch = np.empty(n), np.empty(n)
     bits = scratch.view(np.int64)
-    S = np.empty(C)
-    T1 = np.empty(C)
-    T2 = np.empty(C)
-    ent = np.empty(C)
-    norm = np.empty(C)
-    pairs = K * C
-    cost = np.empty(pairs)
-    flat = np.empty(pairs)
-    p = flat.reshape(K, C)
-    pair_scratch = np.empty(pairs)
+    soft, norm, at_class = np.empty((4, C)), np.empty(C), np.empty((3, C))
+    cost, pair_scratch, flat = np.empty(K * C), np.empty(K * C), np.empty(K * C)
     pair_bits = pair_scratch.view(np.int64)
-    pc = np.empty(C)
-    kbar = np.empty(C)
     inv_tau = 1.0 / tau
     stored = 0
     for j in range(B):
-        row = D[j]
-        a = A[j]
+        row, a = D[j], A[j]
         for c in range(C):
-            # slices that start at zero: indices known to be non-negative are what lets LLVM vectorise
-            lo, hi = offsets[c], offsets[c + 1]
-            rc, bc, vc, ac = row[lo:hi], beta[lo:hi], v[lo:hi], a[lo:hi]
-            low = alpha * rc[0] + bc[0]
-            for i in range(hi - lo):
-                t = alpha * rc[i] + bc[i]
-                vc[i] = t
+            lo, hi = edges[c], edges[c + 1]
+            low = alpha * row[lo] + beta[lo]
+            for i in range(lo, hi):
+                t = alpha * row[i] + beta[i]
+                v[i] = t
                 low = min(low, t)
-            exp_negative(vc, low, inv_tau, ac, scratch[lo:hi], bits[lo:hi])
+            soft[0, c] = low
+            for i in range(lo, hi):
+                v[i] -= low
+        exp_negative(v, 0.0, inv_tau, a, scratch, bits)
+        for c in range(C):
             total = 0.0
             t1 = 0.0
             t2 = 0.0
             tv = 0.0
-            for i in range(hi - lo):
-                e = ac[i]
-                d = rc[i]
+            for i in range(edges[c], edges[c + 1]):
+                e = a[i]
+                d = row[i]
                 total += e
                 t1 += e * d
                 t2 += e * d * d
-                tv += e * (vc[i] - low)
+                tv += e * v[i]
             inv = 1.0 / total
             log_total = math.log(total)
             norm[c] = inv
-            S[c] = low - tau * log_total
-            T1[c] = t1 * inv
-            T2[c] = t2 * inv
-            ent[c] = tv * inv * inv_tau + log_total
-        low = alpha * kappa[0, 0] + S[0] - U[j, 0]
-        for k in range(K):
-            for c in range(C):
-                t = alpha * kappa[k, c] + S[c] - U[j, k]
-                cost[k * C + c] = t
-                low = min(low, t)
-        exp_negative(cost, low, inv_tau, flat, pair_scratch, pair_bits)
-        total = 0.0
-        entropy = 0.0
-        for i in range(pairs):
-            total += flat[i]
-            entropy += flat[i] * (cost[i] - low)
-        inv = 1.0 / total
-        log_total = math.log(total)
-        phi[j] = tau * log_total - low
-        entropy = entropy * inv * inv_tau + log_total
-        mean_c = 0.0
-        mean_c2 = 0.0
-        for c in range(C):
-            pc[c] = 0.0
-            kbar[c] = 0.0
-        for k in range(K):
-            qk = 0.0
-            ck = 0.0
-            for c in range(C):
-                e = p[k, c] * inv
-                p[k, c] = e
-                kap = kappa[k, c]
-                qk += e
-                pc[c] += e
-                kbar[c] += e * kap
-                ck += e * (T1[c] + kap)
-                mean_c2 += e * (T2[c] + kap * (2.0 * T1[c] + kap))
-                entropy += e * ent[c]
-            q[j, k] = qk
-            cck[j, k] = ck
-            mean_c += ck
-        for k in range(K):
-            cck[j, k] -= mean_c * q[j, k]
-            for c in range(C):
-                s[j, k, c] = p[k, c] / pc[c] - q[j, k] if pc[c] > 1e-300 else 0.0
+            soft[0, c] -= tau * log_total
+            soft[1, c] = t1 * inv
+            soft[2, c] = t2 * inv
+            soft[3, c] = tv * inv * inv_tau + log_total
+        phi[j], mean_c, variance, entropy = join_labels(
+            j, soft, alpha, kappa, U, tau, cost, pair_scratch, pair_bits, flat, q, cck, s, at_class, second
+        )
         mj = m[j]
         small[0] += mj * phi[j]
         small[1] += mj * mean_c
-        small[2] += mj * (mean_c2 - mean_c * mean_c)
+        small[2] += mj * variance
         small[3] += mj * entropy
         for c in range(C):
-            lo, hi = offsets[c], offsets[c + 1]
-            rc, ac, gc, hc = row[lo:hi], a[lo:hi], g_beta[lo:hi], h_ab[lo:hi]
-            kb = kbar[c] / pc[c] - mean_c if pc[c] > 1e-300 else 0.0
-            f = pc[c] * norm[c]
+            f = at_class[0, c] * norm[c]
+            if not second:
+                f *= mj
+                for i in range(edges[c], edges[c + 1]):
+                    g_beta[i] += a[i] * f
+                continue
+            kb = at_class[1, c] * at_class[2, c] - mean_c
             count = 0
-            for i in range(hi - lo):
-                w = ac[i] * f
-                ac[i] = w
+            for i in range(edges[c], edges[c + 1]):
+                w = a[i] * f
+                a[i] = w
                 count += w > NEGLIGIBLE
                 w *= mj
-                gc[i] += w
-                hc[i] += w * (rc[i] + kb)
+                g_beta[i] += w
+                h_ab[i] += w * (row[i] + kb)
             stored += count
             for k in range(1, K):
-                lc = h_lb[k, lo:hi]
                 f = mj * s[j, k, c]
-                for i in range(hi - lo):
-                    lc[i] += f * ac[i]
+                for i in range(edges[c], edges[c + 1]):
+                    h_lb[k, i] += f * a[i]
     return stored
 
 
-@compiled(fastmath=_FAST)
+@compiled(fastmath=FAST)
 def add_sparse_products(A, m, slots, s, X, h_bb, h_tb):  # pragma: no cover (compiled)
     """Add Σ m a aᵀ to the lower triangle of h_bb (n, n) and Σ m s_kc a_i x to h_tb (K−1, n, d), skipping zeros."""
     B, n = A.shape

@@ -75,7 +75,8 @@ class Objective(Protocol[Point, Here]):
 
     def pack(self, point: Point) -> FloatArray: ...
     def unpack(self, vector: FloatArray, template: Point) -> Point: ...
-    def evaluate(self, point: Point, tau: float, *, second_order: bool) -> Here: ...
+    def evaluate(self, point: Point, tau: float, *, second_order: bool, limit: float = np.inf) -> Here:
+        """F_τ; where it is above `limit`, a smaller function that is above it as well will do."""
 
     def balance(self, point: Point, here: Here, tau: float) -> tuple[Point, Here]:
         """A cheap move where Newton's model fails, and the second derivatives where it ends."""
@@ -111,10 +112,10 @@ class OneSet:
     def unpack(self, vector: FloatArray, template: DualPoint) -> DualPoint:
         return self.dual.layout.unpack(vector, template)
 
-    def evaluate(self, point: DualPoint, tau: float, *, second_order: bool) -> Evaluation:
+    def evaluate(self, point: DualPoint, tau: float, *, second_order: bool, limit: float = np.inf) -> Evaluation:
         if second_order and self.apart:
             return self.dual.evaluate_apart(point, tau)
-        return self.dual.evaluate(point, tau, second_order=second_order)
+        return self.dual.evaluate(point, tau, second_order=second_order, limit=limit)
 
     def balance(self, point: DualPoint, here: Evaluation, tau: float) -> tuple[DualPoint, Evaluation]:
         """Sinkhorn updates of β where an anchor's mass is off by more than a factor e: Newton's model fails there."""
@@ -214,7 +215,8 @@ def _predict(
     moved[positive] = np.maximum(moved[positive], 0.2 * now[positive])
     guess = objective.unpack(moved, state.point)
     here = objective.evaluate(state.point, tau, second_order=False)
-    return guess if objective.evaluate(guess, tau, second_order=False).value < here.value else state.point
+    there = objective.evaluate(guess, tau, second_order=False, limit=here.value)
+    return guess if there.value < here.value else state.point
 
 
 def centre(
@@ -310,8 +312,9 @@ def _line_search(
     noise = 1e-15 * max(1.0, abs(here.value))
     for trial in range(30):
         candidate = objective.unpack(vector + size * move.direction, point)
-        there = objective.evaluate(candidate, tau, second_order=eager and trial == 0)
-        if np.isfinite(there.value) and there.value <= here.value - 1e-4 * size * move.decrement + noise:
+        most = here.value - 1e-4 * size * move.decrement + noise
+        there = objective.evaluate(candidate, tau, second_order=eager and trial == 0, limit=most)
+        if np.isfinite(there.value) and there.value <= most:
             return candidate, there, move, trial
         if trial >= 2 and trial % 2 == 0:
             move = _Move.along_newton(objective, point, here, max(10 * move.ridge, _FIRST_DAMPING))
