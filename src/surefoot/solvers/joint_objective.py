@@ -62,7 +62,7 @@ def smooth_maximum(values: FloatArray, barrier: float) -> tuple[float, FloatArra
 class JointEvaluation:
     """F_τ at a point: its value and gradient, the evaluations of its sets and their weights p (S,).
 
-    theta_curvature : lower triangle of Σ_s p_s ∂²D_s/∂θ² less the penalty, where the Hessians of the sets lack it.
+    theta_curvature : lower triangle of Σ_s p_s ∂²D_s/∂θ², where the Hessians of the sets lack the rows of θ.
     """
 
     value: float
@@ -119,9 +119,10 @@ class JointDual:
             )
         )
 
-    def evaluate(self, point: JointPoint, tau: float, *, second_order: bool) -> JointEvaluation:
+    def evaluate(self, point: JointPoint, tau: float, *, second_order: bool, limit: float = np.inf) -> JointEvaluation:
+        limit = limit if len(self.duals) == 1 else np.inf
         pairs = zip(self._objectives, point.parts, strict=True)
-        parts = [one.evaluate(part, tau, second_order=second_order) for one, part in pairs]
+        parts = [one.evaluate(part, tau, second_order=second_order, limit=limit) for one, part in pairs]
         return self._joined(point, parts, tau, second_order=second_order)
 
     def _joined(
@@ -246,19 +247,24 @@ class _Arrow:
         slopes = np.array([part.gradient[:p] for part in here.parts])
         slopes -= stiffness @ slopes / stiffness.sum()
         corner, natural = np.zeros((p + 1, p + 1)), np.zeros(p + 1)
+        steep = slopes * np.sqrt(stiffness)[:, None]
+        corner[:p, :p] = steep.T @ steep
         corner[p, p] = stiffness.sum()
         if here.theta_curvature is not None:
-            corner[:p, :p] = here.theta_curvature
+            corner[:p, :p] += here.theta_curvature
         blocks = []
         for dual, part, weight, stiff, slope in zip(duals, here.parts, here.weights, stiffness, slopes, strict=True):
             if part.hessian is None:
                 raise ValueError("Newton's system needs evaluations with second_order=True")
-            H, g = along_ray(arrays_of(part.hessian).fetch(part.hessian), part.gradient, dual.ray, dual.layout.alpha)
-            own, alpha = g[p:], slice(dual.layout.alpha.start - p, dual.layout.alpha.stop - p)
-            corner[:p, :p] += weight * H[:p, :p] + stiff * np.outer(slope, slope)
+            H = arrays_of(part.hessian).fetch(part.hessian)
+            if here.theta_curvature is None:
+                corner[:p, :p] += weight * H[:p, :p]
+                H = H[p:]
+            alpha = slice(dual.layout.alpha.start - p, dual.layout.alpha.stop - p)
+            border, square, own = _along_ray(H, part.gradient, dual.ray, alpha, p)
             natural[:p] += weight * part.natural[:p]
-            border = np.column_stack([weight * H[p:, :p] + stiff * np.outer(own, slope), -stiff * own])
-            square = weight * H[p:, p:] + stiff * np.outer(own, own)
+            border = np.column_stack([weight * border + stiff * np.outer(own, slope), -stiff * own])
+            square = weight * square + stiff * np.outer(own, own)
             blocks.append(_Block(square, border, weight * part.natural[p:], dual.ray[p:], alpha))
         return cls(blocks, corner, natural)
 
@@ -266,14 +272,31 @@ class _Arrow:
         """The factors of H + ridge·(diag H + natural)."""
         diagonal = np.maximum(self.corner.diagonal(), 0.0)
         damped = diagonal + ridge * (diagonal + self.natural) + 1e-300
-        schur = self.corner.copy()
-        np.fill_diagonal(schur, damped)
         eliminated = [block.eliminate(ridge) for block in self.blocks]
-        for _, _, border in eliminated:
-            schur -= border.T @ border
+        borders = np.vstack([border for _, _, border in eliminated])
+        schur = self.corner - borders.T @ borders
+        np.fill_diagonal(schur, schur.diagonal() + (damped - self.corner.diagonal()))
         scale = 1.0 / np.sqrt(damped)
-        factor = cho_factor(schur * scale[:, None] * scale, lower=True, overwrite_a=True, check_finite=False)
+        schur *= scale[:, None]
+        schur *= scale
+        factor = cho_factor(schur, lower=True, overwrite_a=True, check_finite=False)
         return _ArrowFactors(self.blocks, eliminated, scale, factor)
+
+
+def _along_ray(
+    H: FloatArray, gradient: FloatArray, ray: FloatArray, alpha: slice, p: int
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Rows (m, p+m) of v_s in the Hessian of its set, lower triangle, where α_s is replaced by the multiple of the ray.
+
+    Returned: the block with θ (m, p), that of v_s itself (m, m), and the gradient (m,).
+    """
+    border, own = H[:, :p], gradient_along_ray(gradient, ray, slice(alpha.start + p, alpha.stop + p))[p:]
+    if alpha.stop == alpha.start or np.count_nonzero(ray) <= 1:
+        return border, H[:, p:], own
+    square, _ = along_ray(H[:, p:], gradient[p:], ray[p:], alpha)
+    border = border.copy()
+    border[alpha] = ray[p:] @ H[:, :p]
+    return border, square, own
 
 
 @dataclass(frozen=True)
