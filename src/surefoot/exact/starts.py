@@ -35,7 +35,13 @@ def quick_start_in_memory(search: Search) -> JointState | None:
             return None
         rng = np.random.default_rng(0)  # the same for each: the sets must keep the same rows
         found = coarsen(
-            replace(member.opened, row_weights=sweep.weights), sweep.distances, with_rows, transport, search.scale, rng
+            replace(member.opened, row_weights=sweep.weights),
+            sweep.distances,
+            with_rows,
+            transport,
+            search.scale,
+            rng,
+            len(search.members),
         )
         if found is None:
             return _from_potentials(search)

@@ -15,7 +15,7 @@ from surefoot.problem.distances import DistanceRows
 from surefoot.solvers.network_simplex import network_simplex
 
 # Nearest anchors of each row, and rows of each anchor in units of N / n, to begin with; pairs added per row and round.
-_NEAREST_ANCHORS, _NEAREST_ROWS, _ADDED = 8, 2, 6
+_NEAREST_ANCHORS, _NEAREST_ROWS, _ADDED = 6, 2, 4
 # Rounds after which it gives up: each but the last few brings the bounds much closer.
 _MOST_ROUNDS = 60
 # The bounds agree where they differ by no more than this share of the cost; pairs that gain less than this share of
@@ -46,10 +46,11 @@ def transport_over_pairs(
         lower = float(rows @ reduced[:, 0] - anchors @ potentials)
         spent = float(np.ldexp(log["cost"], exponent))
         missing = reduced < np.ldexp(log["u"], exponent)[:, None] - _ROUNDING * largest
-        more = np.setdiff1d((np.arange(N)[:, None] * n + near)[missing], pairs)
+        more = (np.arange(N)[:, None] * n + near)[missing]
+        more = more[pairs[np.searchsorted(pairs, more).clip(max=len(pairs) - 1)] != more]
         if spent - lower <= _AGREE * spent or len(more) == 0:
             return csr_array(plan), potentials
-        pairs = np.union1d(pairs, more)
+        pairs = np.sort(np.concatenate([pairs, more]))
     return None
 
 
@@ -67,7 +68,8 @@ def _first_pairs(distances: DistanceRows, rows: FloatArray, anchors: FloatArray)
     of_rows, _ = _nearest(distances, np.zeros(n), min(_NEAREST_ANCHORS, n))
     by_row = (np.arange(N)[:, None] * n + of_rows).ravel()
     by_anchor = (near * n + np.arange(n)[:, None]).ravel()
-    return np.unique(np.concatenate([by_row, by_anchor, _pairs_of_a_plan(rows, anchors)])), largest
+    pairs = np.sort(np.concatenate([by_row, by_anchor, _pairs_of_a_plan(rows, anchors)]))
+    return pairs[np.diff(pairs, prepend=-1) > 0], largest
 
 
 def _pairs_of_a_plan(rows: FloatArray, anchors: FloatArray) -> NDArray[np.int64]:

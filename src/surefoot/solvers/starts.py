@@ -16,6 +16,7 @@ from surefoot.solvers.transport import TransportSolution
 
 _ROWS = 2000
 _FEWEST_PER_ANCHOR, _MOST_PER_ANCHOR = 3, 60
+_LARGEST_SHARE = 0.4
 
 
 @dataclass(frozen=True)
@@ -34,16 +35,17 @@ def coarsen(
     transport: TransportSolution,
     scale: float,
     rng: np.random.Generator,
+    n_sets: int = 1,
 ) -> CoarseProblem | None:
     """Keep a few rows of each anchor of an optimal plan, with weights that leave every anchor's mass as it was.
 
     The kept part of the plan still has zero reduced cost under the potentials, so it is optimal between the kept rows
     and the anchors: the coarse minimal radius is its cost, and the excess over it can be kept exactly. None where too
-    few rows would be saved. `scale` is the size of the losses.
+    few rows would be saved. `scale` is the size of the losses. The more sets there are, the fewer rows are kept.
     """
     N, n = distances.shape
-    per_anchor = int(np.clip(_ROWS // n, _FEWEST_PER_ANCHOR, _MOST_PER_ANCHOR))
-    if 2.5 * per_anchor * n > N or transport.cost <= 0:
+    per_anchor = int(np.clip(min(_ROWS / n_sets**0.5, _LARGEST_SHARE * N) / n, _FEWEST_PER_ANCHOR, _MOST_PER_ANCHOR))
+    if per_anchor * n > _LARGEST_SHARE * N or transport.cost <= 0:
         return None
     entries = transport.plan.tocoo()
     order = rng.permutation(len(entries.data))
@@ -75,11 +77,11 @@ def cold_start(ds: DecisionSet, model: Model, scale: float, distance: float) -> 
 def start_from_potentials(
     ds: DecisionSet, model: Model, potentials: FloatArray, cost: float, scale: float
 ) -> PathPoint:
-    """Potentials (n,) of the minimal radius at a smoothing τ of a tenth of `scale`, the size of the losses.
+    """Potentials (n,) of the minimal radius at a smoothing τ of a twentieth of `scale`, the size of the losses.
 
-    They are scaled so that τ blurs over a fifth of `cost`, which is that of the transport and not zero.
+    They are scaled so that τ blurs over a twentieth of `cost`, which is that of the transport and not zero.
     """
-    tau = 0.1 * scale
-    alpha = 5.0 * tau / cost
+    tau = 0.05 * scale
+    alpha = 20.0 * tau / cost
     centred = potentials - ds.anchor_weights @ potentials
     return PathPoint(DualPoint(np.zeros(model.shape), alpha, np.zeros(ds.n_classes), alpha * centred), tau)
