@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy.optimize import linprog
 
 import surefoot as sf
+from reference.inner import inner_reference
 from surefoot.dual.models import FixedLosses, LinearModel, Model
 from surefoot.dual.sweep import HeldRows
 from surefoot.exact import search as search_module
 from surefoot.exact.judge import JointState, Member
 from surefoot.exact.search import AT_MINIMUM, COLD, PROGRAM, QUICK, VERTEX, WARM, Search
-from surefoot.exact.solution import Solution, solve, typical_distance
+from surefoot.exact.solution import Solution, solve, solve_certified, typical_distance
 from surefoot.exact.starts import quick_start_in_memory
 from surefoot.problem.sets import DecisionSet, build_decision_set
 from surefoot.solvers.joint_objective import JointPoint
@@ -127,3 +129,69 @@ def test_a_certificate_knows_its_stages_and_prints_them_where_they_are_not_the_o
     assert "stages" not in repr(judged)
     stopped = replace(clf.certificate_, stages=(QUICK, COLD, PROGRAM))
     assert "path, then path from zero, then linear program" in repr(stopped)
+
+
+@pytest.mark.parametrize("prior", [[0.5, 0.5], [[0.3, 0.7], [0.3, 0.7]], [0.8, 0.2]])
+@pytest.mark.parametrize("seed", range(6))
+def test_at_the_minimal_radius_fixed_losses_are_a_linear_program_over_the_cheapest_plans(
+    prior: list[Any], seed: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    N, n = 40, 7
+    X, y = rng.integers(0, 4, size=(N, 2)).astype(float), np.arange(N) % 2  # ties: many cheapest plans
+    ds = build_decision_set(X[:n], y[:n], 2, X_unlabeled=X[n:], label_prior=prior)
+    minimal, losses = solve_minimal_radius(ds), 3.0 * rng.random((N, 2))
+    closed = ds.with_radius(minimal.value)
+    found = solve_certified(closed, FixedLosses(losses), tol=1e-6, minimal=minimal)
+    assert names(found) == [AT_MINIMUM]
+    assert found.n_steps == 0
+    assert found.gap <= 1e-6
+    # a linear program needs room for its own tolerance, and the worst case is concave in the radius
+    room = 1e-6 * minimal.value
+    known = inner_reference(
+        losses, ds.distances, ds.row_weights, ds.anchor_weights, ds.anchor_labels, ds.label_cost, ds.intervals,
+        minimal.value + room,
+    )["value"]  # fmt: skip
+    assert known - 1e3 * room <= found.risk <= known + 1e-6
+
+
+@pytest.mark.parametrize("K", [2, 4])
+def test_equal_rows_have_a_minimal_radius_of_zero_and_a_certificate(K: int) -> None:
+    y = np.arange(13) % K
+    losses = np.random.default_rng(0).random((20, K))
+    found = sf.certify(
+        None, np.zeros((13, 2)), y, X_unlabeled=np.zeros((7, 2)), radius=0.0, label_prior=None, losses=losses
+    )
+    assert found.minimal_radius == 0.0
+    # every row has the labels of the labeled ones, wherever the adversary puts them: the dearest rows of each
+    solved = linprog(
+        -losses.ravel(),
+        A_eq=np.vstack([np.kron(np.eye(20), np.ones(K)), np.kron(np.ones(20), np.eye(K))]),
+        b_eq=np.concatenate([np.full(20, 1 / 20), np.bincount(y) / 13]),
+    )
+    assert found.risk == pytest.approx(-solved.fun, abs=1e-6)
+    assert found.gap <= 1e-6
+
+
+def test_a_set_that_is_good_enough_is_not_solved_to_the_end() -> None:
+    problem = Problem(0.05)
+    solved = problem.solve(problem.fixed)
+    rough = problem.solve(problem.fixed, enough=solved.risk + 0.2)
+    assert solved.risk <= rough.risk <= solved.risk + 0.2
+    assert rough.lower <= solved.lower + 1e-9
+    assert names(rough) == [QUICK]  # no vertex was asked for
+    assert rough.gap > 1e-5
+    assert problem.solve(problem.fixed, enough=solved.risk - 0.2).gap <= 1e-5
+
+
+@pytest.mark.parametrize("K", [2, 3, 4])
+def test_a_classifier_that_hedges_still_says_what_it_would_choose(K: int) -> None:
+    rng = np.random.default_rng(K)
+    y = np.arange(90) % K
+    X = rng.normal(size=(90, 2)) + 2.0 * np.column_stack([y, -y])
+    clf = sf.RobustLogisticRegression(radius=50.0, label_prior=None)
+    clf.fit(X[:30], y[:30], X_unlabeled=X[30:])
+    found = clf.certificate_
+    assert found.risk == pytest.approx(np.log(K), abs=1e-4)  # any labels may come: no answer is better than none
+    assert found.status == "optimal"
+    assert np.abs(clf.predict_proba(X) - 1 / K).max() < 1e-2

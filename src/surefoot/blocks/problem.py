@@ -219,6 +219,7 @@ class BlockGame(Game):
         warm_start: JointState | None = None,
         options: NewtonOptions = DEFAULT_OPTIONS,
         on_round: OnRound | None = None,
+        enough: float = -np.inf,
     ) -> Solution:
         with solver_threads(None):
             return solve(
@@ -231,6 +232,7 @@ class BlockGame(Game):
                 warm_start=warm_start,
                 options=options,
                 on_round=on_round,
+                enough=enough,
             )
 
     def _typical(self, level: int) -> float:

@@ -15,7 +15,7 @@ import numpy as np
 from surefoot._types import FloatArray
 from surefoot.dual.adversary import Adversary, allowance, feasible_adversary, mixture, opened_radius
 from surefoot.dual.block import RowlessProblem
-from surefoot.dual.models import Model
+from surefoot.dual.models import LinearModel, Model
 from surefoot.dual.point import DualPoint
 from surefoot.dual.smallest_loss import LowerBound
 from surefoot.dual.sweep import Sweep
@@ -26,6 +26,8 @@ from surefoot.solvers.newton import PathState
 
 # Adversaries of smaller weight are left out of the mixture.
 _LEAST_WEIGHT = 1e-7
+# Share of tol that a classifier which hedges may lose beyond the lower bound.
+_HEDGE = 0.7
 
 JointState = PathState[JointPoint]
 
@@ -106,6 +108,31 @@ class Judge:
         risks, floors = zip(*found, strict=True)
         if self.upper is None or max(risks) < self.upper.risk:
             self.upper = UpperBound(max(risks), risks, tuple(points), floors, weights, path)
+
+    def consider_hedge(self, theta: FloatArray, tol: float, path: JointState) -> None:
+        """Where the lower bound is that of a constant answer, log K: keep θ, scaled down until any labels would do.
+
+        A classifier that gives every label the same probability loses log K whatever the labels are. One that leans
+        towards θ by very little loses little more, and still says which label it would choose.
+        """
+        if self.lower is None or not isinstance(self.model, LinearModel):
+            return
+        constant = float(np.log(self.model.n_classes))
+        room = self.lower.bound.value + _HEDGE * tol - constant
+        largest = self._without_constraints(theta)[1][0][0] - constant
+        if room <= 0 or not np.isfinite(largest):
+            return
+        # the loss at θ is convex along a line from zero: a share of θ loses at most that share of the difference
+        share = min(1.0, room / max(largest, 1e-300))
+        points, found = self._without_constraints(share * theta)
+        self.consider_points(points, found, np.full(len(self.members), 1.0 / len(self.members)), path)
+
+    def _without_constraints(self, theta: FloatArray) -> tuple[list[DualPoint], list[tuple[float, float]]]:
+        """Dual points with a price on nothing: the mean over rows of the largest loss, for every set alike."""
+        n, K = len(self.members[0].decision_set.anchor_weights), self.members[0].decision_set.n_classes
+        point = DualPoint(theta, 0.0, np.zeros(K), np.zeros(n))
+        found = self.risk(0, point)
+        return [point] * len(self.members), [found] * len(self.members)
 
     def soft_adversaries(
         self, weights: FloatArray, points: list[DualPoint], tau: float

@@ -7,8 +7,9 @@ from dataclasses import replace
 import numpy as np
 
 from surefoot._types import FloatArray
-from surefoot.dual.adversary import Adversary
+from surefoot.dual.adversary import Adversary, allowance
 from surefoot.dual.block import RowlessProblem
+from surefoot.dual.point import DualPoint
 from surefoot.dual.sweep import table_of
 from surefoot.exact.judge import JointState, Judge
 from surefoot.solvers.vertex import (
@@ -25,6 +26,10 @@ from surefoot.solvers.vertex import (
 _VERTEX_SIZES = ((0.3, 10, 4000), (0.4, 20, 6000))
 # Programs over triples, each with those that the last one lacked, before the path goes on.
 _MOST_ADDITIONS, _MOST_ADDED = 6, 2000
+# At the minimal radius triples count whose reduced cost is below about twice this share of the allowance.
+_TIGHT = 0.2
+# The allowance where the minimal radius is zero, as a share of distances and label costs.
+_ROUNDING = 1e-12
 # A program over more rows takes longer than the path.
 _MOST_ROWS = 1 << 21
 
@@ -48,6 +53,32 @@ def try_vertex(judge: Judge, path: JointState, tol: float) -> None:
         if slack >= width * path.tau and triples.may_hold_a_plan():
             _solve_with_additions(judge, problem, path, triples, tol)
             break
+
+
+def vertex_at_minimal_radius(judge: Judge, path: JointState) -> None:
+    """At the minimal radius every plan is a cheapest one: the program over the triples that such plans are made of.
+
+    These are known by the potentials of the minimal radius, (b, l): their reduced cost d + κ + b + l − u is zero. A
+    price α on it, times which (b, l) are added to the multipliers of the program, keeps all others out.
+    """
+    member, model = judge.members[0], judge.model
+    minimal, ds = member.minimal, member.decision_set
+    tight = allowance(ds, minimal.value) or _ROUNDING * (float(ds.label_cost.max()) + ds.median_distance)
+    if tight <= 0:
+        return  # nothing costs anything: any plan will do
+    steep = model.scale / (_TIGHT * tight)
+    prices = DualPoint(np.zeros(model.shape), 1.0, minimal.label_potentials, minimal.anchor_potentials)
+    at = replace(prices, alpha=steep, lam=steep * prices.lam, beta=steep * prices.beta)
+    triples = triples_within(judge.sweep, judge.problems[0], at, 1.001 * model.scale)
+    solved = None if triples is None else solve_restricted(triples, at_any_cost=True)
+    if triples is None or solved is None:
+        return
+    adversary, point = solved
+    for alpha in (0.1 * steep, steep, 10.0 * steep):
+        priced = replace(at, alpha=alpha, lam=point.lam + alpha * prices.lam, beta=point.beta + alpha * prices.beta)
+        where = replace(path, point=replace(path.point, parts=(priced,)))
+        judge.consider_points([priced], [judge.risk(0, priced)], np.ones(1), where)
+    judge.consider_mixture({0: (adversary, triples.row_weights @ adversary.label_proba)}, np.ones(1), at.theta)
 
 
 def vertices_within(judge: Judge, slack: float, tol: float) -> None:

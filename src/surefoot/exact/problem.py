@@ -31,6 +31,8 @@ from surefoot.solvers.transport import solve_transport
 
 # Up to so many rows a certificate knows the labels of the worst case, and which rows it has seen.
 _FEW_ROWS = 1 << 24
+# Of many sets the worst is looked for at this gap first, in units of the loss.
+_ROUGH = 0.1
 
 OnRound = Callable[[JointState], None]
 
@@ -55,12 +57,27 @@ class Game(ABC):
         warm_start: JointState | None = None,
         options: NewtonOptions = DEFAULT_OPTIONS,
         on_round: OnRound | None = None,
+        enough: float = -np.inf,
     ) -> Solution:
-        """Both bounds over one decision set, or learning over a union of them."""
+        """Both bounds over one decision set, or learning over a union of them.
+
+        `enough` : no upper bound of one set below this is asked for.
+        """
 
     def worst_over(self, members: Sequence[Member], *, tol: float) -> list[Solution]:
-        """Fixed losses over each of the sets: nothing ties these."""
-        return [self.solve([member], tol=tol) for member in members]
+        """Fixed losses over each of the sets: nothing ties these.
+
+        Most are not as bad as the worst, which a rough look at all tells to be tried first.
+        """
+        if len(members) == 1:
+            return [self.solve(members, tol=tol)]
+        found = [self.solve([member], tol=max(tol, _ROUGH * self.model.scale)) for member in members]
+        worst = -np.inf
+        for s in np.argsort([-one.risk for one in found]).tolist():
+            if found[s].risk > worst:
+                found[s] = self.solve([members[s]], tol=tol, warm_start=found[s].checkpoint, enough=worst)
+            worst = max(worst, found[s].lower)
+        return found
 
     def coefficients(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         """coef_ and intercept_ on the features as given."""
@@ -324,6 +341,7 @@ class HeldGame(Game):
         warm_start: JointState | None = None,
         options: NewtonOptions = DEFAULT_OPTIONS,
         on_round: OnRound | None = None,
+        enough: float = -np.inf,
     ) -> Solution:
         with solver_threads(self.problem.n_jobs) as executor:
             return solve(
@@ -336,4 +354,5 @@ class HeldGame(Game):
                 warm_start=warm_start,
                 options=options,
                 on_round=on_round,
+                enough=enough,
             )

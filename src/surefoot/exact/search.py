@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 
@@ -16,8 +17,14 @@ from surefoot._types import FloatArray
 from surefoot.dual.models import LinearModel
 from surefoot.dual.objective import SmoothedDual
 from surefoot.dual.point import DualPoint
+from surefoot.exact.constant_answer import hedge_against_one_set, looks_constant
 from surefoot.exact.judge import JointState, Judge, Member, with_theta
-from surefoot.exact.linear_programs import repair_by_linear_program, try_vertex, vertices_within
+from surefoot.exact.linear_programs import (
+    repair_by_linear_program,
+    try_vertex,
+    vertex_at_minimal_radius,
+    vertices_within,
+)
 from surefoot.solvers.direction import StallError
 from surefoot.solvers.joint_objective import JointDual, JointEvaluation, JointPoint
 from surefoot.solvers.newton import NewtonOptions, PathState, centre_objective, follow
@@ -32,7 +39,9 @@ _STEEP, _STEPS_AT_MINIMUM = (1e4, 3e5, 1e7), 200
 _SMOOTH_ENOUGH = 0.1
 # Which sets matter is asked each time that τ has fallen to this share; those do not whose dual value is below the
 # largest by this multiple of the smoothing gap. One that matters after all rejoins at a τ of at least the last number.
-_STAGE, _FAR, _REJOIN_TAU = 0.3, 3.0, 3e-3
+_STAGE, _FAR, _REJOIN_TAU = 0.3, 2.0, 3e-3
+# No more than so many are followed on, those of the largest values: what others cost is asked when these are solved.
+_MOST_INSIDE = 64
 # Problems of at most so many distances are solved to rounding at their last τ.
 SMALL = 100_000
 
@@ -55,7 +64,7 @@ class Search:
     """A search in progress.
 
     typical : size of a distance; scale : size of the losses. `points` (S) are the latest dual points: that of a set
-    left behind stays where it was left.
+    left behind stays where it was left, at the τ of `left_at`.
     """
 
     judge: Judge
@@ -63,7 +72,12 @@ class Search:
     tol: float
     options: NewtonOptions
     on_round: Callable[[JointState], None] | None = None
+    enough: float = -np.inf  # the search over one set ends where its upper bound is no larger,
+    too_much: float = np.inf  # or where both will clearly be larger than this
     points: list[DualPoint] = field(default_factory=list)
+    left_at: dict[int, float] = field(default_factory=dict)
+    decided: bool = False  # whether `enough` ended it
+    asked_at: float = np.inf  # the last τ at which a constant answer was tried
     fixed: bool = False  # whether α is fixed where the radius is the minimal one
     visited: list[JointState] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
@@ -78,6 +92,11 @@ class Search:
         return self.judge.gap
 
     @property
+    def ended(self) -> bool:
+        """Whether no more is asked of either bound."""
+        return self.gap <= self.tol or self.decided
+
+    @property
     def scale(self) -> float:
         return self.judge.model.scale
 
@@ -89,15 +108,26 @@ class Search:
         """Climb down the ladder of stages until the gap is within tol: from `start`, else from where `quick` says."""
         if any(member.closed for member in self.members):
             self._stage(AT_MINIMUM, self._at_minimal_radius)
-        if self.gap <= self.tol:
+        if not self.ended and start is None and len(self.members) > 2 and self.judge.model.learns:
+            hedge_against_one_set(self, quick)
+        if self.ended:
             return
         begun = start if start is not None else quick(self)
         if begun is not None:
             self._stage(QUICK if start is None else WARM, lambda: self.follow(begun, leave_behind=True))
-        if self.gap > self.tol:
+        if not self.ended:
             self._stage(QUICK if begun is None else COLD, lambda: self.follow(self.cold(), leave_behind=begun is None))
-        if self.gap > self.tol:
+        if not self.ended:
             self._stage(PROGRAM, self._by_linear_program)
+
+    def report_path(self) -> None:
+        """Say that a path has led to the bounds at hand."""
+        self.stages.append(Stage(QUICK, self.gap, True))
+
+    def alone(self, s: int, enough: float) -> Search:
+        """A search over one of the sets."""
+        judge = Judge(self.judge.sweep, self.judge.model, [self.members[s]])
+        return Search(judge, self.typical, self.tol, self.options, self.on_round, enough)
 
     def _stage(self, name: str, work: Callable[[], None]) -> None:
         before, at = (self.judge.upper, self.judge.lower), len(self.stages)
@@ -135,10 +165,15 @@ class Search:
         return JointDual([self.dual(self.members[s], exact=exact) for s in inside])
 
     def _at_minimal_radius(self) -> None:
-        """Fix α of the sets that have no interior, so high that no loss pays for leaving the cheapest plans.
+        """Where losses are fixed, by a linear program over the cheapest plans; else fix α of the sets without interior.
 
-        With losses of size `scale`, a plan dearer by δ would have to gain αδ.
+        So high that no loss pays for leaving the cheapest plans: with losses of size `scale`, a plan dearer by δ would
+        have to gain αδ.
         """
+        if not self.judge.model.learns and len(self.members) == 1:
+            vertex_at_minimal_radius(self.judge, self.cold())
+            if self.gap <= self.tol:
+                return
         self.fixed, options = True, self.options
         if self.n_distances > SMALL and len(self.members) == 1:
             self.options = replace(options, max_steps=min(_STEPS_AT_MINIMUM, options.max_steps))
@@ -180,13 +215,18 @@ class Search:
         """Follow the path of all sets until the certified gap is within tol or it can go no further."""
         inside, target = list(range(len(self.members))), self.tol
         leave_behind = leave_behind and len(inside) > 1
+        begun = path.tau
         self.points = list(path.point.parts)
         while True:
             joint = self._joint(inside, exact=False)
-            final_tau = _STAGE * path.tau if leave_behind else 0.0
-            path = follow(joint, path, target, self.options, self._visit, final_tau, self._vertex)
+            final_tau = (_STAGE if path.tau < begun else 1.0) * path.tau if leave_behind else 0.0
+            path = follow(joint, path, target, self.options, self._visit, final_tau, partial(self._finished, joint))
             if self.gap <= self.tol:
                 break
+            if self.decided or self.asked_at == path.tau:
+                path = self._ask_early(inside, path)
+                if self.ended:
+                    break
             ended = path.stalled or path.steps >= self.options.max_steps or path.tau <= self.options.smallest_tau
             if len(inside) > 1 and self.fixed and path.smoothing_gap <= _SMOOTH_ENOUGH * self.tol:
                 ended = True
@@ -208,6 +248,28 @@ class Search:
             path = replace(path, tau=self.options.decrease * path.tau)
         self.n_steps += path.steps
 
+    def _finished(self, joint: JointDual, path: JointState) -> bool:
+        """Whether a path may end before its smoothing is small enough: asked after each round."""
+        return self._is_decided(path) or self._vertex(path) or looks_constant(self, joint, path)
+
+    def _is_decided(self, path: JointState) -> bool:
+        """Whether the one set is known to be good, or bad, enough."""
+        if (self.enough == -np.inf and self.too_much == np.inf) or len(self.members) > 1:
+            return False
+        risk = self.judge.risk(0, path.point.parts[0])[0]
+        self.decided = risk <= self.enough or risk - 1.5 * path.smoothing_gap > self.too_much
+        return self.decided
+
+    def _ask_early(self, inside: list[int], path: JointState) -> JointState:
+        """Both bounds, at a τ that is large still."""
+        joint = self._joint(inside, exact=True)
+        if not self.decided:
+            path = self._polish(joint, inside, path)
+        self._certify(joint, inside, path)
+        if not self.decided:
+            self.judge.consider_hedge(path.point.theta, self.tol, path)
+        return path
+
     def _vertex(self, path: JointState) -> bool:
         """Try to end at a vertex, where losses are fixed and there is one set."""
         if self.judge.model.learns or len(self.members) > 1 or self.members[0].closed:
@@ -221,9 +283,9 @@ class Search:
         """Drop the sets whose dual value lies below the largest by far more than a smaller τ could change."""
         here = joint.evaluate(path.point, path.tau, second_order=False)
         values = np.array([part.value for part in here.parts])
-        near = values >= values.max() - _FAR * path.smoothing_gap
+        near = values >= max(values.max() - _FAR * path.smoothing_gap, np.sort(values)[-_MOST_INSIDE:][0])
         for s, part in zip(inside, path.point.parts, strict=True):
-            self.points[s] = part
+            self.points[s], self.left_at[s] = part, path.tau
         kept = [s for s, keep in zip(inside, near, strict=True) if keep]
         return kept, replace(path, point=JointPoint(tuple(self.points[s] for s in kept)))
 
@@ -247,25 +309,38 @@ class Search:
         allowed = max(least + self.tol, *(found[s][0] for s in inside))
         for s in range(len(self.members)):
             if found[s][0] > allowed:
-                found[s], points[s] = self._worst_case(s, theta)
+                found[s], points[s] = self._worst_case(s, theta, allowed)
         self.points = points
         judge.consider_points(points, found, weights, path)
         return [s for s, (risk, _) in enumerate(found) if risk > allowed]
 
-    def _worst_case(self, s: int, theta: FloatArray) -> tuple[tuple[float, float], DualPoint]:
-        """The risk of a classifier over one set, penalty included, its least Φ, and the dual point that proves it."""
+    def _worst_case(self, s: int, theta: FloatArray, allowed: float) -> tuple[tuple[float, float], DualPoint]:
+        """The risk of a classifier over one set, penalty included, its least Φ, and the dual point that proves it.
+
+        Only as exact as it takes to tell whether it is allowed.
+        """
         model = self.judge.model
         if not isinstance(model, LinearModel):
             raise TypeError("only a union of sets, learned against, leaves sets behind")
         sweep, frozen = self.judge.sweep.at_coefficients(model, theta)
+        penalty = model.penalty_value(theta)
         inner = Search(
-            Judge(sweep, frozen, [self.members[s]]), self.typical, 0.25 * self.tol, fixed_loss_options(self.options)
+            Judge(sweep, frozen, [self.members[s]]),
+            self.typical,
+            0.25 * self.tol,
+            fixed_loss_options(self.options),
+            enough=allowed - penalty,
+            too_much=allowed - penalty,
         )
-        inner.run(None, Search.cold)
+        start = None
+        if s in self.left_at:
+            known = replace(self.points[s], theta=np.zeros((0, 0)))
+            start = PathState(JointPoint((known,)), self.left_at[s])
+        inner.run(start, Search.cold)
         upper = inner.judge.upper
         if upper is None:
             raise RuntimeError("no point was certified")
-        return (upper.risk + model.penalty_value(theta), upper.floors[0]), replace(upper.points[0], theta=theta)
+        return (upper.risk + penalty, upper.floors[0]), replace(upper.points[0], theta=theta)
 
     def _visit(self, state: JointState) -> None:
         if len(state.point.parts) == len(self.members):
@@ -275,7 +350,7 @@ class Search:
 
     def _polish(self, joint: JointDual, inside: list[int], path: JointState) -> JointState:
         """Centre until what is left to repair in the plans' marginals costs the lower bound far less than tol."""
-        allowed = max(0.02 * self.tol, 0.15 * (self.tol - path.smoothing_gap))
+        allowed = max(0.05 * self.tol, 0.3 * (self.tol - path.smoothing_gap))
 
         def centred(point: JointPoint, here: JointEvaluation, decrement: float) -> bool:
             parts = zip(joint.duals, point.parts, here.parts, strict=True)
@@ -326,7 +401,7 @@ class Search:
         """An early point of the path, smooth enough to start a nearby problem from; None where no path led here."""
         if not self.visited:
             return None
-        largest_tau = 0.13 * self.scale
+        largest_tau = 0.02 * self.scale
         smooth = next((state for state in self.visited if state.tau <= largest_tau), self.visited[-1])
         return replace(smooth, steps=0, smoothing_gap=np.inf, stalled=False)
 

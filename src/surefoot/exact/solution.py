@@ -145,17 +145,18 @@ def solve(
     warm_start: JointState | None = None,
     options: NewtonOptions = DEFAULT_OPTIONS,
     on_round: Callable[[JointState], None] | None = None,
+    enough: float = -np.inf,
 ) -> Solution:
     """Solve min_θ max_s max_{μ ∈ set s} E_μ ℓ_θ + penalty (max_μ alone for fixed losses) to a certified gap ≤ tol.
 
     sweep : over the rows; model : without rows; members : decision sets over the same rows, each with its minimal
-    radius; typical : size of a distance. `quick` says where a path may begin later than at zero. The solution knows
-    which stages it took (docs/solver.md).
+    radius; typical : size of a distance. `quick` says where a path may begin later than at zero. `enough` : no
+    upper bound of one set below this is asked for. The solution knows which stages it took (docs/solver.md).
     """
     for member in members:
         check_radius(member.decision_set, member.minimal)
     options = options if model.learns else fixed_loss_options(options)
-    search = Search(Judge(sweep, model, list(members)), typical, tol, options, on_round)
+    search = Search(Judge(sweep, model, list(members)), typical, tol, options, on_round, enough)
     search.run(warm_start, quick)
     return Solution.of(search)
 

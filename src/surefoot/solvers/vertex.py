@@ -173,11 +173,12 @@ def _triples(sweep: Sweep, problem: RowlessProblem, table: FloatArray) -> Triple
     return Triples.of(ds, weights, largest, table)
 
 
-def solve_restricted(triples: Triples) -> tuple[LabelTable, DualPoint] | None:
+def solve_restricted(triples: Triples, *, at_any_cost: bool = False) -> tuple[LabelTable, DualPoint] | None:
     """Max Σ π_jki ℓ_jk over plans π on some triples (j, k, i), by HiGHS: a vertex, and the multipliers that price it.
 
     The decision set's constraints are exact, so the plan is feasible; it is optimal for the whole set if enough triples
     were kept, which the dual value at the returned point (without θ) tells. None if the kept ones admit no plan.
+    at_any_cost : of triples that every cheapest plan is made of no other plan can be made: the radius is left out.
     """
     ds = triples.decision_set
     N, K, n = len(triples.row_weights), ds.n_classes, len(ds.anchor_weights)
@@ -186,7 +187,7 @@ def solve_restricted(triples: Triples) -> tuple[LabelTable, DualPoint] | None:
     single = np.bincount(triples.rows, minlength=N)[triples.rows] == 1
     on_anchors, on_labels, spent = triples.mass_of_single(single)
     if single.all():
-        return _only_plan(triples, on_labels)
+        return _only_plan(triples, on_labels, np.inf if at_any_cost else ds.radius)
     room = ds.anchor_weights - on_anchors
     free = triples[~single]
     open_rows, position = np.unique(free.rows, return_inverse=True)
@@ -195,10 +196,11 @@ def solve_restricted(triples: Triples) -> tuple[LabelTable, DualPoint] | None:
     by_label = free.sums_over(free.labels, K)[binding]
     lo, hi = (ds.intervals[binding] - on_labels[binding, None]).T
     exact = lo == hi
+    left = 1.0 + free.cost.max() if at_any_cost else ds.radius - spent
     solved = linprog(
         -free.loss,
         A_ub=vstack([csr_array(free.cost[None, :]), by_label[~exact], -by_label[~exact]]),
-        b_ub=N * np.concatenate([[ds.radius - spent], hi[~exact], -lo[~exact]]),
+        b_ub=N * np.concatenate([[left], hi[~exact], -lo[~exact]]),
         A_eq=vstack([by_label[exact], free.sums_over(free.anchors, n)[:-1], free.sums_over(position, len(open_rows))]),
         b_eq=N * np.concatenate([hi[exact], np.maximum(room[:-1], 0.0), triples.row_weights[open_rows]]),
         method="highs-ds",
@@ -216,7 +218,7 @@ def solve_restricted(triples: Triples) -> tuple[LabelTable, DualPoint] | None:
     return triples.adversary(plan), DualPoint(np.zeros((0, 0)), max(float(price[0]), 0.0), lam, beta)
 
 
-def _only_plan(triples: Triples, on_labels: FloatArray) -> tuple[LabelTable, DualPoint] | None:
+def _only_plan(triples: Triples, on_labels: FloatArray, radius: float) -> tuple[LabelTable, DualPoint] | None:
     """Where each row has one triple nothing is left to choose: the plan, if it is feasible, and multipliers of zero.
 
     Those price nothing, so that the triples which are missing show.
@@ -224,7 +226,7 @@ def _only_plan(triples: Triples, on_labels: FloatArray) -> tuple[LabelTable, Dua
     ds = triples.decision_set
     found = triples.adversary(triples.row_weights[triples.rows])
     lo, hi = ds.intervals.T
-    if found.transport_cost > ds.radius or np.any(on_labels < lo - 1e-12) or np.any(on_labels > hi + 1e-12):
+    if found.transport_cost > radius or np.any(on_labels < lo - 1e-12) or np.any(on_labels > hi + 1e-12):
         return None
     return found, DualPoint(np.zeros((0, 0)), 0.0, np.zeros(ds.n_classes), np.zeros(len(ds.anchor_weights)))
 
