@@ -27,6 +27,8 @@ from surefoot.unlabeled import Unlabeled
 
 # The search of the as-robust-as-possible rule needs the median confidence only: its trials are solved to this gap.
 _TRIAL_TOL = 1e-3
+# Radii nearer to the minimal one than this share of the first excess tried are not told apart.
+_NEAREST = 1.0 / 64.0
 
 
 def minimal_radius(
@@ -283,8 +285,8 @@ def largest_confident_radius(
 
     The excess over the minimal radius is bracketed by factors of 4, and the bracket is narrowed on a log scale to a
     relative `accuracy`. Every solve starts from the one before. No radius beyond the diameter of the data is tried:
-    there the ball does not bind any more. The minimal radius itself is tried only where no excess of a thousandth of
-    the first one will do.
+    there the ball does not bind any more. Nor is one nearer to the minimal radius than a 64th of the first excess, the
+    smallest of which is the answer where none is confident: closer by, α grows without bound, and nothing is gained.
     """
     largest = float(ds.distances[ds.row_weights > 0].max() + ds.label_cost.max())
     tried: list[tuple[float, float]] = []
@@ -295,8 +297,7 @@ def largest_confident_radius(
         nonlocal last
         radius = min(minimal.value + excess, largest)
         solution = solve(ds.with_radius(radius), model, tol=tolerance, minimal=minimal, warm_start=last)
-        if excess > 0:  # at the minimal radius α has no bound: no place to start from
-            last = solution.checkpoint or last
+        last = solution.checkpoint or last
         value = median_confidence(model, solution.theta, ds.row_weights)
         tried.append((radius, value))
         return value - confidence, solution
@@ -306,15 +307,15 @@ def largest_confident_radius(
     first = min(max(0.01 * minimal.value, 1e-4 * largest), most)
     excess, bracket = first, Bracket()
     bracket.add(first, surplus(first, coarse)[0])
-    while bracket.low is None and excess > 1e-3 * first:
+    while bracket.low is None and excess > _NEAREST * first:
         excess /= 4.0
         bracket.add(excess, surplus(excess, coarse)[0])
     while bracket.high is None and excess < most:
         excess = min(4.0 * excess, most)
         bracket.add(excess, surplus(excess, coarse)[0])
     if bracket.low is None:
-        more, solution = surplus(0.0, tol)
-        return RadiusSearch(minimal.value, solution, more >= 0, tried)
+        more, solution = surplus(excess, tol)
+        return RadiusSearch(tried[-1][0], solution, more >= 0, tried)
     while not bracket.narrow(accuracy):
         excess = bracket.next(accuracy)
         bracket.add(excess, surplus(excess, coarse)[0])

@@ -254,9 +254,9 @@ class FitProblem:
         )
         if not search.confident:
             warn_caller(
-                f"even at the minimal radius {problem.minimal.value:.6g} the median confidence is below "
-                f"confidence={asked.confidence}: the minimal radius is used. Label more rows, or lower confidence."
-                + see("radius"),
+                f"even at {search.radius:.6g}, next to the minimal radius {problem.minimal.value:.6g}, the median "
+                f"confidence is below confidence={asked.confidence}: that radius is used. Label more rows, or lower "
+                "confidence." + see("radius"),
                 UserWarning,
             )
         return self.fitted(search.solution)
