@@ -15,6 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from common import with_tables
+from defaults import summary
 from scaling import exponent
 
 HERE = Path(__file__).resolve().parent
@@ -159,6 +160,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "scaling": scaling,
     "exponents": exponents,
     "gpu": gpu,
+    "defaults": lambda: summary(read("results-defaults.csv")[1]),
 }
 
 

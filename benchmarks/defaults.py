@@ -2,7 +2,8 @@
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/defaults.py --out benchmarks/results-defaults.csv [--seconds 240]
 
-Problems: the 14 datasets of the paper, 2,000 random rows of each of which n are labeled, and a seeded grid of shapes.
+Problems: the 14 datasets of the paper, 2,000 random rows of each of which n are labeled, a seeded grid of shapes, and
+some that were once slow ("hard": many features and classes, equal rows).
 Each is asked for every entry of `ASKED`. Lines that the file already has are not run again; `--seconds` ends a run
 after that long, to be resumed. `--only` takes problems whose name holds a word, `--draws` and `--shapes` more of them
 than the table has. `seconds` are those of the processor, of one thread: other programs do not add to them. A call that
@@ -112,6 +113,16 @@ def of_shape(seed: int) -> Problem:
     return Problem(f"shape {seed}", family, X[:n], y[:n], X[n:])
 
 
+def of_hard_case(name: str) -> Problem:
+    """Problems that took minutes: thirteen equal rows of four classes; 300 features, five classes, 3,000 rows."""
+    rng = np.random.default_rng(7)
+    if name == "equal rows":
+        return Problem(f"hard: {name}", "hard", np.zeros((13, 2)), np.arange(13) % 4, np.zeros((7, 2)))
+    y = np.concatenate([np.arange(5), rng.integers(5, size=2995)])
+    X = rng.normal(size=(5, 300))[y] * 0.15 + rng.normal(size=(3000, 300))
+    return Problem(f"hard: {name}", "hard", X[:60], y[:60], X[60:])
+
+
 def problems(draws: range, shapes: range) -> Iterator[tuple[str, Callable[[], Problem]]]:
     """Names of all problems, and how to make each."""
     for seed in draws:
@@ -120,6 +131,8 @@ def problems(draws: range, shapes: range) -> Iterator[tuple[str, Callable[[], Pr
                 yield f"{name} n={n} draw {seed}", lambda name=name, n=n, seed=seed: of_dataset(name, n, seed)
     for seed in shapes:
         yield f"shape {seed}", lambda seed=seed: of_shape(seed)
+    for name in ("equal rows", "wide, five classes"):
+        yield f"hard: {name}", lambda name=name: of_hard_case(name)
 
 
 class TooLongError(Exception):
@@ -161,10 +174,10 @@ def read(path: Path) -> list[dict[str, str]]:
 
 def summary(lines: list[dict[str, str]]) -> str:
     """Quantiles of the seconds by what was asked, for datasets and shapes, and how the calls ended."""
-    rows = []
+    rows, kinds = [], {"dataset": "datasets", "hard": "hard"}
     for asked in ASKED:
-        for kind in ("datasets", "shapes"):
-            here = [one for one in lines if (one["family"] == "dataset") == (kind == "datasets")]
+        for kind in ("datasets", "shapes", "hard"):
+            here = [one for one in lines if kinds.get(one["family"], "shapes") == kind]
             mine = [one for one in here if one["asked"] == asked]
             if mine:
                 seconds = np.array([float(one["seconds"]) for one in mine])
