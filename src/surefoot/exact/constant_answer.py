@@ -44,6 +44,7 @@ def looks_constant(search: SearchInProgress, joint: JointDual, path: JointState)
         return False
     value = joint.evaluate(path.point, path.tau, second_order=False).value
     if value < np.log(search.members[0].decision_set.n_classes):
+        search.asked_at = 0.0  # F_τ falls with τ: it need not be asked again
         return False
     search.asked_at = path.tau
     return True

@@ -40,8 +40,6 @@ _SMOOTH_ENOUGH = 0.1
 # Which sets matter is asked each time that τ has fallen to this share; those do not whose dual value is below the
 # largest by this multiple of the smoothing gap. One that matters after all rejoins at a τ of at least the last number.
 _STAGE, _FAR, _REJOIN_TAU = 0.3, 2.0, 3e-3
-# No more than so many are followed on, those of the largest values: what others cost is asked when these are solved.
-_MOST_INSIDE = 64
 # Problems of at most so many distances are solved to rounding at their last τ.
 SMALL = 100_000
 
@@ -283,7 +281,7 @@ class Search:
         """Drop the sets whose dual value lies below the largest by far more than a smaller τ could change."""
         here = joint.evaluate(path.point, path.tau, second_order=False)
         values = np.array([part.value for part in here.parts])
-        near = values >= max(values.max() - _FAR * path.smoothing_gap, np.sort(values)[-_MOST_INSIDE:][0])
+        near = values >= values.max() - _FAR * path.smoothing_gap
         for s, part in zip(inside, path.point.parts, strict=True):
             self.points[s], self.left_at[s] = part, path.tau
         kept = [s for s, keep in zip(inside, near, strict=True) if keep]
