@@ -14,9 +14,10 @@ import surefoot as sf
 from reference.inner import inner_reference
 from surefoot.dual.models import FixedLosses, LinearModel, Model
 from surefoot.dual.sweep import HeldRows
+from surefoot.exact import interior_end
 from surefoot.exact import search as search_module
 from surefoot.exact.judge import JointState, Member
-from surefoot.exact.search import AT_MINIMUM, COLD, PROGRAM, QUICK, VERTEX, WARM, Search
+from surefoot.exact.search import AT_MINIMUM, COLD, INSIDE, PROGRAM, QUICK, VERTEX, WARM, Search
 from surefoot.exact.solution import Solution, solve, solve_certified, typical_distance
 from surefoot.exact.starts import quick_start_in_memory
 from surefoot.problem.sets import DecisionSet, build_decision_set
@@ -50,10 +51,12 @@ def names(solution: Solution) -> list[str]:
     return [stage.name for stage in solution.stages]
 
 
-def test_ordinarily_there_is_one_path_and_fixed_losses_end_it_at_a_vertex() -> None:
+def test_ordinarily_there_is_one_path_that_ends_inside_or_at_a_vertex() -> None:
     problem = Problem(0.05)
     learned, judged = problem.solve(problem.linear), problem.solve(problem.fixed)
-    assert names(learned) == [QUICK]
+    assert names(learned) == [QUICK, INSIDE]
+    assert learned.stages[-1].improved
+    assert learned.gap <= 1e-8
     assert names(judged) == [QUICK, VERTEX]
     assert judged.stages[-1].improved
     assert judged.gap <= 1e-10
@@ -64,7 +67,7 @@ def test_a_warm_start_is_a_stage_of_its_own() -> None:
     first = problem.solve(problem.linear)
     assert first.checkpoint is not None
     again = problem.solve(problem.linear, warm_start=first.checkpoint)
-    assert names(again) == [WARM]
+    assert names(again) == [WARM, INSIDE]
     assert again.risk == pytest.approx(first.risk, abs=1e-5)
 
 
@@ -93,7 +96,17 @@ def test_a_start_that_leads_nowhere_is_followed_by_one_from_zero() -> None:
 
 def test_without_a_quick_start_the_path_from_zero_is_the_ordinary_one() -> None:
     problem = Problem(0.05)
-    assert names(problem.solve(problem.linear, lambda _search: None)) == [QUICK]
+    assert names(problem.solve(problem.linear, lambda _search: None)) == [QUICK, INSIDE]
+
+
+def test_where_no_step_leads_on_from_inside_the_path_goes_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = Problem(0.05)
+    inside = problem.solve(problem.linear)
+    monkeypatch.setattr(interior_end, "_MOST_STEPS", 1)
+    found = problem.solve(problem.linear)
+    assert names(found) == [QUICK]
+    assert found.gap <= 1e-5
+    assert found.lower - 1e-12 <= inside.risk <= found.risk + 1e-12
 
 
 def test_a_linear_program_ends_what_newton_cannot(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,7 +135,7 @@ def test_a_certificate_knows_its_stages_and_prints_them_where_they_are_not_the_o
     rng = np.random.default_rng(0)
     X, y, U = rng.normal(size=(12, 2)), np.arange(12) % 2, rng.normal(size=(60, 2))
     clf = sf.RobustLogisticRegression(radius=0.8, label_prior=[0.5, 0.5]).fit(X, y, X_unlabeled=U)
-    assert clf.certificate_.stages == (QUICK,)
+    assert clf.certificate_.stages == (QUICK,)  # a constant answer, told early
     assert "stages" not in repr(clf.certificate_)
     judged = sf.certify(clf, X, y, X_unlabeled=U, radius=0.8, label_prior=[0.5, 0.5])
     assert judged.stages == (QUICK, VERTEX)

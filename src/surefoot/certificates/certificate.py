@@ -59,8 +59,8 @@ class Certificate(PrintsAsTable):
     row_bound : RowBound or None
         The dual point behind `risk`, from which `on_fresh_rows` works; None for the ball alone. For the package's use.
     stages : tuple of str
-        Stages of the solver that ran, in order; the last of them gave the answer. Ordinarily one, "path", which at
-        fixed losses ends at a "vertex" (see docs/solver.md).
+        Stages of the solver that ran, in order; the last of them gave the answer. Ordinarily one, "path", which ends
+        at a "vertex" at fixed losses, in learning at an "interior point" (see docs/solver.md).
     promise : bool
         Whether the radius was given or calibrated. A rule of thumb, such as "predictive" and "auto", finds one that
         need not cover the truth: the bounds then hold over the set, and promise nothing of the truth.
@@ -183,7 +183,7 @@ class Certificate(PrintsAsTable):
             ("label intervals", intervals),
             ("status", f"{self.status}: {_MEANING[self.status]}"),
         ]
-        if len([name for name in self.stages if name != "vertex"]) > 1:
+        if len([name for name in self.stages if name not in ("vertex", "interior point")]) > 1:
             rows.append(("stages", ", then ".join(self.stages)))
         if self.estimate is not None:
             rows.insert(5, ("radius from", self.estimate.meaning))

@@ -142,13 +142,18 @@ class AnchorRepair:
         fused = xp.fused(D)
         if fused is None:
             joint, share = soft_plan(ds, D, losses, point, tau)
-            held = share * xp.send(self.keep)
-            moved = xp.sum_by_class(D * xp.send(self.within), ds)
-            return joint, (xp.sum_by_class(held, ds), xp.sum_by_class(held * D, ds), moved, D @ xp.send(self.across))
+            return joint, self.moments(ds, D, share)
         soft, kept, kept_distance, moved, across = fused.class_repaired(
             D, point.alpha, xp.send(point.beta), tau, xp.send(self.shares), ds.class_columns
         )
         return joint_plan(ds, soft, losses, point, tau), (kept, kept_distance, moved, across.sum(axis=1))
+
+    def moments(self, ds: DecisionSet, D: Any, share: Any) -> tuple[Any, Any, Any, Any]:
+        """What `cost` needs of P(anchor | row, class) (B, n)."""
+        xp = arrays_of(D)
+        held = share * xp.send(self.keep)
+        moved = xp.sum_by_class(D * xp.send(self.within), ds)
+        return xp.sum_by_class(held, ds), xp.sum_by_class(held * D, ds), moved, D @ xp.send(self.across)
 
     @property
     def shares(self) -> FloatArray:

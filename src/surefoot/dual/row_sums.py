@@ -72,11 +72,26 @@ class RowSums:
         return self
 
 
+@dataclass(eq=False)
+class KeptLosses:
+    """Losses (N, K) of a linear model at the last θ (K−1, p) asked for, and the probabilities exp(−ℓ)."""
+
+    theta: FloatArray | None = None
+    last: tuple[FloatArray, FloatArray] = (np.empty((0, 0)), np.empty((0, 0)))
+
+    def at(self, model: Model, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        if self.theta is None or not np.array_equal(self.theta, theta):
+            losses = model.losses(theta, slice(None))
+            self.theta, self.last = theta, (losses, np.exp(-losses))
+        return self.last
+
+
 @dataclass(frozen=True, eq=False)
 class WeightedRows:
     """Rows of weights (N,) at distances (N, n) from the anchors of a decision set, and a model over them.
 
-    rough : products of many anchors, which only second derivatives have, may be taken in float32.
+    rough : products of many anchors, which only second derivatives have, may be taken in float32. kept : losses and
+    probabilities at the last θ, for the next set or order of derivatives that asks.
     """
 
     decision_set: DecisionSet
@@ -84,6 +99,7 @@ class WeightedRows:
     weights: FloatArray
     model: Model
     rough: bool = False
+    kept: KeptLosses | None = None
 
     def sums(
         self,
@@ -151,7 +167,7 @@ class WeightedRows:
     ) -> FloatArray:
         rows = slice(*group)
         X, m = self.model.design(rows), self.weights[rows]
-        p = np.exp(-self.model.losses(theta, rows))
+        _, p = self._losses(theta, rows)
         tables = [table[rows] for table in labels]
         free = p.shape[1] - 1
         total = np.zeros((free, free, X.shape[1], X.shape[1]))
@@ -165,6 +181,14 @@ class WeightedRows:
                 Y = X * np.sqrt(np.maximum(sign * weight, 0.0))[:, None]
                 total[k - 1, other - 1] = sign * (Y.T @ Y)
         return total
+
+    def _losses(self, theta: FloatArray, rows: slice) -> tuple[FloatArray, FloatArray]:
+        """Losses (B, K) at some rows, and exp(−ℓ)."""
+        if self.kept is not None and self.model.learns:
+            losses, p = self.kept.at(self.model, theta)
+            return losses[rows], p[rows]
+        losses = self.model.losses(theta, rows)
+        return losses, np.exp(-losses)
 
     def _group_sums(
         self,
@@ -184,14 +208,14 @@ class WeightedRows:
         B = min(int(np.clip(entries // per_row, 32, 4096)), group[1] - group[0])
         for start in range(group[0], group[1], B):
             rows = slice(start, min(start + B, group[1]))
-            losses = model.losses(point.theta, rows)
+            losses, p = self._losses(point.theta, rows)
             X, m = model.design(rows), self.weights[rows]
             chunk = Chunk.of(ds, X, m, losses - point.lam, rough)
             if near is None:
                 add_products = chunk.soften(self.distances[rows], point, tau, sums, second_order)
             else:
                 add_products = near.soften(chunk, rows, self.distances, point, tau, sums, second_order)
-            q, p = chunk.q, np.exp(-losses)
+            q = chunk.q
             sums.label += m @ q
             if model.learns:
                 sums.theta += (m[:, None] * (p - q))[:, 1:].T @ X

@@ -18,7 +18,7 @@ from surefoot.dual.block import Block, RowlessProblem
 from surefoot.dual.bounds import AnchorRepair, dual_constant
 from surefoot.dual.models import FixedLosses, FrozenModel, LinearModel, Model
 from surefoot.dual.point import DualPoint
-from surefoot.dual.row_sums import ListedAnchors, RowSums, WeightedRows
+from surefoot.dual.row_sums import KeptLosses, ListedAnchors, RowSums, WeightedRows
 from surefoot.dual.shortlist import ShortlistKeeper
 from surefoot.dual.smallest_loss import LogisticSums, LowerBound, RowTotals, SmallestLoss
 from surefoot.problem.sets import DecisionSet
@@ -138,6 +138,7 @@ class HeldRows(Sweep):
     losses: FloatArray | None = None
     executor: Executor | None = None
     lists: ShortlistKeeper = field(default_factory=ShortlistKeeper)
+    kept: KeptLosses = field(default_factory=KeptLosses)
 
     @classmethod
     def of(cls, ds: DecisionSet, model: Model, executor: Executor | None = None) -> HeldRows:
@@ -173,7 +174,8 @@ class HeldRows(Sweep):
         return sums
 
     def _weighted(self, problem: RowlessProblem) -> WeightedRows:
-        return WeightedRows(problem.decision_set, self.distances, self.weights, self.block(problem).model)
+        kept = self.kept if self.executor is None else None  # threads ask at once
+        return WeightedRows(problem.decision_set, self.distances, self.weights, self.block(problem).model, kept=kept)
 
     def some_row_sums(self, problem: RowlessProblem, point: DualPoint, tau: float) -> tuple[RowSums, bool] | None:
         """Over the last short list of anchors, whether it holds or not."""
@@ -207,6 +209,19 @@ class HeldRows(Sweep):
         block = self.block(problem)
         cost, q = block.repaired_plan(point, tau, self.anchor_repair(problem, point, tau))
         return LabelTable(q, cost), self.weights @ q
+
+    def plan_adversary(
+        self, problem: RowlessProblem, joint: FloatArray, share: FloatArray
+    ) -> tuple[Adversary, NDArray[np.float64]]:
+        """Labels of any plan, with its cost once it is repaired, and their probabilities (K,).
+
+        joint : (N, K, C) P(label, class of anchor | row), share : (N, n) P(anchor | row, class).
+        """
+        ds = problem.decision_set
+        repair = AnchorRepair.of(ds, self.weights @ (joint.sum(axis=1)[:, ds.anchor_slots] * share))
+        cost = self.weights @ repair.cost(ds, joint, repair.moments(ds, self.distances, share))
+        q = joint.sum(axis=2)
+        return LabelTable(q, float(cost)), self.weights @ q
 
     def _logistic(self, problem: RowlessProblem, adversary: Adversary) -> LogisticSums:
         return self.block(problem).soft_labels(adversary)

@@ -16,6 +16,8 @@ from surefoot.solvers.joint_objective import JointDual, JointPoint
 
 # Where F_τ is that of a constant answer, bounds are asked early, again each time that τ has fallen to this share.
 _ASK_AGAIN = 0.2
+# Not where smoothing costs more than this multiple of log K: F_τ is then large in any case.
+_TOO_SMOOTH = 0.05
 # A set for which some classifier is better than a constant one by this multiple of tol is none to hedge against.
 _BETTER = 0.6
 
@@ -41,6 +43,8 @@ class SearchInProgress(Protocol):
 def looks_constant(search: SearchInProgress, joint: JointDual, path: JointState) -> bool:
     """Whether a classifier that answers the same everywhere may be the best, as far as F_τ can tell."""
     if not search.judge.model.learns or search.fixed or path.tau > _ASK_AGAIN * search.asked_at:
+        return False
+    if path.smoothing_gap > _TOO_SMOOTH * np.log(search.members[0].decision_set.n_classes):
         return False
     value = joint.evaluate(path.point, path.tau, second_order=False).value
     if value < np.log(search.members[0].decision_set.n_classes):

@@ -18,6 +18,7 @@ from surefoot.dual.models import LinearModel
 from surefoot.dual.objective import SmoothedDual
 from surefoot.dual.point import DualPoint
 from surefoot.exact.constant_answer import hedge_against_one_set, looks_constant
+from surefoot.exact.interior_end import InteriorEnd
 from surefoot.exact.judge import JointState, Judge, Member, with_theta
 from surefoot.exact.linear_programs import (
     repair_by_linear_program,
@@ -43,9 +44,9 @@ _STAGE, _FAR, _REJOIN_TAU = 0.3, 2.0, 3e-3
 # Problems of at most so many distances are solved to rounding at their last τ.
 SMALL = 100_000
 
-# The stages of a search, in order; a vertex may end any of the paths. Ordinarily there is one path.
+# The stages of a search, in order; a vertex or an interior point may end a path. Ordinarily there is one path.
 AT_MINIMUM, WARM, QUICK, COLD = "minimal radius", "warm start", "path", "path from zero"
-PROGRAM, VERTEX = "linear program", "vertex"
+PROGRAM, VERTEX, INSIDE = "linear program", "vertex", "interior point"
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,7 @@ class Search:
     visited: list[JointState] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
     n_steps: int = 0
+    inside_wanted: bool = False
 
     @property
     def members(self) -> list[Member]:
@@ -215,11 +217,14 @@ class Search:
         leave_behind = leave_behind and len(inside) > 1
         begun = path.tau
         self.points = list(path.point.parts)
+        self.inside = InteriorEnd.of(self.judge, self.tol)
         while True:
             joint = self._joint(inside, exact=False)
             final_tau = (_STAGE if path.tau < begun else 1.0) * path.tau if leave_behind else 0.0
             path = follow(joint, path, target, self.options, self._visit, final_tau, partial(self._finished, joint))
             if self.gap <= self.tol:
+                break
+            if self._ends_inside(path):
                 break
             if self.decided or self.asked_at == path.tau:
                 path = self._ask_early(inside, path)
@@ -248,7 +253,20 @@ class Search:
 
     def _finished(self, joint: JointDual, path: JointState) -> bool:
         """Whether a path may end before its smoothing is small enough: asked after each round."""
-        return self._is_decided(path) or self._vertex(path) or looks_constant(self, joint, path)
+        self.inside_wanted = not self.fixed and self.inside.wanted(path)
+        return self._is_decided(path) or self.inside_wanted or self._vertex(path) or looks_constant(self, joint, path)
+
+    def _ends_inside(self, path: JointState) -> bool:
+        """Try to end by an interior-point method, where it is time to."""
+        if self.decided or not self.inside_wanted:
+            return False
+        found = self.inside.run(path, exact=self.n_distances <= SMALL, on_step=self._count_step)
+        if found:
+            self.stages.append(Stage(INSIDE, self.gap, True))
+        return found
+
+    def _count_step(self) -> None:
+        self.n_steps += 1
 
     def _is_decided(self, path: JointState) -> bool:
         """Whether the one set is known to be good, or bad, enough."""
