@@ -30,7 +30,7 @@ DENSE_SHARE = 0.12
 _CHUNK_ENTRIES = 1 << 18
 # Threads work on groups of rows: so many at most, and none of fewer entries, distances and features, than this.
 _MOST_GROUPS, _GROUP_ENTRIES = 8, 1 << 16
-# Over many anchors, or features of three and more classes, products in float32 take half as long; in larger chunks.
+# Over many anchors or features, products in float32 take half as long; in larger chunks.
 _FEWEST_ROUGH, _FEWEST_ROUGH_FEATURES, _ROUGH_ENTRIES = 256, 64, 1 << 20
 # Sums of second derivatives are large: groups of fewer rows would take longer to add up than to compute. Over short
 # lists of anchors rows cost less.
@@ -225,7 +225,7 @@ class WeightedRows:
                 if labels is not None:
                     labels[rows] = q
                 if model.learns:
-                    many = model.shape[0] > 1 and model.shape[1] >= _FEWEST_ROUGH_FEATURES
+                    many = model.shape[1] >= _FEWEST_ROUGH_FEATURES
                     features = X.astype(np.float32) if self.rough and many else X
                     _add_theta_blocks(sums, features, m, q, p, chunk.cck, tau, alone=labels is None)
                 add_products()
