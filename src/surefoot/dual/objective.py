@@ -267,8 +267,7 @@ class Evaluation:
         skipped = at.theta.stop if apart else 0  # rows
         H = xp.zeros((at.size - skipped, at.size))
         alpha, lam, beta = (slice(part.start - skipped, part.stop - skipped) for part in (at.alpha, at.lam, at.beta))
-        H[beta, at.beta] = sums.beta_beta
-        H[beta, at.beta] /= -tau
+        xp.multiply(sums.beta_beta, -1.0 / tau, out=H[beta, at.beta])
         H[beta, at.beta][np.diag_indices(at.n_anchors)] += send(sums.beta / tau)
         H[beta, at.lam] = send(sums.label_beta[free].T / tau)
         label_label = sums.label_label + np.diag(sums.label)

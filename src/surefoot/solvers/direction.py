@@ -59,14 +59,18 @@ def newton_direction(
     """
     if evaluation.hessian is None:
         raise ValueError("newton_direction needs an evaluation with second_order=True")
-    H, gradient = along_ray(evaluation.hessian, evaluation.gradient, ray, alpha)
-    xp, on_diagonal = arrays_of(H), np.arange(len(gradient))
-    diagonal = np.maximum(xp.fetch(H.diagonal()), 0.0)
+    H, gradient = evaluation.hessian, gradient_along_ray(evaluation.gradient, ray, alpha)
+    xp, on_diagonal, turned = arrays_of(H), np.arange(len(gradient)), _turned(H, ray, alpha)
+    diagonal = xp.fetch(H.diagonal()).copy()
+    if turned is not None:
+        diagonal[alpha] = turned[alpha]
+    diagonal = np.maximum(diagonal, 0.0)
     while ridge < 1e8:
         damped = diagonal + ridge * (diagonal + evaluation.natural) + 1e-300
         scale = 1.0 / np.sqrt(damped)
-        scaled = H * xp.send(scale)[:, None]
-        scaled *= xp.send(scale)
+        scaled = xp.scaled(H, xp.send(scale))
+        if turned is not None:
+            _place(scaled, turned * scale * scale[alpha], alpha.start)
         scaled[on_diagonal, on_diagonal] = 1.0
         g = gradient * scale
         try:
@@ -92,15 +96,27 @@ def newton_direction(
 
 def along_ray(H: Any, gradient: FloatArray, ray: FloatArray, alpha: slice) -> tuple[Any, FloatArray]:
     """H (lower triangle) and gradient in coordinates where α is replaced by the multiple of the ray."""
-    if alpha.stop == alpha.start or np.count_nonzero(ray) <= 1:
+    turned = _turned(H, ray, alpha)
+    if turned is None:
         return H, gradient
-    a = alpha.start
-    xp = arrays_of(H)
-    product = xp.symmetric_product(H, ray)
-    H = xp.copy(H)
-    H[a, :a], H[a + 1 :, a] = xp.send(product[:a]), xp.send(product[a + 1 :])
-    H[a, a] = float(ray @ product)
+    H = arrays_of(H).copy(H)
+    _place(H, turned, alpha.start)
     return H, gradient_along_ray(gradient, ray, alpha)
+
+
+def _turned(H: Any, ray: FloatArray, alpha: slice) -> FloatArray | None:
+    """The row of α in H once α is replaced by the multiple of the ray; None where that changes nothing."""
+    if alpha.stop == alpha.start or np.count_nonzero(ray) <= 1:
+        return None
+    product: FloatArray = arrays_of(H).symmetric_product(H, ray)
+    product[alpha] = ray @ product
+    return product
+
+
+def _place(H: Any, row: FloatArray, at: int) -> None:
+    """Write a row, and the column that is its mirror image, to the lower triangle of a matrix."""
+    send = arrays_of(H).send
+    H[at, :at], H[at:, at] = send(row[:at]), send(row[at:])
 
 
 def gradient_along_ray(gradient: FloatArray, ray: FloatArray, alpha: slice) -> FloatArray:
