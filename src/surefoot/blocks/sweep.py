@@ -144,8 +144,8 @@ class LocalSweep(BlockSweep):
     """Blocks of one process, one after another or by threads.
 
     weights : (n,) of the labeled rows, which come first; all others count `unit`. losses_at : rows (start, stop) ->
-    losses (B, K), where losses are fixed. `kept` holds distances, of as many blocks as `keep_bytes` allows; `lists` near
-    anchors, in a quarter of that.
+    losses (B, K), where losses are fixed. `kept` holds distances, of as many blocks as `keep_bytes` allows; `lists`
+    near anchors, in a quarter of that.
     """
 
     source: RowSource

@@ -16,7 +16,6 @@ from surefoot._types import FloatArray
 from surefoot.losses import log_loss_matrix, probabilities
 from surefoot.problem.sets import DecisionSet
 
-
 # Rows of a large matrix that are worked on at once: few enough to stay in the cache.
 _SCALED_ROWS = 64
 

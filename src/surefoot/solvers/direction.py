@@ -75,10 +75,10 @@ def newton_direction(
         g = gradient * scale
         try:
             solve = factorized(scaled)
+            step = -solve(g)
         except LinAlgError:
             ridge *= 100.0  # not positive definite to rounding
             continue
-        step = -solve(g)
         decrement = float(-(step @ g))
         if np.isfinite(decrement) and decrement >= 0:
             step *= scale
@@ -87,7 +87,10 @@ def newton_direction(
 
             def decrement_at(there: Evaluation, scale: FloatArray = scale, solve: Any = solve) -> float:
                 g = scale * gradient_along_ray(there.gradient, ray, alpha)
-                return float(g @ solve(g))
+                try:
+                    return float(g @ solve(g))
+                except LinAlgError:  # nearly singular: nothing is known
+                    return np.inf
 
             return Direction(step + along * ray, decrement, ridge, decrement_at)
         ridge *= 100.0
