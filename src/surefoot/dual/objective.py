@@ -167,9 +167,9 @@ class SmoothedDual:
         """Σ over all rows."""
         return self.sweep.row_sums(self._problem, point, tau, second_order=second_order, exact=self._exact)
 
-    def factorized(self, matrix: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    def factorized(self, matrix: FloatArray, *, tame: bool) -> Callable[[FloatArray], FloatArray]:
         """What solves matrix · x = right, from the lower triangle, which is overwritten: where the rows are."""
-        return self.sweep.factorized(matrix)
+        return self.sweep.factorized(matrix, tame=tame)
 
     def evaluate(self, point: DualPoint, tau: float, *, second_order: bool, limit: float = np.inf) -> Evaluation:
         """Value, gradient (p,) and, if asked, Hessian (p, p) of F_τ in the layout's coordinates.

@@ -69,12 +69,9 @@ class Sweep(ABC):
         """
         return None
 
-    def factorized(self, matrix: FloatArray) -> Callable[[FloatArray], FloatArray]:
-        """What solves matrix · x = right for any right (m,), by Cholesky from the lower triangle, which is overwritten.
-
-        Raises LinAlgError where the matrix is not positive definite.
-        """
-        return factorized(matrix, self.threads)
+    def factorized(self, matrix: FloatArray, *, tame: bool = False) -> Callable[[FloatArray], FloatArray]:
+        """What solves matrix · x = right: as of `tiles`, on what the rows lie on."""
+        return factorized(matrix, self.threads, tame=tame)
 
     def upper_bound(self, problem: RowlessProblem, point: DualPoint) -> tuple[float, float]:
         """The exact dual value, and the least Φ over the rows."""

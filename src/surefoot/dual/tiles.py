@@ -20,8 +20,8 @@ from surefoot._types import FloatArray
 
 # Columns of a tile, and rows that one product takes in a factorisation.
 _COLUMNS, _ROWS = 256, 768
-# Matrices of at least so many rows are factored in float32, which takes half as long; solutions are then refined to
-# this residual, in at most so many steps.
+# Matrices of at least so many rows, far from singular, are factored in float32, which takes half as long; solutions are
+# then refined to this residual, in at most so many steps.
 _FEWEST_ROWS, _RESIDUAL, _MOST_STEPS = 640, 1e-11, 12
 
 Solve = Callable[[FloatArray], FloatArray]
@@ -37,12 +37,13 @@ def add_gram(A: NDArray[Any], total: FloatArray) -> None:
         total[stop:, start:stop] += A[:, stop:].T @ own
 
 
-def factorized(matrix: FloatArray, executor: Executor | None = None) -> Solve:
+def factorized(matrix: FloatArray, executor: Executor | None = None, *, tame: bool = False) -> Solve:
     """What solves matrix · x = right for any right (m,), by Cholesky from the lower triangle, which is overwritten.
 
-    Raises LinAlgError where the matrix is not positive definite.
+    tame : far from singular, for all that is known. Raises LinAlgError, now or when a right side comes, where the
+    matrix is not positive definite.
     """
-    if len(matrix) >= _FEWEST_ROWS:
+    if tame and len(matrix) >= _FEWEST_ROWS:
         rough = np.zeros(matrix.shape, dtype=np.float32)
         for start in range(0, len(matrix), _COLUMNS):
             stop = start + _COLUMNS

@@ -13,6 +13,9 @@ from surefoot._types import FloatArray
 from surefoot.dual.arrays import arrays_of
 from surefoot.dual.objective import Evaluation
 
+# From this ridge on the scaled matrix is far from singular.
+_TAME = 1e-8
+
 
 class StallError(RuntimeError):
     """Newton could make no progress at this τ: rounding errors are as large as the decrease it asks for."""
@@ -27,6 +30,12 @@ class Local(Protocol):
     def gradient(self) -> FloatArray: ...
     @property
     def hessian(self) -> object | None: ...
+
+
+class Factorized(Protocol):
+    """What solves matrix · x = right, from the lower triangle, which is overwritten; tame : far from singular."""
+
+    def __call__(self, matrix: Any, *, tame: bool) -> Callable[[FloatArray], FloatArray]: ...
 
 
 Here = TypeVar("Here", bound=Local)
@@ -50,7 +59,7 @@ def newton_direction(
     ridge: float,
     ray: FloatArray,
     alpha: slice,
-    factorized: Callable[[Any], Callable[[FloatArray], FloatArray]],
+    factorized: Factorized,
 ) -> Direction[Evaluation]:
     """Solve (H + ridge·(diag H + natural)) Δ = −g; the ridge grows until the factorisation stands.
 
@@ -74,7 +83,7 @@ def newton_direction(
         scaled[on_diagonal, on_diagonal] = 1.0
         g = gradient * scale
         try:
-            solve = factorized(scaled)
+            solve = factorized(scaled, tame=ridge > _TAME)
             step = -solve(g)
         except LinAlgError:
             ridge *= 100.0  # not positive definite to rounding

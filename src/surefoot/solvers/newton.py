@@ -19,7 +19,7 @@ from surefoot.dual.point import DualPoint
 from surefoot.solvers.direction import Direction, Here, StallError, newton_direction
 
 _SMALLEST_RIDGE = 1e-11
-_FIRST_DAMPING = 1e-4
+_FIRST_DAMPING = 1e-3
 # A decrement above this multiple of the objective is none of the objective's.
 _MOST_DECREMENT = 1.0
 # τ falls by at most this power of `decrease` in one round, where rounds take one step.
