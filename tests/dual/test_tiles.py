@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky
 
 from surefoot.dual import tiles
+from surefoot.dual.sparse_systems import sparse_solver
 
 SIZES = [1, 7, tiles._COLUMNS, 2 * tiles._COLUMNS + 1, 1500]
 
@@ -72,3 +73,45 @@ def test_a_product_with_itself_is_added_to_the_lower_triangle(dtype: type) -> No
     known = np.tril(total + A.astype(np.float64).T @ A)
     tiles.add_gram(A, total)
     np.testing.assert_allclose(np.tril(total), known, rtol=0, atol=1e-12 if dtype is np.float64 else 1e-4)
+
+
+def sparse(m: int, full: int, seed: int = 0, least: float = 0.1) -> NDArray[np.float64]:
+    """A positive definite matrix with a unit diagonal, few entries per row, and `full` rows at its beginning."""
+    rng = np.random.default_rng(seed)
+    A = np.zeros((m, m))
+    pairs = rng.integers(full, m, size=(2 * m, 2))
+    for i, j in pairs[pairs[:, 0] != pairs[:, 1]]:
+        weight = rng.random() / (least + rng.random())
+        A[[i, j], [i, j]] += weight
+        A[[i, j], [j, i]] -= weight
+    A += np.diag(np.full(m, least))
+    mixed = 0.1 * rng.normal(size=(full, m - full))
+    A[:full, full:] = mixed @ A[full:, full:]
+    A[full:, :full] = A[:full, full:].T
+    A[:full, :full] = A[:full, full:] @ mixed.T + np.eye(full)
+    scale = 1.0 / np.sqrt(A.diagonal())
+    return np.asarray(A * scale * scale[:, None])
+
+
+@pytest.mark.parametrize("full", [0, 20])
+@pytest.mark.parametrize("least", [0.1, 1e-6])
+def test_sparse_systems_are_solved_as_full_ones(full: int, least: float) -> None:
+    A, right = sparse(1000, full, least=least), np.random.default_rng(1).normal(size=1000)
+    solve = sparse_solver(np.tril(A))
+    assert solve is not None
+    known = np.linalg.solve(A, right)
+    for found in (solve(right), tiles.factorized(np.tril(A))(right)):
+        assert (found - known) @ A @ (found - known) <= 1e-12 * (known @ A @ known)
+
+
+def test_full_matrices_have_no_sparse_factor() -> None:
+    assert sparse_solver(positive(700, 1e-2)) is None
+
+
+def test_a_sparse_matrix_that_is_not_positive_definite_is_refused() -> None:
+    A = sparse(1000, 5)
+    i, j = 400, 300
+    A[i, j] = A[j, i] = -1.5
+    assert np.linalg.eigvalsh(A)[0] < 0
+    with pytest.raises(LinAlgError):
+        tiles.factorized(np.tril(A))(np.ones(1000))

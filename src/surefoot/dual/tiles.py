@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from itertools import pairwise
 from typing import Any, cast
 
@@ -17,6 +18,7 @@ from scipy.linalg import LinAlgError, cho_solve, get_blas_funcs, get_lapack_func
 from scipy.linalg.blas import dsymv
 
 from surefoot._types import FloatArray
+from surefoot.dual.sparse_systems import sparse_solver
 
 # Columns of a tile, and rows that one product takes in a factorisation.
 _COLUMNS, _ROWS = 256, 768
@@ -40,19 +42,23 @@ def add_gram(A: NDArray[Any], total: FloatArray) -> None:
 def factorized(matrix: FloatArray, executor: Executor | None = None, *, tame: bool = False) -> Solve:
     """What solves matrix · x = right for any right (m,), by Cholesky from the lower triangle, which is overwritten.
 
-    tame : far from singular, for all that is known. Raises LinAlgError, now or when a right side comes, where the
-    matrix is not positive definite.
+    The matrix has a unit diagonal. tame : far from singular, for all that is known. Raises LinAlgError, now or when a
+    right side comes, where the matrix is not positive definite.
     """
-    if tame and len(matrix) >= _FEWEST_ROWS:
+    if len(matrix) < _FEWEST_ROWS:
+        return _exact(matrix, executor)
+    sparse = sparse_solver(matrix)
+    if sparse is not None:
+        return _Refined(matrix, sparse, executor)
+    if tame:
         rough = np.zeros(matrix.shape, dtype=np.float32)
         for start in range(0, len(matrix), _COLUMNS):
             stop = start + _COLUMNS
             rough[start:stop, :stop] = matrix[start:stop, :stop]
-        try:
+        with suppress(LinAlgError):
             factorize(rough, executor)
-        except LinAlgError:
-            return _exact(matrix, executor)
-        return _Refined(matrix, _solve_by(rough), executor)
+            solve = _solve_by(rough)
+            return _Refined(matrix, lambda right: solve(right.astype(np.float32)).astype(np.float64), executor)
     return _exact(matrix, executor)
 
 
@@ -67,7 +73,7 @@ def _solve_by(factor: NDArray[Any]) -> Solve:
 
 
 class _Refined:
-    """Solutions by conjugate gradients, from those by a factor in float32; where these fail, by a factor in float64."""
+    """Solutions by conjugate gradients, from those of a rough factor; where these fail, by a factor in float64."""
 
     def __init__(self, matrix: FloatArray, rough: Solve, executor: Executor | None):
         self._matrix, self._rough, self._executor = matrix, rough, executor
@@ -91,7 +97,7 @@ class _Refined:
             if np.linalg.norm(left) <= allowed:
                 return found
             size = float(np.abs(left).max())  # float32 knows no number as small as the residual may be
-            towards = size * self._rough((left / size).astype(np.float32)).astype(np.float64)
+            towards = size * self._rough(left / size)
             now = float(left @ towards)
             along = towards + (now / before) * along
             turned = dsymv(1.0, self._matrix.T, along, lower=0)
