@@ -19,15 +19,13 @@ from surefoot.dual.point import DualPoint
 from surefoot.solvers.direction import Direction, Here, StallError, newton_direction
 
 _SMALLEST_RIDGE = 1e-11
-_FIRST_DAMPING = 1e-3
+_FIRST_DAMPING = 1e-4
 # A decrement above this multiple of the objective is none of the objective's.
 _MOST_DECREMENT = 1.0
 # τ falls by at most this power of `decrease` in one round, where rounds take one step.
 _FASTEST = 3
 # Second derivatives one step old tell that a point is centred where they find this share of the decrement allowed.
 _SAFE = 0.5
-# Where a shortened step leaves this share of the slope, one longer by this factor is tried.
-_STEEP, _LONGER = 0.5, 2.0
 # Share of an anchor's weight below which the mass that it receives is rounding error.
 _SMALLEST_MASS = 1e-14
 
@@ -310,46 +308,22 @@ def _line_search(
 
     The first trial carries its Hessian where the search is `eager`: it will most likely be accepted. Later ones do not.
     """
-    vector, size, failed = objective.pack(point), move.largest, 0.0
+    vector, size = objective.pack(point), move.largest
     noise = 1e-15 * max(1.0, abs(here.value))
     for trial in range(30):
         candidate = objective.unpack(vector + size * move.direction, point)
         most = here.value - 1e-4 * size * move.decrement + noise
         there = objective.evaluate(candidate, tau, second_order=eager and trial == 0, limit=most)
         if np.isfinite(there.value) and there.value <= most:
-            if size < failed:
-                candidate, there = _go_on(objective, point, (candidate, there), move, tau, size, failed)
             return candidate, there, move, trial
-        failed = size
         if trial >= 2 and trial % 2 == 0:
             move = _Move.along_newton(objective, point, here, max(10 * move.ridge, _FIRST_DAMPING))
-            size, failed = move.largest, 0.0
+            size = move.largest
         elif np.isfinite(there.value):
             size = _cubic_step(here.value, -move.decrement, there.value, float(there.gradient @ move.direction), size)
         else:
             size *= 0.3
     raise StallError("the line search found no decrease")
-
-
-def _go_on(
-    objective: Objective[Point, Here],
-    point: Point,
-    found: tuple[Point, Here],
-    move: _Move[Here],
-    tau: float,
-    size: float,
-    failed: float,
-) -> tuple[Point, Here]:
-    """Lengthen a step that was shortened too much: F_τ may fall at an even pace, and then rise all at once."""
-    vector = objective.pack(point)
-    while found[1].gradient @ move.direction < -_STEEP * move.decrement and _LONGER * size < failed:
-        size *= _LONGER
-        candidate = objective.unpack(vector + size * move.direction, point)
-        there = objective.evaluate(candidate, tau, second_order=False, limit=found[1].value)
-        if not there.value < found[1].value:
-            break
-        found = candidate, there
-    return found
 
 
 def _cubic_step(f0: float, g0: float, f1: float, g1: float, size: float) -> float:
