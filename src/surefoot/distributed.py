@@ -1,7 +1,8 @@
 """Rows of Dask arrays and dataframes: the same sums over blocks, taken by the workers of a cluster.
 
 Anchors and parameters go to the workers, partial sums come back by a tree of additions, in the order in which one
-process would add them: the result is the same to the last bit, whatever the chunks and the number of workers.
+process would add them: the result is the same to the last bit, whatever the chunks and the number of workers. It is
+that of one process too, but for rounding where that keeps short lists of anchors (`dual.shortlist`).
 """
 
 from __future__ import annotations

@@ -29,7 +29,8 @@ class Newton:
         Of the solver's sums on a torch device. Both bounds are evaluated in float64 all the same.
     memory : int, default=1 GiB
         Bytes for distances that are kept from pass to pass; what does not fit is computed again in each. Half of it is
-        for the samples on which the path begins. With Dask, bytes per worker, for rows and distances.
+        for the samples on which the path begins. Lists of near anchors take up to an eighth of it more. With Dask,
+        bytes per worker, for rows and distances.
     block_rows : int or None, default=None
         Rows at a time; None: 65536, or less where that would make fewer than 8 blocks. Sums are put together in one
         order, so results do not depend on who adds them up; they do, by rounding, on this number.

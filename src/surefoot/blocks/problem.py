@@ -15,7 +15,7 @@ from surefoot.blocks.minimal import PlannedTransport, SoftTransport, solve_soft_
 from surefoot.blocks.newton import Newton
 from surefoot.blocks.sources import BlocksOfRows, RowSource, StackedRows, sample_rows
 from surefoot.blocks.streamed import StreamedDistances
-from surefoot.blocks.sweep import Anchors, BlockSweep
+from surefoot.blocks.sweep import Anchors, BlockSweep, LocalSweep
 from surefoot.costs import Precomputed
 from surefoot.dual.design import Coordinates, standardize
 from surefoot.dual.models import FixedLosses, LinearModel, Model
@@ -157,10 +157,11 @@ class BlockProblem(RobustProblem):
         """
         if self.how.device != "cpu" or self.samples or not pairs_pay((self.rows.n_rows, len(self.anchors))):
             return None
-        rows = self.rows
+        rows, sweep = self.rows, self.sweeps[-1]
         if getattr(self.source, "sweep", None) is not None:
             rows = StackedRows(rows.read(0, rows.n_rows), None)
-        distances = StreamedDistances(rows, self.anchors, self.data.metric)
+        kept = sweep if isinstance(sweep, LocalSweep) else None
+        distances = StreamedDistances(rows, self.anchors, self.data.metric, kept)
         with solver_threads(None):
             return PlannedTransport.of(distances, self.row_weights, self.decision_set.anchor_weights)
 

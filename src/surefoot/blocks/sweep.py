@@ -15,10 +15,14 @@ from numpy.typing import NDArray
 from surefoot._types import FloatArray
 from surefoot.blocks.sources import RowSource, block_edges
 from surefoot.costs import FeatureMetric
+from surefoot.dual.adversary import Adversary, LabelTable
 from surefoot.dual.block import Block, RowlessProblem
 from surefoot.dual.design import Coordinates, FeatureBlock
-from surefoot.dual.smallest_loss import RowTotals
-from surefoot.dual.sweep import Sweep
+from surefoot.dual.point import DualPoint
+from surefoot.dual.row_sums import RowSums
+from surefoot.dual.shortlist import PAIR_BYTES, BlockLists, ShortlistKeeper
+from surefoot.dual.smallest_loss import LogisticSums, RowTotals
+from surefoot.dual.sweep import Sweep, table_of
 from surefoot.problem.distances import MeasuredDistances
 from surefoot.problem.rows import fingerprints
 
@@ -81,14 +85,19 @@ class RowBlock:
     distances: FloatArray | None = None
     losses: Any = None
 
-    def of(self, problem: RowlessProblem, anchors: Anchors, coordinates: Coordinates | None) -> Block:
+    def of(
+        self,
+        problem: RowlessProblem,
+        anchors: Anchors,
+        coordinates: Coordinates | None,
+        lists: ShortlistKeeper | None = None,
+    ) -> Block:
         """The block of a problem."""
         distances: Any = self.distances
         if distances is None:
             distances = MeasuredDistances(anchors.metric, self.rows, anchors.rows)
-        return Block(
-            problem, distances, self.weights, partial(_design, coordinates, self.rows), self._losses, self.start
-        )
+        design = partial(_design, coordinates, self.rows)
+        return Block(problem, distances, self.weights, design, self._losses, self.start, lists)
 
     def _losses(self) -> FloatArray:
         return self.losses() if callable(self.losses) else self.losses
@@ -136,7 +145,8 @@ class LocalSweep(BlockSweep):
     """Blocks of one process, one after another or by threads.
 
     weights : (n,) of the labeled rows, which come first; all others count `unit`. losses_at : rows (start, stop) ->
-    losses (B, K), where losses are fixed. `kept` holds distances, of as many blocks as `keep_bytes` allows.
+    losses (B, K), where losses are fixed. `kept` holds distances, of as many blocks as `keep_bytes` allows; `lists`
+    near anchors, in a quarter of that.
     """
 
     source: RowSource
@@ -149,10 +159,15 @@ class LocalSweep(BlockSweep):
     block_rows: int
     coordinates: Coordinates | None = None
     kept: dict[int, FloatArray] = field(default_factory=dict)
+    lists: BlockLists = field(default_factory=BlockLists)
 
     @property
     def n_rows(self) -> int:  # type: ignore[override]
         return self.source.n_rows
+
+    @property
+    def threads(self) -> Executor | None:
+        return self.executor
 
     def in_coordinates(self, coordinates: Coordinates) -> LocalSweep:
         return replace(self, coordinates=coordinates)
@@ -163,9 +178,29 @@ class LocalSweep(BlockSweep):
     def total(self, problem: RowlessProblem, work: Any, *parameters: Any, **named: Any) -> Any:
         return self._sum(lambda start, stop: work(self.block(problem, start, stop), *parameters, **named))
 
+    def row_sums(
+        self, problem: RowlessProblem, point: DualPoint, tau: float, *, second_order: bool, exact: bool
+    ) -> RowSums:
+        """Over short lists of anchors, where it pays."""
+        self.lists.turn_to(problem.decision_set)
+        return super().row_sums(problem, point, tau, second_order=second_order, exact=exact)
+
+    def some_row_sums(self, problem: RowlessProblem, point: DualPoint, tau: float) -> tuple[RowSums, bool] | None:
+        """Over the last short lists of anchors, where all blocks have one."""
+        if not self.lists.complete_for(problem.decision_set):
+            return None
+        sums = self.total(problem, Block.some_row_sums, point, tau)
+        return sums, self.lists.missed == 0
+
     def gather(self, problem: RowlessProblem, work: Any, *parameters: Any, **named: Any) -> Any:
-        edges = block_edges(self.n_rows, self.block_rows)
-        return np.concatenate([work(self.block(problem, *edge), *parameters, **named) for edge in edges])
+        parts = self._parts(lambda start, stop: work(self.block(problem, start, stop), *parameters, **named))
+        return np.concatenate(list(parts))
+
+    def _logistic(self, problem: RowlessProblem, adversary: Adversary) -> LogisticSums:
+        """Labels (N, K) are found once, where they take far less room than distances."""
+        if 8 * self.n_rows * problem.decision_set.n_classes <= self.keep_bytes // 8:
+            adversary = LabelTable(table_of(self, problem, adversary), adversary.transport_cost)
+        return super()._logistic(problem, adversary)
 
     def fingerprints(self) -> NDArray[np.uint64]:
         edges = block_edges(self.n_rows, self.block_rows)
@@ -174,8 +209,9 @@ class LocalSweep(BlockSweep):
     def block(self, problem: RowlessProblem, start: int, stop: int) -> Block:
         rows, weights = self._rows(start, stop)
         losses = None if self.losses_at is None else partial(self.losses_at, start, stop)
-        held = RowBlock(rows, weights, start, self._distances(rows, start), losses)
-        return held.of(problem, self.anchors, self.coordinates)
+        held = RowBlock(rows, weights, start, self.kept_distances(rows, start), losses)
+        most_pairs = self.keep_bytes / (4 * PAIR_BYTES) * (stop - start) / self.n_rows
+        return held.of(problem, self.anchors, self.coordinates, self.lists.of_block(start, most_pairs))
 
     def _rows(self, start: int, stop: int) -> tuple[FloatArray, FloatArray]:
         weights = np.full(stop - start, self.unit)
@@ -183,16 +219,21 @@ class LocalSweep(BlockSweep):
         weights[: len(labeled)] = labeled
         return self.source.read(start, stop), weights
 
-    def _distances(self, rows: FloatArray, start: int) -> FloatArray | None:
+    def kept_distances(self, rows: FloatArray, start: int) -> FloatArray | None:
+        """Distances of the rows of the block that begins at a row; None where they are not kept."""
         if start not in self.kept and start + len(rows) <= self.keep_bytes // (8 * len(self.anchors.rows)):
             self.kept[start] = self.anchors.distances_to(rows)
         return self.kept.get(start)
 
     def _sum(self, work: Callable[[int, int], Any]) -> Any:
+        return tree_sum(self._parts(work))
+
+    def _parts(self, work: Callable[[int, int], Any]) -> Iterator[Any]:
+        """What work gives for each block, in order."""
         edges = list(block_edges(self.n_rows, self.block_rows))
         if self.executor is None:
-            return tree_sum(work(*edge) for edge in edges)
-        return tree_sum(_ahead(self.executor, work, edges))
+            return (work(*edge) for edge in edges)
+        return _ahead(self.executor, work, edges)
 
 
 def _ahead(executor: Executor, work: Callable[[int, int], Any], edges: list[tuple[int, int]]) -> Iterator[Any]:

@@ -136,7 +136,7 @@ class TorchSweep(BlockSweep):
             return SoftLabels(model, self.held.weights, q)
         return SoftLabels(replace(model, X=model.X[kept]), self.held.weights[kept], q[kept])
 
-    def factorized(self, matrix: Any) -> Callable[[FloatArray], FloatArray]:
+    def factorized(self, matrix: Any, *, tame: bool = False) -> Callable[[FloatArray], FloatArray]:
         """On the device, where the matrix may be already."""
         send = TorchArrays(self.held.rows.device).send
         factor, failed = torch.linalg.cholesky_ex(send(matrix))

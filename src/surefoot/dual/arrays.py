@@ -16,6 +16,9 @@ from surefoot._types import FloatArray
 from surefoot.losses import log_loss_matrix, probabilities
 from surefoot.problem.sets import DecisionSet
 
+# Rows of a large matrix that are worked on at once: few enough to stay in the cache.
+_SCALED_ROWS = 64
+
 
 class NumpyArrays:
     """Arrays of this process."""
@@ -23,6 +26,7 @@ class NumpyArrays:
     entries = 1 << 18  # of a chunk of rows that is worked on at once
     exp = staticmethod(np.exp)
     log = staticmethod(np.log)
+    multiply = staticmethod(np.multiply)
     entr = staticmethod(entr)
     log_loss = staticmethod(log_loss_matrix)
     probabilities = staticmethod(probabilities)
@@ -63,6 +67,17 @@ class NumpyArrays:
     def symmetric_product(lower: FloatArray, vector: FloatArray) -> FloatArray:
         """Of a symmetric matrix, of which the lower triangle is read, and a vector."""
         return np.asarray(dsymv(1.0, lower.T, vector, lower=0))  # its transpose is in Fortran order: no copy
+
+    @staticmethod
+    def scaled(lower: FloatArray, scale: FloatArray) -> FloatArray:
+        """The lower triangle of a matrix (m, m), rows and columns multiplied by scale (m,)."""
+        found = np.zeros_like(lower)
+        for start in range(0, len(scale), _SCALED_ROWS):
+            rows = slice(start, start + _SCALED_ROWS)
+            part = found[rows, : rows.stop]
+            np.multiply(lower[rows, : rows.stop], scale[: rows.stop], out=part)
+            part *= scale[rows, None]
+        return found
 
     @staticmethod
     def copy(array: FloatArray) -> FloatArray:

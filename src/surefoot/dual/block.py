@@ -20,6 +20,7 @@ from surefoot.dual.bounds import AnchorRepair, row_values, soft_plan
 from surefoot.dual.models import LinearModel, Model, NoLosses
 from surefoot.dual.point import DualPoint
 from surefoot.dual.row_sums import RowSums, WeightedRows
+from surefoot.dual.shortlist import ShortlistKeeper
 from surefoot.dual.smallest_loss import RowTotals, SoftLabels
 from surefoot.problem.distances import Distances
 from surefoot.problem.sets import DecisionSet, row_chunks
@@ -56,7 +57,7 @@ class Block:
     """Rows of weights (B,) at distances (B, n) from the anchors, the first of them row number `start`.
 
     make_design, make_losses : functions that give the design matrix (B, p) of a linear model, and the losses (B, K) of
-    a classifier that is fixed, where they are asked for.
+    a classifier that is fixed, where they are asked for. lists : of near anchors, where they are kept for this problem.
     """
 
     problem: RowlessProblem
@@ -65,6 +66,7 @@ class Block:
     make_design: Callable[[], Any]
     make_losses: Callable[[], Any]
     start: int = 0
+    lists: ShortlistKeeper | None = None
 
     @cached_property
     def design(self) -> Any:
@@ -81,10 +83,24 @@ class Block:
     def chunks(self) -> Iterator[slice]:
         return row_chunks(len(self.weights), self.distances.shape[1], arrays_of(self.weights).entries)
 
-    def row_sums(self, point: DualPoint, tau: float, second_order: bool) -> RowSums:
-        """What the smoothed dual and its derivatives are made of."""
-        rows = WeightedRows(self.problem.decision_set, self.distances, self.weights, self.model)
-        return rows.sums(point, tau, second_order=second_order)
+    def row_sums(self, point: DualPoint, tau: float, second_order: bool, rough: bool = False) -> RowSums:
+        """What the smoothed dual and its derivatives are made of; rough : as of `WeightedRows`."""
+        rows = self._weighted(rough)
+        if self.lists is None:
+            return rows.sums(point, tau, second_order=second_order)
+        return rows.kept_sums(self.lists, point, tau, second_order=second_order)
+
+    def some_row_sums(self, point: DualPoint, tau: float) -> RowSums:
+        """First-order sums over the last short lists, which must be there."""
+        sums = None if self.lists is None else self._weighted(False).some_sums(self.lists, point, tau)
+        if sums is None:
+            raise ValueError("this block has no lists of anchors: ask for row_sums")
+        return sums
+
+    def _weighted(self, rough: bool) -> WeightedRows:
+        """As one group: threads work on blocks."""
+        ds = self.problem.decision_set
+        return WeightedRows(ds, self.distances, self.weights, self.model, rough, groups=1)
 
     def dual_rows(self, point: DualPoint) -> RowTotals:
         """Σ m Φ, exact; the largest −Φ."""

@@ -167,9 +167,9 @@ class SmoothedDual:
         """Σ over all rows."""
         return self.sweep.row_sums(self._problem, point, tau, second_order=second_order, exact=self._exact)
 
-    def factorized(self, matrix: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    def factorized(self, matrix: FloatArray, *, tame: bool) -> Callable[[FloatArray], FloatArray]:
         """What solves matrix · x = right, from the lower triangle, which is overwritten: where the rows are."""
-        return self.sweep.factorized(matrix)
+        return self.sweep.factorized(matrix, tame=tame)
 
     def evaluate(self, point: DualPoint, tau: float, *, second_order: bool, limit: float = np.inf) -> Evaluation:
         """Value, gradient (p,) and, if asked, Hessian (p, p) of F_τ in the layout's coordinates.
@@ -267,8 +267,7 @@ class Evaluation:
         skipped = at.theta.stop if apart else 0  # rows
         H = xp.zeros((at.size - skipped, at.size))
         alpha, lam, beta = (slice(part.start - skipped, part.stop - skipped) for part in (at.alpha, at.lam, at.beta))
-        H[beta, at.beta] = sums.beta_beta
-        H[beta, at.beta] /= -tau
+        xp.multiply(sums.beta_beta, -1.0 / tau, out=H[beta, at.beta])
         H[beta, at.beta][np.diag_indices(at.n_anchors)] += send(sums.beta / tau)
         H[beta, at.lam] = send(sums.label_beta[free].T / tau)
         label_label = sums.label_label + np.diag(sums.label)

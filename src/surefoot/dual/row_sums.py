@@ -14,12 +14,12 @@ from operator import iadd
 from typing import TypeVar
 
 import numpy as np
-from scipy.linalg.blas import dsyrk
 
 from surefoot._types import FloatArray
 from surefoot.dual.models import Model
 from surefoot.dual.point import DualPoint
-from surefoot.dual.shortlist import NEGLIGIBLE, Shortlist, make_shortlist
+from surefoot.dual.shortlist import NEGLIGIBLE, Shortlist, ShortlistKeeper, make_shortlist
+from surefoot.dual.tiles import add_gram
 from surefoot.problem.distances import Distances
 from surefoot.problem.sets import DecisionSet
 
@@ -32,6 +32,8 @@ _CHUNK_ENTRIES = 1 << 18
 _MOST_GROUPS, _GROUP_ENTRIES = 8, 1 << 16
 # Over many anchors or features, products in float32 take half as long; in larger chunks.
 _FEWEST_ROUGH, _FEWEST_ROUGH_FEATURES, _ROUGH_ENTRIES = 256, 64, 1 << 20
+# Products over fewer rows than this would spend their time on adding up.
+_FEWEST_PRODUCT_ROWS, _FEWEST_ROUGH_ROWS = 384, 1024
 # Sums of second derivatives are large: groups of fewer rows would take longer to add up than to compute. Over short
 # lists of anchors rows cost less.
 _FEWEST_ROWS, _FEWEST_LISTED_ROWS = 512, 4096
@@ -90,8 +92,8 @@ class KeptLosses:
 class WeightedRows:
     """Rows of weights (N,) at distances (N, n) from the anchors of a decision set, and a model over them.
 
-    rough : products of many anchors, which only second derivatives have, may be taken in float32. kept : losses and
-    probabilities at the last θ, for the next set or order of derivatives that asks.
+    rough : products of many anchors, which only second derivatives have, may be taken in float32. groups : of rows, for
+    threads, at most. kept : losses and probabilities at the last θ, for the next set or order of derivatives that asks.
     """
 
     decision_set: DecisionSet
@@ -99,6 +101,7 @@ class WeightedRows:
     weights: FloatArray
     model: Model
     rough: bool = False
+    groups: int = _MOST_GROUPS
     kept: KeptLosses | None = None
 
     def sums(
@@ -116,17 +119,49 @@ class WeightedRows:
         labels : (N, K) where the labels of the softmax plan are to be stored, of which `theta_curvature` then makes
         what is left out here, Σ over pairs of features. near : anchors of a short list, in place of all.
         """
+        self._keep_losses(point.theta)
         work = partial(self._group_sums, near=near, point=point, tau=tau, second_order=second_order, labels=labels)
         fewest = 1 if not second_order else _FEWEST_ROWS if near is None else _FEWEST_LISTED_ROWS
         return self._total(work, executor, fewest)
 
-    def shortlist(self, point: DualPoint, tau: float, executor: Executor | None = None) -> Shortlist | None:
+    def kept_sums(
+        self,
+        lists: ShortlistKeeper,
+        point: DualPoint,
+        tau: float,
+        *,
+        second_order: bool,
+        executor: Executor | None = None,
+    ) -> RowSums:
+        """`sums` over short lists of anchors, where it pays: those kept, or new ones where they no longer serve."""
+        if second_order and lists.wants_new(self.distances.shape, tau):
+            lists.keep(self.shortlist(point, tau, executor, lists.most_pairs), tau)
+        near = None if lists.last is None else ListedAnchors(lists.last)
+        sums = self.sums(point, tau, second_order=second_order, executor=executor, near=near)
+        if near is not None:
+            lists.failed = near.failed
+        return sums
+
+    def some_sums(
+        self, lists: ShortlistKeeper, point: DualPoint, tau: float, executor: Executor | None = None
+    ) -> RowSums | None:
+        """First-order sums over the last short lists, whether they hold or not; `lists` then knows for how many."""
+        if lists.last is None:
+            return None
+        near = ListedAnchors(lists.last, loose=True)
+        sums = self.sums(point, tau, second_order=False, executor=executor, near=near)
+        lists.missed = near.failed
+        return sums
+
+    def shortlist(
+        self, point: DualPoint, tau: float, executor: Executor | None = None, most_pairs: float = np.inf
+    ) -> Shortlist | None:
         """Of each row and class the anchors near it, where these are few."""
 
         def gains(rows: slice) -> FloatArray:
             return np.asarray(self.model.losses(point.theta, rows) - point.lam)
 
-        return make_shortlist(self.decision_set, self.distances, gains, point, tau, executor)
+        return make_shortlist(self.decision_set, self.distances, gains, point, tau, executor, most_pairs)
 
     def theta_curvature(
         self,
@@ -140,13 +175,14 @@ class WeightedRows:
 
         weights : (S,) of the sets, summing to one; labels : (S) tables (N, K) of their softmax plans.
         """
+        self._keep_losses(theta)
         work = partial(self._group_curvature, theta=theta, tau=tau, weights=weights, labels=labels)
         return self._total(work, executor, _FEWEST_ROWS)
 
     def _total(self, work: Callable[[tuple[int, int]], T], executor: Executor | None, fewest: int) -> T:
         """Σ over groups of rows, in their order: of no fewer rows than said, where there are as many."""
         N, n = self.distances.shape
-        groups = int(np.clip(min(N * (n + self.model.shape[1]) // _GROUP_ENTRIES, N // fewest), 1, _MOST_GROUPS))
+        groups = int(np.clip(min(N * (n + self.model.shape[1]) // _GROUP_ENTRIES, N // fewest), 1, self.groups))
         edges = np.linspace(0, N, groups + 1).astype(int).tolist()
         parts = map(work, pairwise(edges)) if executor is None else executor.map(work, pairwise(edges))
         total: T | None = None
@@ -182,6 +218,11 @@ class WeightedRows:
                 total[k - 1, other - 1] = sign * (Y.T @ Y)
         return total
 
+    def _keep_losses(self, theta: FloatArray) -> None:
+        """Before threads ask for them: all at once."""
+        if self.kept is not None and self.model.learns:
+            self.kept.at(self.model, theta)
+
     def _losses(self, theta: FloatArray, rows: slice) -> tuple[FloatArray, FloatArray]:
         """Losses (B, K) at some rows, and exp(−ℓ)."""
         if self.kept is not None and self.model.learns:
@@ -205,7 +246,8 @@ class WeightedRows:
         per_row = len(ds.anchor_weights) if near is None else near.shortlist.mean_length
         rough = self.rough and second_order and near is None and len(ds.anchor_weights) >= _FEWEST_ROUGH
         entries = _ROUGH_ENTRIES if rough else _CHUNK_ENTRIES
-        B = min(int(np.clip(entries // per_row, 32, 4096)), group[1] - group[0])
+        least = (_FEWEST_ROUGH_ROWS if rough else _FEWEST_PRODUCT_ROWS) if second_order and near is None else 32
+        B = min(int(np.clip(entries // per_row, least, 4096)), group[1] - group[0])
         for start in range(group[0], group[1], B):
             rows = slice(start, min(start + B, group[1]))
             losses, p = self._losses(point.theta, rows)
@@ -286,12 +328,7 @@ class Chunk:
                 for c, (lo, hi) in enumerate(pairwise(ds.class_offsets)):
                     sums.theta_beta[k, lo:hi] += A[:, lo:hi].T @ (X * (m * s[:, k + 1, c])[:, None])
         A *= np.sqrt(m)[:, None]
-        if self.rough:
-            half = A.astype(np.float32)
-            sums.beta_beta += half.T @ half
-            return
-        # in place, one triangle: the upper one in Fortran order is the lower one in C order
-        dsyrk(1.0, A.T, beta=1.0, c=sums.beta_beta.T, overwrite_c=1)
+        add_gram(A.astype(np.float32) if self.rough else A, sums.beta_beta)
 
 
 @dataclass(eq=False)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import Executor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -20,12 +20,16 @@ from surefoot.dual.point import DualPoint
 from surefoot.problem.distances import Distances
 from surefoot.problem.sets import DecisionSet
 
+# Bytes of an anchor and its distance in a list.
+PAIR_BYTES = 12
 # Anchors whose α d + β lies above the least by this multiple of τ have weights below rounding error.
 NEGLIGIBLE = 36.0
 # A list reaches this multiple of τ further than it must: about as far as α and β move before the next one.
 _REACH = 36.0
 # Lists of more than this share of all pairs are not worth their while; nor are those of few pairs, or few anchors.
 _LARGEST_SHARE, _FEWEST_ANCHORS, _FEWEST_PAIRS = 0.2, 48, 1 << 16
+# Pairs that are looked at together: of rows whose distances are not kept, these are measured at once.
+_GROUP_PAIRS = 1 << 22
 # A list is made anew where it fails for this share of the rows, or where τ has fallen to this share.
 _MOST_FAILED, _STALE = 0.02, 0.3
 # Where lists were too long, they are tried again once τ has fallen to this share.
@@ -70,10 +74,12 @@ class Shortlist:
 
 @dataclass
 class ShortlistKeeper:
-    """The last short list of a decision set over rows in memory, and where none was worth its while."""
+    """The last short list of a decision set over some rows, and where none was worth its while."""
 
+    most_pairs: float = np.inf  # of a list
     last: Shortlist | None = None
     failed: int = 0  # rows that had to ask all anchors, in the last sums over all rows
+    missed: int = 0  # rows that would have had to, in the last sums over some anchors
     too_long: float = np.inf  # the least τ at which a list was too long
 
     def wants_new(self, shape: tuple[int, ...], tau: float) -> bool:
@@ -91,6 +97,40 @@ class ShortlistKeeper:
             self.too_long = tau
 
 
+@dataclass
+class BlockLists:
+    """Short lists of the blocks of a sweep, of one decision set at a time: sums in turn over several sets have none."""
+
+    set_key: tuple[object, ...] = ()
+    settled: bool = False  # whether the last sums were of the same set
+    keepers: dict[int, ShortlistKeeper] = field(default_factory=dict)
+
+    def turn_to(self, ds: DecisionSet) -> None:
+        """Say whose sums come next; lists of another set are dropped."""
+        self.settled = self.set_key == (key := _key(ds))
+        if not self.settled:
+            self.set_key, self.keepers = key, {}
+
+    def of_block(self, start: int, most_pairs: float) -> ShortlistKeeper | None:
+        """What the block that begins at a row keeps, of lists of at most so many pairs; None where it should not."""
+        return self.keepers.setdefault(start, ShortlistKeeper(most_pairs)) if self.settled else None
+
+    def complete_for(self, ds: DecisionSet) -> bool:
+        """Whether every block has a list of this set."""
+        lists = [keeper.last for keeper in self.keepers.values()]
+        return len(lists) > 0 and None not in lists and self.set_key == _key(ds)
+
+    @property
+    def missed(self) -> int:
+        """Rows whose lists did not hold, in the last sums over some anchors."""
+        return sum(keeper.missed for keeper in self.keepers.values())
+
+
+def _key(ds: DecisionSet) -> tuple[object, ...]:
+    """What tells the sets over the same rows from one another."""
+    return ds.radius, ds.intervals.tobytes(), ds.label_cost.tobytes()
+
+
 def make_shortlist(
     ds: DecisionSet,
     distances: Distances,
@@ -98,6 +138,7 @@ def make_shortlist(
     point: DualPoint,
     tau: float,
     executor: Executor | None = None,
+    most_pairs: float = np.inf,
 ) -> Shortlist | None:
     """A list of the anchors near each row at a point; None where it would be too long.
 
@@ -106,7 +147,8 @@ def make_shortlist(
     from surefoot.kernels.listed_rows import count_near, list_near
 
     (N, n), C, cost = distances.shape, len(ds.class_offsets) - 1, ds.present_label_cost
-    groups = [slice(a, b) for a, b in pairwise(np.linspace(0, N, 9).astype(int).tolist()) if b > a]
+    edges = np.linspace(0, N, max(9, N * n // _GROUP_PAIRS)).astype(int).tolist()
+    groups = [slice(a, b) for a, b in pairwise(edges) if b > a]
     run: Callable[..., Iterable[None]] = map if executor is None else executor.map
     counts, limits, margin = np.empty((N, C), dtype=np.int64), np.empty((N, C)), (NEGLIGIBLE + _REACH) * tau
     at = point.alpha, point.beta, ds.class_offsets
@@ -120,7 +162,7 @@ def make_shortlist(
 
     list(run(count, groups))
     starts = np.concatenate([[0], np.cumsum(counts.ravel())])
-    if starts[-1] > _LARGEST_SHARE * N * n:
+    if starts[-1] > min(_LARGEST_SHARE * N * n, most_pairs):
         return None
     anchors, near = np.empty(starts[-1], dtype=np.uint32), np.empty(starts[-1])
     list(run(write, groups))

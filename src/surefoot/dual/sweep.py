@@ -6,11 +6,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 
 from surefoot._types import FloatArray
 from surefoot.dual.adversary import Adversary, LabelTable, RuleMixture, SoftPlanLabels
@@ -18,9 +17,10 @@ from surefoot.dual.block import Block, RowlessProblem
 from surefoot.dual.bounds import AnchorRepair, dual_constant
 from surefoot.dual.models import FixedLosses, FrozenModel, LinearModel, Model
 from surefoot.dual.point import DualPoint
-from surefoot.dual.row_sums import KeptLosses, ListedAnchors, RowSums, WeightedRows
+from surefoot.dual.row_sums import KeptLosses, RowSums, WeightedRows
 from surefoot.dual.shortlist import ShortlistKeeper
 from surefoot.dual.smallest_loss import LogisticSums, LowerBound, RowTotals, SmallestLoss
+from surefoot.dual.tiles import factorized
 from surefoot.problem.sets import DecisionSet
 
 P = ParamSpec("P")
@@ -34,6 +34,11 @@ class Sweep(ABC):
     """
 
     n_rows: int
+
+    @property
+    def threads(self) -> Executor | None:
+        """Threads of this process, where it may use several."""
+        return None
 
     @abstractmethod
     def total(
@@ -55,7 +60,7 @@ class Sweep(ABC):
         self, problem: RowlessProblem, point: DualPoint, tau: float, *, second_order: bool, exact: bool
     ) -> RowSums:
         """What the smoothed dual and its derivatives are made of; `exact`: in float64."""
-        return self.total(problem, Block.row_sums, point, tau, second_order)
+        return self.total(problem, Block.row_sums, point, tau, second_order, not exact)
 
     def some_row_sums(self, problem: RowlessProblem, point: DualPoint, tau: float) -> tuple[RowSums, bool] | None:
         """First-order sums over some of the anchors, where these are at hand; and whether no other has a weight.
@@ -64,14 +69,9 @@ class Sweep(ABC):
         """
         return None
 
-    def factorized(self, matrix: FloatArray) -> Callable[[FloatArray], FloatArray]:
-        """What solves matrix · x = right for any right (m,), by Cholesky from the lower triangle, which is overwritten.
-
-        Raises LinAlgError where the matrix is not positive definite.
-        """
-        # the lower triangle in C order is the upper one in Fortran order: LAPACK then works without a copy
-        factor = cho_factor(matrix.T, lower=False, overwrite_a=True, check_finite=False)
-        return lambda right: cast("FloatArray", cho_solve(factor, right, check_finite=False))
+    def factorized(self, matrix: FloatArray, *, tame: bool = False) -> Callable[[FloatArray], FloatArray]:
+        """What solves matrix · x = right: as of `tiles`, on what the rows lie on."""
+        return factorized(matrix, self.threads, tame=tame)
 
     def upper_bound(self, problem: RowlessProblem, point: DualPoint) -> tuple[float, float]:
         """The exact dual value, and the least Φ over the rows."""
@@ -152,6 +152,10 @@ class HeldRows(Sweep):
     def n_rows(self) -> int:  # type: ignore[override]
         return len(self.weights)
 
+    @property
+    def threads(self) -> Executor | None:
+        return self.executor
+
     def block(self, problem: RowlessProblem) -> Block:
         return Block(problem, self.distances, self.weights, lambda: self.design, lambda: self.losses)
 
@@ -165,25 +169,16 @@ class HeldRows(Sweep):
     ) -> RowSums:
         """By threads over groups of rows, where there is an executor; over short lists of anchors, where it pays."""
         rows = replace(self._weighted(problem), rough=not exact)
-        if second_order and self.lists.wants_new(self.distances.shape, tau):
-            self.lists.keep(rows.shortlist(point, tau, self.executor), tau)
-        near = None if self.lists.last is None else ListedAnchors(self.lists.last)
-        sums = rows.sums(point, tau, second_order=second_order, executor=self.executor, near=near)
-        if near is not None:
-            self.lists.failed = near.failed
-        return sums
+        return rows.kept_sums(self.lists, point, tau, second_order=second_order, executor=self.executor)
 
     def _weighted(self, problem: RowlessProblem) -> WeightedRows:
-        kept = self.kept if self.executor is None else None  # threads ask at once
-        return WeightedRows(problem.decision_set, self.distances, self.weights, self.block(problem).model, kept=kept)
+        model = self.block(problem).model
+        return WeightedRows(problem.decision_set, self.distances, self.weights, model, kept=self.kept)
 
     def some_row_sums(self, problem: RowlessProblem, point: DualPoint, tau: float) -> tuple[RowSums, bool] | None:
         """Over the last short list of anchors, whether it holds or not."""
-        if self.lists.last is None:
-            return None
-        near = ListedAnchors(self.lists.last, loose=True)
-        sums = self._weighted(problem).sums(point, tau, second_order=False, executor=self.executor, near=near)
-        return sums, near.failed == 0
+        sums = self._weighted(problem).some_sums(self.lists, point, tau, self.executor)
+        return None if sums is None else (sums, self.lists.missed == 0)
 
     def row_sums_and_labels(self, problem: RowlessProblem, point: DualPoint, tau: float) -> tuple[RowSums, FloatArray]:
         """Second-order sums but those of the block of θ, and the labels (N, K) of the softmax plan."""

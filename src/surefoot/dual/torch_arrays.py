@@ -31,6 +31,7 @@ class TorchArrays:
     entries = 1 << 26
     exp = staticmethod(torch.exp)
     log = staticmethod(torch.log)
+    multiply = staticmethod(torch.mul)
     entr = staticmethod(torch.special.entr)
 
     @staticmethod
@@ -69,6 +70,10 @@ class TorchArrays:
     def symmetric_product(lower: Tensor, vector: FloatArray) -> FloatArray:
         right = torch.as_tensor(vector, device=lower.device)
         return cast("FloatArray", (lower.tril() @ right + lower.tril(-1).T @ right).cpu().numpy())
+
+    @staticmethod
+    def scaled(lower: Tensor, scale: Tensor) -> Tensor:
+        return (lower * scale[:, None]).mul_(scale)
 
     @staticmethod
     def copy(array: Tensor) -> Tensor:

@@ -13,6 +13,9 @@ from surefoot._types import FloatArray
 from surefoot.dual.arrays import arrays_of
 from surefoot.dual.objective import Evaluation
 
+# From this ridge on the scaled matrix is far from singular.
+_TAME = 1e-8
+
 
 class StallError(RuntimeError):
     """Newton could make no progress at this τ: rounding errors are as large as the decrease it asks for."""
@@ -27,6 +30,12 @@ class Local(Protocol):
     def gradient(self) -> FloatArray: ...
     @property
     def hessian(self) -> object | None: ...
+
+
+class Factorized(Protocol):
+    """What solves matrix · x = right, from the lower triangle, which is overwritten; tame : far from singular."""
+
+    def __call__(self, matrix: Any, *, tame: bool) -> Callable[[FloatArray], FloatArray]: ...
 
 
 Here = TypeVar("Here", bound=Local)
@@ -50,7 +59,7 @@ def newton_direction(
     ridge: float,
     ray: FloatArray,
     alpha: slice,
-    factorized: Callable[[Any], Callable[[FloatArray], FloatArray]],
+    factorized: Factorized,
 ) -> Direction[Evaluation]:
     """Solve (H + ridge·(diag H + natural)) Δ = −g; the ridge grows until the factorisation stands.
 
@@ -59,22 +68,26 @@ def newton_direction(
     """
     if evaluation.hessian is None:
         raise ValueError("newton_direction needs an evaluation with second_order=True")
-    H, gradient = along_ray(evaluation.hessian, evaluation.gradient, ray, alpha)
-    xp, on_diagonal = arrays_of(H), np.arange(len(gradient))
-    diagonal = np.maximum(xp.fetch(H.diagonal()), 0.0)
+    H, gradient = evaluation.hessian, gradient_along_ray(evaluation.gradient, ray, alpha)
+    xp, on_diagonal, turned = arrays_of(H), np.arange(len(gradient)), _turned(H, ray, alpha)
+    diagonal = xp.fetch(H.diagonal()).copy()
+    if turned is not None:
+        diagonal[alpha] = turned[alpha]
+    diagonal = np.maximum(diagonal, 0.0)
     while ridge < 1e8:
         damped = diagonal + ridge * (diagonal + evaluation.natural) + 1e-300
         scale = 1.0 / np.sqrt(damped)
-        scaled = H * xp.send(scale)[:, None]
-        scaled *= xp.send(scale)
+        scaled = xp.scaled(H, xp.send(scale))
+        if turned is not None:
+            _place(scaled, turned * scale * scale[alpha], alpha.start)
         scaled[on_diagonal, on_diagonal] = 1.0
         g = gradient * scale
         try:
-            solve = factorized(scaled)
+            solve = factorized(scaled, tame=ridge > _TAME)
+            step = -solve(g)
         except LinAlgError:
             ridge *= 100.0  # not positive definite to rounding
             continue
-        step = -solve(g)
         decrement = float(-(step @ g))
         if np.isfinite(decrement) and decrement >= 0:
             step *= scale
@@ -83,7 +96,10 @@ def newton_direction(
 
             def decrement_at(there: Evaluation, scale: FloatArray = scale, solve: Any = solve) -> float:
                 g = scale * gradient_along_ray(there.gradient, ray, alpha)
-                return float(g @ solve(g))
+                try:
+                    return float(g @ solve(g))
+                except LinAlgError:  # nearly singular: nothing is known
+                    return np.inf
 
             return Direction(step + along * ray, decrement, ridge, decrement_at)
         ridge *= 100.0
@@ -92,15 +108,27 @@ def newton_direction(
 
 def along_ray(H: Any, gradient: FloatArray, ray: FloatArray, alpha: slice) -> tuple[Any, FloatArray]:
     """H (lower triangle) and gradient in coordinates where α is replaced by the multiple of the ray."""
-    if alpha.stop == alpha.start or np.count_nonzero(ray) <= 1:
+    turned = _turned(H, ray, alpha)
+    if turned is None:
         return H, gradient
-    a = alpha.start
-    xp = arrays_of(H)
-    product = xp.symmetric_product(H, ray)
-    H = xp.copy(H)
-    H[a, :a], H[a + 1 :, a] = xp.send(product[:a]), xp.send(product[a + 1 :])
-    H[a, a] = float(ray @ product)
+    H = arrays_of(H).copy(H)
+    _place(H, turned, alpha.start)
     return H, gradient_along_ray(gradient, ray, alpha)
+
+
+def _turned(H: Any, ray: FloatArray, alpha: slice) -> FloatArray | None:
+    """The row of α in H once α is replaced by the multiple of the ray; None where that changes nothing."""
+    if alpha.stop == alpha.start or np.count_nonzero(ray) <= 1:
+        return None
+    product: FloatArray = arrays_of(H).symmetric_product(H, ray)
+    product[alpha] = ray @ product
+    return product
+
+
+def _place(H: Any, row: FloatArray, at: int) -> None:
+    """Write a row, and the column that is its mirror image, to the lower triangle of a matrix."""
+    send = arrays_of(H).send
+    H[at, :at], H[at:, at] = send(row[:at]), send(row[at:])
 
 
 def gradient_along_ray(gradient: FloatArray, ray: FloatArray, alpha: slice) -> FloatArray:

@@ -15,7 +15,7 @@ from surefoot.problem.distances import DistanceRows
 from surefoot.solvers.network_simplex import network_simplex
 
 # Nearest anchors of each row, and rows of each anchor in units of N / n, to begin with; pairs added per row and round.
-_NEAREST_ANCHORS, _NEAREST_ROWS, _ADDED = 6, 2, 4
+_NEAREST_ANCHORS, _NEAREST_ROWS, _ADDED = 6, 2, 12
 # Rounds after which it gives up: each but the last few brings the bounds much closer.
 _MOST_ROUNDS = 60
 # The bounds agree where they differ by no more than this share of the cost; pairs that gain less than this share of

@@ -1,0 +1,150 @@
+"""Large symmetric matrices by tiles: products, Cholesky factors and linear systems; the lower triangle counts.
+
+Products are NumPy's, which let other threads run; those of SciPy's BLAS do not. Each tile is computed in the same way
+whoever does it: the bits do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_solve, get_blas_funcs, get_lapack_funcs
+from scipy.linalg.blas import dsymv
+
+from surefoot._types import FloatArray
+from surefoot.dual.sparse_systems import sparse_solver
+
+# Columns of a tile, and rows that one product takes in a factorisation.
+_COLUMNS, _ROWS = 256, 768
+# Matrices of at least so many rows, far from singular, are factored in float32, which takes half as long; solutions are
+# then refined to this residual, in at most so many steps.
+_FEWEST_ROWS, _RESIDUAL, _MOST_STEPS = 640, 1e-11, 12
+
+Solve = Callable[[FloatArray], FloatArray]
+
+
+def add_gram(A: NDArray[Any], total: FloatArray) -> None:
+    """Add AᵀA of A (B, n), in its precision, to the lower triangle of total (n, n); tiles on the diagonal are whole."""
+    n = A.shape[1]
+    for start in range(0, n, _COLUMNS):
+        stop = min(start + _COLUMNS, n)
+        own = A[:, start:stop]
+        total[start:stop, start:stop] += own.T @ own
+        total[stop:, start:stop] += A[:, stop:].T @ own
+
+
+def factorized(matrix: FloatArray, executor: Executor | None = None, *, tame: bool = False) -> Solve:
+    """What solves matrix · x = right for any right (m,), by Cholesky from the lower triangle, which is overwritten.
+
+    The matrix has a unit diagonal. tame : far from singular, for all that is known. Raises LinAlgError, now or when a
+    right side comes, where the matrix is not positive definite.
+    """
+    if len(matrix) < _FEWEST_ROWS:
+        return _exact(matrix, executor)
+    sparse = sparse_solver(matrix)
+    if sparse is not None:
+        return _Refined(matrix, sparse, executor)
+    if tame:
+        rough = np.zeros(matrix.shape, dtype=np.float32)
+        for start in range(0, len(matrix), _COLUMNS):
+            stop = start + _COLUMNS
+            rough[start:stop, :stop] = matrix[start:stop, :stop]
+        with suppress(LinAlgError):
+            factorize(rough, executor)
+            solve = _solve_by(rough)
+            return _Refined(matrix, lambda right: solve(right.astype(np.float32)).astype(np.float64), executor)
+    return _exact(matrix, executor)
+
+
+def _exact(matrix: FloatArray, executor: Executor | None) -> Solve:
+    factorize(matrix, executor)
+    return _solve_by(matrix)
+
+
+def _solve_by(factor: NDArray[Any]) -> Solve:
+    # the lower triangle in C order is the upper one in Fortran order: LAPACK then works without a copy
+    return lambda right: cast("FloatArray", cho_solve((factor.T, False), right, check_finite=False))
+
+
+class _Refined:
+    """Solutions by conjugate gradients, from those of a rough factor; where these fail, by a factor in float64."""
+
+    def __init__(self, matrix: FloatArray, rough: Solve, executor: Executor | None):
+        self._matrix, self._rough, self._executor = matrix, rough, executor
+        self._exact: Solve | None = None
+
+    def __call__(self, right: FloatArray) -> FloatArray:
+        found = None if self._exact is not None else self._refined(right)
+        if found is not None:
+            return found
+        if self._exact is None:
+            self._exact = _exact(self._matrix, self._executor)
+        return self._exact(right)
+
+    def _refined(self, right: FloatArray) -> FloatArray | None:
+        """None where the residual does not become small."""
+        found, left, allowed = np.zeros_like(right), right.copy(), _RESIDUAL * float(np.linalg.norm(right))
+        if not np.isfinite(allowed):
+            return None
+        along, before = np.zeros_like(right), np.inf
+        for _ in range(_MOST_STEPS):
+            if np.linalg.norm(left) <= allowed:
+                return found
+            size = float(np.abs(left).max())  # float32 knows no number as small as the residual may be
+            towards = size * self._rough(left / size)
+            now = float(left @ towards)
+            along = towards + (now / before) * along
+            turned = dsymv(1.0, self._matrix.T, along, lower=0)
+            curvature = float(along @ turned)
+            if not (now > 0 and curvature > 0):
+                return None
+            found += (now / curvature) * along
+            left -= (now / curvature) * turned
+            before = now
+        return found if np.linalg.norm(left) <= allowed else None
+
+
+def factorize(matrix: NDArray[Any], executor: Executor | None = None) -> None:
+    """Overwrite the lower triangle of a symmetric matrix (m, m) in C order by its Cholesky factor L.
+
+    In its own precision. Raises LinAlgError where the matrix is not positive definite.
+    """
+    m, waiting = len(matrix), list[Future[None]]()
+    for start, stop in pairwise([*range(0, m, _COLUMNS), m]):
+        corner = _factor_tile(matrix, start, stop)
+        for future in waiting:
+            future.result()
+        # the next tile of the diagonal needs what is left of it only: it is factored while other rows are worked on
+        ahead = min(stop + _COLUMNS, m)
+        others = [slice(a, b) for a, b in pairwise([*range(ahead, m, _ROWS), m])]
+        if executor is not None:
+            waiting = [executor.submit(_reduce_rows, matrix, corner, rows, start, stop) for rows in others]
+        for rows in [slice(stop, ahead), *([] if executor is not None else others)]:
+            _reduce_rows(matrix, corner, rows, start, stop)
+
+
+def _factor_tile(matrix: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
+    """The factor of a tile on the diagonal, once what is left of it is known."""
+    tile, left = matrix[start:stop, start:stop], matrix[start:stop, :start]
+    (potrf,) = get_lapack_funcs(("potrf",), dtype=matrix.dtype)
+    factor, failed = potrf(tile - left @ left.T, lower=1, clean=1)
+    if failed:
+        raise LinAlgError("not positive definite")
+    tile[:] = factor
+    return np.asarray(factor)
+
+
+def _reduce_rows(matrix: NDArray[Any], corner: NDArray[Any], rows: slice, start: int, stop: int) -> None:
+    """Some rows below a tile of the diagonal, whose factor is `corner`."""
+    if rows.start == rows.stop:
+        return
+    (trsm,) = get_blas_funcs(("trsm",), dtype=matrix.dtype)
+    found = matrix[rows, :start] @ matrix[start:stop, :start].T
+    np.subtract(matrix[rows, start:stop], found, out=found)
+    matrix[rows, start:stop] = trsm(1.0, corner, found.T, lower=1, overwrite_b=1).T
