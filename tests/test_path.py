@@ -93,7 +93,10 @@ class TestRadiusPath:
             confidence = clf.predict_proba(rows).max(axis=1)
             assert path.max_confidence[i] == pytest.approx(confidence.max(), abs=allowed)
             assert path.median_confidence[i] == pytest.approx(np.median(confidence), abs=allowed)
-            assert path.test_score[i] == pytest.approx(accuracy_score(y_test, clf.predict(TEST)), abs=allowed + 0.01)
+            top = np.sort(clf.predict_proba(TEST), axis=1)
+            undecided = np.mean(top[:, -1] - top[:, -2] < 2 * allowed)  # rows whose class hangs on less than is allowed
+            score = accuracy_score(y_test, clf.predict(TEST))
+            assert path.test_score[i] == pytest.approx(score, abs=allowed + 0.01 + undecided)
             expected = np.exp(-log_loss(y_test, clf.predict_proba(TEST), labels=clf.classes_))
             assert path.test_likelihood[i] == pytest.approx(expected, abs=allowed)
         assert np.ptp(path.test_likelihood) > 0.01
