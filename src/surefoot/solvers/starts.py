@@ -15,7 +15,7 @@ from surefoot.solvers.newton import PathPoint
 from surefoot.solvers.transport import TransportSolution
 
 _ROWS = 2000
-_FEWEST_PER_ANCHOR, _MOST_PER_ANCHOR = 3, 60
+_FEWEST_PER_ANCHOR, _MOST_PER_ANCHOR = 2, 60
 _LARGEST_SHARE = 0.4
 
 
