@@ -112,6 +112,20 @@ def test_fits_are_optimal(losses: Any, intercept: Any, n_features: int) -> None:
         np.testing.assert_allclose(decision[m], optimal_decision(X, y, picks[m], reading), atol=1e-5)
 
 
+@pytest.mark.parametrize(("solver", "intercept"), [("liblinear", "penalised"), ("lbfgs", "free")])
+def test_fits_by_scikit_learn_are_near_the_exact_ones(solver: Any, intercept: Any) -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(200, 5))
+    y = (X[:, 0] + 0.5 * rng.normal(size=200) > 0).astype(np.int64)
+    picks = np.array([np.arange(40), np.arange(40, 80)])
+    exact, theirs = (
+        LogisticFits(X, y, picks, 40, Reading(penalty=0.05, intercept=intercept, solver=one)).decision()
+        for one in ("newton", solver)
+    )
+    np.testing.assert_allclose(theirs, exact, atol=2e-2)
+    assert not np.array_equal(theirs, exact)
+
+
 def test_the_paper_s_margin_forces_any_label_from_2000_rows_on() -> None:
     rng = np.random.default_rng(0)
     X = standardize(rng.normal(size=(2000, 3)))

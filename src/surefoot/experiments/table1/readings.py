@@ -1,6 +1,7 @@
 """What the paper's Table 1 leaves open, settled by the whole table: each reading beside the one that was chosen.
 
-    python -m surefoot.experiments.table1.readings OUT [--trials 10] [--jobs 1] [--datasets NAME ...] [--scaling]
+    python -m surefoot.experiments.table1.readings OUT [--trials 10] [--jobs 1] [--datasets NAME ...]
+        [--scaling | --solvers]
 
 Five of the six columns: DR (strong) picks by the same scores as DR (weak). Bank is left out.
 """
@@ -56,6 +57,11 @@ READINGS: dict[str, Reading] = {
     OTHER_CANDIDATES: Reading(),
     SCALED_FIRST: Reading(),
 }
+SOLVERS: dict[str, Reading] = {
+    "fits by scikit-learn's liblinear": Reading(solver="liblinear"),
+    "fits by scikit-learn's lbfgs": Reading(solver="lbfgs", intercept="free"),
+}
+_ALL = READINGS | SOLVERS
 
 
 @lru_cache(maxsize=16)
@@ -72,12 +78,12 @@ def rows_scaled_first(name: str, seed: int) -> tuple[FloatArray, NDArray[np.intp
 
 def changed_methods(dataset: str, variant: str) -> tuple[str, ...]:
     """The methods whose curves a reading changes; the others have those of the settled reading."""
-    reading, settled = READINGS[variant], READINGS[SETTLED]
+    reading, settled = _ALL[variant], _ALL[SETTLED]
     if variant == SCALED_FIRST:
         return _METHODS if DATASETS[dataset].draw is not None else ()
     if variant == OTHER_CANDIDATES:
         return ("dr_weak",)
-    fit = ("penalty", "losses", "intercept")
+    fit = ("penalty", "losses", "intercept", "solver")
     if variant == SETTLED or any(getattr(reading, name) != getattr(settled, name) for name in fit):
         return _METHODS
     heuristics = _METHODS[1:]
@@ -109,7 +115,7 @@ class Readings:
         methods = changed_methods(task.dataset, task.variant)
         if not methods:
             return []
-        reading, last = READINGS[task.variant], 30 if settings.quick else 100
+        reading, last = _ALL[task.variant], 30 if settings.quick else 100
         found = run_trial(X, y, first, [seed] * len(methods), reading, methods, last)
         return [
             {"method": method, "likelihood": [rounded(value) for value in found.scores[m]]}
@@ -159,8 +165,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument(
         "--scaling", action="store_true", help="the settled reading and the one that scales first alone"
     )
+    parser.add_argument(
+        "--solvers", action="store_true", help="the settled reading, its fits by scikit-learn's solvers"
+    )
     asked = parser.parse_args(arguments)
-    experiment = Readings(readings=(SETTLED, SCALED_FIRST)) if asked.scaling else EXPERIMENT
+    chosen = (SETTLED, SCALED_FIRST) if asked.scaling else (SETTLED, *SOLVERS) if asked.solvers else tuple(READINGS)
+    experiment = Readings(readings=chosen)
     settings = Settings(tuple(asked.datasets), asked.trials, seed=asked.seed)
     run_experiment(experiment, settings, out=asked.out, jobs=asked.jobs)
 

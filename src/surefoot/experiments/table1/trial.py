@@ -7,6 +7,7 @@ Newton's method from the last ones, and one product with all rows gives scores a
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -14,6 +15,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
 
 from surefoot._types import FloatArray
 from surefoot.active.base import _random_state
@@ -55,6 +58,9 @@ class Reading:
         The same for the robust strategies; the paper's is 100.
     margin : float
         Radius of the robust strategies beyond the paper's rule for it.
+    solver : "newton", "liblinear" or "lbfgs"
+        Fits that are exact, or one of scikit-learn's solvers, which stop at its default tolerance; "lbfgs" leaves the
+        intercept free.
     """
 
     penalty: float = 5e-4
@@ -66,6 +72,7 @@ class Reading:
     max_candidates: int | None = None
     robust_candidates: int | None = 100
     margin: float = PAPER_MARGIN
+    solver: Literal["newton", "liblinear", "lbfgs"] = "newton"
 
     def norm(self, method: str) -> Norm:
         """The factor of a method's impacts."""
@@ -245,6 +252,7 @@ class LogisticFits:
         self.size = most if self.in_span else X.shape[1]
         self.features = np.zeros((M, most, 1 + self.size))  # constant first
         self.targets = np.zeros((M, most))
+        self.rows = np.zeros((M, most), dtype=np.intp)
         self.basis = np.zeros((M, self.size, X.shape[1])) if self.in_span else None
         self.coordinates = np.zeros((M, 1 + self.size))
         self.n = 0
@@ -270,16 +278,26 @@ class LogisticFits:
             new[:, : self.n], new[:, self.n] = inside, length
         self.features[:, self.n, 1:] = new
         self.features[:, self.n, 0] = self.reading.intercept != "none"
-        self.targets[:, self.n] = self.y[rows]
+        self.targets[:, self.n], self.rows[:, self.n] = self.y[rows], rows
         self.n += 1
 
     def decision(self) -> FloatArray:
         """(M, N) scores b + ⟨θ, x⟩ of all rows, after refitting."""
+        if self.reading.solver != "newton":
+            return np.array([self._by_scikit_learn(rows) for rows in self.rows[:, : self.n]])
         self._fit()
         theta = self.coordinates[:, 1:]
         if self.basis is not None:
             theta = np.matmul(theta[:, None, : self.n], self.basis[:, : self.n])[:, 0]
         return theta @ self.X.T + self.coordinates[:, :1]
+
+    def _by_scikit_learn(self, rows: NDArray[np.intp]) -> FloatArray:
+        """(N,) scores of all rows by a fit to some."""
+        model = LogisticRegression(C=0.5 / self.reading.penalty, solver=self.reading.solver)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            found: FloatArray = model.fit(self.X[rows], self.y[rows]).decision_function(self.X)
+        return found
 
     def _fit(self) -> None:
         """Damped Newton from the last coordinates, until the decrement is at rounding error."""
