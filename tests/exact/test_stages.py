@@ -17,8 +17,9 @@ from surefoot.dual.sweep import HeldRows
 from surefoot.exact import interior_end
 from surefoot.exact import search as search_module
 from surefoot.exact.judge import JointState, Member
-from surefoot.exact.search import AT_MINIMUM, COLD, INSIDE, PROGRAM, QUICK, VERTEX, WARM, Search
+from surefoot.exact.search import Search
 from surefoot.exact.solution import Solution, solve, solve_certified, typical_distance
+from surefoot.exact.stages import AT_MINIMUM, COLD, INSIDE, PROGRAM, QUICK, VERTEX, WARM
 from surefoot.exact.starts import quick_start_in_memory
 from surefoot.problem.sets import DecisionSet, build_decision_set
 from surefoot.solvers.joint_objective import JointPoint

@@ -101,6 +101,20 @@ class LinearModel:
         return theta.sum(axis=0) / self.n_classes if len(theta) > 1 else np.zeros_like(theta[0])
 
 
+@dataclass(eq=False)
+class KeptLosses:
+    """Losses (N, K) of a linear model at the last θ (K−1, p) asked for, and the probabilities exp(−ℓ)."""
+
+    theta: FloatArray | None = None
+    last: tuple[FloatArray, FloatArray] = (np.empty((0, 0)), np.empty((0, 0)))
+
+    def at(self, model: Model, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        if self.theta is None or not np.array_equal(self.theta, theta):
+            losses = model.losses(theta, slice(None))
+            self.theta, self.last = theta, (losses, np.exp(-losses))
+        return self.last
+
+
 class _NothingLearned:
     """A model without θ."""
 

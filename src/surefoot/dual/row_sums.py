@@ -16,7 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from surefoot._types import FloatArray
-from surefoot.dual.models import Model
+from surefoot.dual.models import KeptLosses, Model
 from surefoot.dual.point import DualPoint
 from surefoot.dual.shortlist import NEGLIGIBLE, Shortlist, ShortlistKeeper, make_shortlist
 from surefoot.dual.tiles import add_gram
@@ -72,20 +72,6 @@ class RowSums:
         for name, mine in vars(self).items():
             np.add(mine, getattr(other, name), out=mine)
         return self
-
-
-@dataclass(eq=False)
-class KeptLosses:
-    """Losses (N, K) of a linear model at the last θ (K−1, p) asked for, and the probabilities exp(−ℓ)."""
-
-    theta: FloatArray | None = None
-    last: tuple[FloatArray, FloatArray] = (np.empty((0, 0)), np.empty((0, 0)))
-
-    def at(self, model: Model, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        if self.theta is None or not np.array_equal(self.theta, theta):
-            losses = model.losses(theta, slice(None))
-            self.theta, self.last = theta, (losses, np.exp(-losses))
-        return self.last
 
 
 @dataclass(frozen=True, eq=False)

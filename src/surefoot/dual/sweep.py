@@ -15,9 +15,9 @@ from surefoot._types import FloatArray
 from surefoot.dual.adversary import Adversary, LabelTable, RuleMixture, SoftPlanLabels
 from surefoot.dual.block import Block, RowlessProblem
 from surefoot.dual.bounds import AnchorRepair, dual_constant
-from surefoot.dual.models import FixedLosses, FrozenModel, LinearModel, Model
+from surefoot.dual.models import FixedLosses, FrozenModel, KeptLosses, LinearModel, Model
 from surefoot.dual.point import DualPoint
-from surefoot.dual.row_sums import KeptLosses, RowSums, WeightedRows
+from surefoot.dual.row_sums import RowSums, WeightedRows
 from surefoot.dual.shortlist import ShortlistKeeper
 from surefoot.dual.smallest_loss import LogisticSums, LowerBound, RowTotals, SmallestLoss
 from surefoot.dual.tiles import factorized

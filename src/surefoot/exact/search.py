@@ -26,6 +26,7 @@ from surefoot.exact.linear_programs import (
     vertex_at_minimal_radius,
     vertices_within,
 )
+from surefoot.exact.stages import AT_MINIMUM, COLD, INSIDE, PROGRAM, QUICK, VERTEX, WARM, Stage
 from surefoot.solvers.direction import StallError
 from surefoot.solvers.joint_objective import JointDual, JointEvaluation, JointPoint
 from surefoot.solvers.newton import NewtonOptions, PathState, centre_objective, follow
@@ -43,19 +44,6 @@ _SMOOTH_ENOUGH = 0.1
 _STAGE, _FAR, _REJOIN_TAU = 0.3, 2.0, 3e-3
 # Problems of at most so many distances are solved to rounding at their last τ.
 SMALL = 100_000
-
-# The stages of a search, in order; a vertex or an interior point may end a path. Ordinarily there is one path.
-AT_MINIMUM, WARM, QUICK, COLD = "minimal radius", "warm start", "path", "path from zero"
-PROGRAM, VERTEX, INSIDE = "linear program", "vertex", "interior point"
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A stage of a search: its name, the certified gap after it, and whether it moved a bound."""
-
-    name: str
-    gap: float
-    improved: bool
 
 
 @dataclass

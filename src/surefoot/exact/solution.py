@@ -18,7 +18,8 @@ from surefoot.dual.models import LinearModel, Model
 from surefoot.dual.point import DualPoint
 from surefoot.dual.sweep import HeldRows, Sweep
 from surefoot.exact.judge import JointState, Judge, Member
-from surefoot.exact.search import Search, Stage, fixed_loss_options
+from surefoot.exact.search import Search, fixed_loss_options
+from surefoot.exact.stages import Stage
 from surefoot.exact.starts import quick_start_in_memory
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.minimal import MinimalRadius, check_radius, solve_minimal_radius
