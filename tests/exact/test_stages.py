@@ -122,6 +122,21 @@ def test_a_linear_program_ends_what_newton_cannot(monkeypatch: pytest.MonkeyPatc
     assert found.risk == pytest.approx(problem.solve(problem.fixed).risk, abs=1e-9)
 
 
+def test_where_polishing_runs_out_of_steps_a_program_places_the_mass_that_is_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = Problem(0.05, N=200, n=20)
+    exact = problem.solve(problem.linear)
+    monkeypatch.setattr(interior_end, "_MOST_DISTANCES", 0)
+    monkeypatch.setattr(search_module, "_POLISH_STEPS", 0)
+    found = problem.solve(problem.linear, tol=1e-4)
+    assert names(found) == [QUICK, PROGRAM]
+    assert found.gap <= 1e-4
+    assert found.lower - 1e-9 <= exact.risk <= found.risk + 1e-9
+    monkeypatch.setattr(search_module, "_FEW_TO_REPAIR", 0)
+    assert names(problem.solve(problem.linear, tol=1e-4)) != [QUICK, PROGRAM]
+
+
 def test_in_learning_a_linear_program_repairs_the_adversary() -> None:
     problem = Problem(1e-3, N=120, seed=3)
     short = NewtonOptions(max_steps=40)

@@ -42,6 +42,9 @@ _SMOOTH_ENOUGH = 0.1
 # Which sets matter is asked each time that τ has fallen to this share; those do not whose dual value is below the
 # largest by this multiple of the smoothing gap. One that matters after all rejoins at a τ of at least the last number.
 _STAGE, _FAR, _REJOIN_TAU = 0.3, 2.0, 3e-3
+# Steps of polishing; where they do not suffice, a linear program over this share of the loss repairs the adversary, on
+# problems of at most so many distances, those of all sets counted.
+_POLISH_STEPS, _REPAIR_SHARE, _FEW_TO_REPAIR = 30, 1e-2, 2_000_000
 # Problems of at most so many distances are solved to rounding at their last τ.
 SMALL = 100_000
 
@@ -70,6 +73,7 @@ class Search:
     stages: list[Stage] = field(default_factory=list)
     n_steps: int = 0
     inside_wanted: bool = False
+    uncentred: bool = False  # whether the last polishing ran out of steps
 
     @property
     def members(self) -> list[Member]:
@@ -225,8 +229,7 @@ class Search:
                 joint = self._joint(inside, exact=True)
                 path = self._polish(joint, inside, path)
                 missed = self._certify(joint, inside, path)
-                if self.gap <= self.tol:
-                    path = self._refine(joint, inside, path)
+                path = self._refine(joint, inside, path) if self.gap <= self.tol else self._repaired(path, missed)
                 if self.gap <= self.tol or (ended and not missed):
                     break
                 if missed:
@@ -364,11 +367,21 @@ class Search:
 
         try:
             point, _, used = centre_objective(
-                joint, path.point, path.tau, replace(self.options, round_steps=30), centred=centred
+                joint, path.point, path.tau, replace(self.options, round_steps=_POLISH_STEPS), centred=centred
             )
         except StallError:
             return path
+        self.uncentred = used >= _POLISH_STEPS
         return replace(path, point=point, steps=path.steps + used)
+
+    def _repaired(self, path: JointState, missed: list[int]) -> JointState:
+        """Where Newton crawls, a smaller τ will not place the mass that is off: on small problems a program does."""
+        few = self.n_distances * len(self.members) <= _FEW_TO_REPAIR
+        if self.judge.model.learns and few and self.uncentred and not missed:
+            repair_by_linear_program(self.judge, _REPAIR_SHARE * self.scale)
+            if self.gap <= self.tol:
+                self.stages.append(Stage(PROGRAM, self.gap, True))
+        return path
 
     def _repair_costs(self, dual: SmoothedDual, point: DualPoint, gradient: FloatArray) -> tuple[float, float]:
         """About what it costs the adversary to make its anchor marginal, and its label probabilities, exact."""
