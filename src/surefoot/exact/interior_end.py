@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,7 +16,7 @@ from surefoot.solvers.joint_objective import JointPoint
 _TAU, _EARLY_TAU, _MANY_STEPS = 4e-3, 2e-2, 15
 # Where it led nowhere it is tried again once τ has fallen to this share.
 _AGAIN = 0.1
-# It works on the whole plan at once: problems of more distances, or of small tolerances, are left to the path.
+# It works on the whole plan at once: problems of more distances are left to the path.
 _MOST_DISTANCES = 400_000
 _MOST_STEPS = 60
 # Bounds are asked for where the method's own gap, and the mass it has yet to place, are this share of tol; and again.
@@ -28,13 +27,18 @@ _EXACT = 1e-8
 
 @dataclass
 class InteriorEnd:
-    """When a search may end inside, and what it takes: `at` is the next τ at which it is tried."""
+    """When a path may end inside, and what it takes.
+
+    at : the next τ at which it is tried, early : where Newton crawls; due : whether it is time to; taken : its steps.
+    """
 
     judge: Judge
     tol: float
     at: float
     early: float
     steps: int = 0  # of the path when it was last asked
+    due: bool = False
+    taken: int = 0
 
     @classmethod
     def of(cls, judge: Judge, tol: float) -> InteriorEnd:
@@ -44,7 +48,8 @@ class InteriorEnd:
         """Whether to try now: asked after each round of a path."""
         used, self.steps = path.steps - self.steps, path.steps
         crawls = used > _MANY_STEPS and path.tau <= self.early
-        return (path.tau <= self.at or crawls) and self._fits()
+        self.due = (path.tau <= self.at or crawls) and self._fits()
+        return self.due
 
     def _fits(self) -> bool:
         judge = self.judge
@@ -54,11 +59,8 @@ class InteriorEnd:
             return False
         return judge.sweep.distances.size <= _MOST_DISTANCES
 
-    def run(self, path: JointState, *, exact: bool, on_step: Callable[[], None]) -> bool:
-        """Whether it brought the certified gap within tol, from a point of a path.
-
-        exact : then go on as far as float64 does; on_step : called after each step.
-        """
+    def run(self, path: JointState, *, exact: bool) -> bool:
+        """Whether it brought the certified gap within tol, from a point of a path; exact : then go on to `_EXACT`."""
         judge, member, sweep, model = self.judge, self.judge.members[0], self.judge.sweep, self.judge.model
         if not isinstance(model, LinearModel) or not isinstance(sweep, HeldRows):
             raise TypeError("only a linear model over rows in memory is learned inside")
@@ -67,16 +69,14 @@ class InteriorEnd:
         method = InteriorPoint(ds, model.over(sweep))
         sure, last, done = _SURE * self.tol, None, False
         for state in method.steps(method.start(path.point.parts[0], path.tau, path.smoothing_gap), _MOST_STEPS):
-            on_step()
+            self.taken += 1
             last = state
-            if done and max(state.gap, state.unpaid) > _EXACT:
-                continue
-            if max(state.gap, state.unpaid) <= sure or done:
+            if state.left <= (_EXACT if done else sure):
                 self._certify(method, state, path)
                 done = judge.gap <= self.tol
-                if done and (not exact or max(state.gap, state.unpaid) <= _EXACT):
+                if done and (not exact or state.left <= _EXACT):
                     return True
-                sure = min(sure, _SURER * max(state.gap, state.unpaid))
+                sure = min(sure, _SURER * state.left)
         if done and last is not None:
             found, judge.upper = judge.upper, None  # the last point, not one that is better by chance
             self._certify(method, last, path)

@@ -72,7 +72,7 @@ class Search:
     visited: list[JointState] = field(default_factory=list)
     stages: list[Stage] = field(default_factory=list)
     n_steps: int = 0
-    inside_wanted: bool = False
+    interior: InteriorEnd = field(init=False)  # of the path that is followed
     uncentred: bool = False  # whether the last polishing ran out of steps
 
     @property
@@ -209,7 +209,7 @@ class Search:
         leave_behind = leave_behind and len(inside) > 1
         begun = path.tau
         self.points = list(path.point.parts)
-        self.inside = InteriorEnd.of(self.judge, self.tol)
+        self.interior = InteriorEnd.of(self.judge, self.tol)
         while True:
             joint = self._joint(inside, exact=False)
             final_tau = (_STAGE if path.tau < begun else 1.0) * path.tau if leave_behind else 0.0
@@ -240,24 +240,21 @@ class Search:
             elif leave_behind:
                 inside, path = self._leave_behind(joint, inside, path)
             path = replace(path, tau=self.options.decrease * path.tau)
-        self.n_steps += path.steps
+        self.n_steps += path.steps + self.interior.taken
 
     def _finished(self, joint: JointDual, path: JointState) -> bool:
         """Whether a path may end before its smoothing is small enough: asked after each round."""
-        self.inside_wanted = not self.fixed and self.inside.wanted(path)
-        return self._is_decided(path) or self.inside_wanted or self._vertex(path) or looks_constant(self, joint, path)
+        inside = not self.fixed and self.interior.wanted(path)
+        return self._is_decided(path) or inside or self._vertex(path) or looks_constant(self, joint, path)
 
     def _ends_inside(self, path: JointState) -> bool:
         """Try to end by an interior-point method, where it is time to."""
-        if self.decided or not self.inside_wanted:
+        if self.decided or not self.interior.due:
             return False
-        found = self.inside.run(path, exact=self.n_distances <= SMALL, on_step=self._count_step)
+        found = self.interior.run(path, exact=self.n_distances <= SMALL)
         if found:
             self.stages.append(Stage(INSIDE, self.gap, True))
         return found
-
-    def _count_step(self) -> None:
-        self.n_steps += 1
 
     def _is_decided(self, path: JointState) -> bool:
         """Whether the one set is known to be good, or bad, enough."""

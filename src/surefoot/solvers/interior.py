@@ -9,7 +9,7 @@ the path leads to where it begins.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
@@ -41,6 +41,11 @@ class InteriorState:
     slacks: Slacks
     gap: float = np.inf
     unpaid: float = np.inf
+
+    @property
+    def left(self) -> float:
+        """The larger of what is still to be gained and to be paid."""
+        return max(self.gap, self.unpaid)
 
     def point(self, problem: InteriorProblem) -> DualPoint:
         at = self.at
@@ -87,7 +92,7 @@ class InteriorPoint:
         slacks = Slacks.of(problem, at)
         plan = _CENTRAL * mu * m[:, None] / slacks.plan + (1.0 - _CENTRAL) * plan
         labels = _CENTRAL * mu * m[:, None, None] / slacks.labels + (1.0 - _CENTRAL) * labels
-        return InteriorState(Variables(**{**vars(at), "plan": plan, "labels": labels}), slacks)
+        return InteriorState(replace(at, plan=plan, labels=labels), slacks)
 
     def steps(self, state: InteriorState, most: int) -> Iterator[InteriorState]:
         """Points of ever smaller gap; ends where float64 does, or where the gap no longer falls."""
