@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,16 @@ def test_tables_and_claims_are_written(name: str, folder: Path) -> None:
     assert claims["holds"].between(0, 1).all()
 
 
+def test_a_device_is_refused_where_it_would_not_be_used(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="device must be \"cpu\" for figure3; got 'cuda'"):
+        reproduce("figure3", device="cuda", out=tmp_path)
+
+
+def test_the_device_is_a_setting_of_the_folder() -> None:
+    assert "device" not in QUICK.as_dict()  # as in folders begun before there was one
+    assert replace(QUICK, device="cuda").as_dict()["device"] == "cuda"
+
+
 def test_figure6_finds_the_trials_of_figure5_done(folder: Path) -> None:
     quick("figure5", folder)
     again = quick("figure6", folder)
@@ -130,6 +141,16 @@ class TestNumbers:
         clf.fit(X, y, X_unlabeled=sample.unlabeled)
         assert row["bound"] == pytest.approx(clf.certificate_.likelihood, abs=1e-3)
         assert row["gap"] <= 1e-3
+
+    def test_figure5_on_a_device_agrees_within_the_gap(self) -> None:
+        pytest.importorskip("torch", reason="torch is not installed")
+        task = Task("breast-cancer", 0, "20")
+        held = experiment("figure5").run(task, QUICK)
+        there = experiment("figure5").run(task, replace(QUICK, device="torch"))
+        for one, other in zip(held, there, strict=True):
+            assert one["method"] == other["method"]
+            assert abs(np.log(one["bound"] / other["bound"])) <= max(one["gap"], other["gap"])
+            assert other["gap"] <= 1e-3
 
     def test_figure5_is_the_estimator_at_the_distance(self) -> None:
         task = Task("breast-cancer", 0, "40")

@@ -34,6 +34,9 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="A small run, to see that it works.")] = False,
     jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1 for one per core.")] = 1,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write to.")] = None,
+    device: Annotated[
+        str, typer.Option("--device", help="Where the fits of figures 5 and 6 run: cpu, or a torch device like cuda.")
+    ] = "cpu",
     force: o.Force = False,
     seed: o.Seed = 0,
     json: o.Json = False,
@@ -42,7 +45,16 @@ def reproduce(
     from surefoot.cli.paper import reproduce_experiment
 
     return reproduce_experiment(
-        Output("reproduce", json), name, names(datasets) or None, trials, quick, jobs, out, seed, force=force
+        Output("reproduce", json),
+        name,
+        names(datasets) or None,
+        trials,
+        quick,
+        jobs,
+        out,
+        seed,
+        device=device,
+        force=force,
     )
 
 

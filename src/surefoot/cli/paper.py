@@ -20,6 +20,7 @@ def reproduce_experiment(
     out: Path | None,
     seed: int,
     *,
+    device: str,
     force: bool,
 ) -> int:
     """Run an experiment and say where its tables and figures are."""
@@ -34,6 +35,7 @@ def reproduce_experiment(
             jobs=jobs,
             out=out,
             seed=seed,
+            device=device,
             progress=True,
             force=force,
         )

@@ -15,12 +15,15 @@ from typing import Any
 
 from surefoot._errors import import_extra
 from surefoot._validation import check_positive_integer
+from surefoot.blocks.newton import Newton
 from surefoot.datasets._load import resolve
 from surefoot.experiments.protocol import Experiment, Settings, Task
 from surefoot.experiments.runner import Reproduction, run_experiment
 
 __all__ = ["Experiment", "Reproduction", "Settings", "Task", "experiment", "names", "reproduce"]
 
+# Experiments whose fits may run on a torch device.
+_ON_DEVICE = ("figure5", "figure6")
 _MODULES = ("figure1", "figure2", "figure3", "figure4", "figure5", "figure6", "table1", "table2")
 
 
@@ -75,6 +78,7 @@ def reproduce(
     jobs: int | None = 1,
     out: str | os.PathLike[str] | None = None,
     seed: int = 0,
+    device: str = "cpu",
     progress: bool = True,
     force: bool = False,
 ) -> Reproduction:
@@ -102,6 +106,9 @@ def reproduce(
         directory. A folder that was begun with other settings is refused.
     seed : int, default=0
         Of everything random.
+    device : str, default="cpu"
+        Where the fits with unlabeled rows of figures 5 and 6 run: "cpu", or a torch device such as "cuda", which
+        several processes may share.
     progress : bool, default=True
         Show progress and the time left, on the standard error; needs the package rich.
     force : bool, default=False
@@ -123,7 +130,10 @@ def reproduce(
         raise ValueError("datasets must name at least one dataset; got none. Pass None for the paper's.")
     if trials is None:
         trials = chosen.quick_trials if quick else chosen.trials
-    settings = Settings(wanted, check_positive_integer(trials, "trials"), bool(quick), _check_seed(seed))
+    if device != "cpu" and name not in _ON_DEVICE:
+        raise ValueError(f'device must be "cpu" for {name}; got {device!r}. Of {", ".join(_ON_DEVICE)} it is used.')
+    Newton(device)  # refuses what is not the name of a device
+    settings = Settings(wanted, check_positive_integer(trials, "trials"), bool(quick), _check_seed(seed), device)
     folder = Path("reproduction") / (f"{chosen.study}-quick" if quick else chosen.study) if out is None else Path(out)
     return run_experiment(chosen, settings, out=folder, jobs=jobs, progress=progress, force=force)
 

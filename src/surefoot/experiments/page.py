@@ -44,7 +44,8 @@ def publish(folder: Path, runs: Iterable[Path]) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     noted = folder / "runs.csv"
-    table = {row["study"]: row for row in pd.read_csv(noted).to_dict("records")} if noted.exists() else {}
+    earlier = pd.read_csv(noted).to_dict("records") if noted.exists() else []
+    table = {row["study"]: row | {"device": row.get("device", "cpu")} for row in earlier}
     for out in runs:
         for path in sorted([*out.glob("*.csv"), *out.glob("*.png")]):
             shutil.copyfile(path, folder / path.name)
@@ -64,6 +65,7 @@ def _noted(config: dict[str, Any], records: Path) -> dict[str, Any]:
         "trials": config["settings"]["trials"],
         "seed": config["settings"]["seed"],
         "tasks": len(done),
+        "device": config["settings"].get("device", "cpu"),
         "cpu_minutes": round(sum(record.cpu_seconds for record in done) / 60.0, 1),
         "surefoot": config["runs"][-1]["surefoot"],
     }
@@ -185,6 +187,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
             "datasets": "datasets",
             "trials": "trials",
             "seed": "seed",
+            "device": "device",
             "cpu_minutes": "processor time, minutes",
         },
     ),

@@ -8,9 +8,12 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.stats import entropy
 
+from surefoot.blocks.newton import Newton
+from surefoot.blocks.problem import BlockProblem
+from surefoot.blocks.sources import ArrayRows
 from surefoot.costs import Euclidean
 from surefoot.exact.judge import Member
-from surefoot.exact.problem import HeldProblem
+from surefoot.exact.problem import HeldProblem, RobustProblem
 from surefoot.experiments.intervals import median_table
 from surefoot.experiments.panels import BLUE, GREEN, ORANGE, PAPER, band, panels
 from surefoot.experiments.protocol import Figures, Row, Settings, Tables, Task, grid_of_tasks
@@ -51,7 +54,7 @@ class AtTrueRadius:
 
     def run(self, task: Task, settings: Settings) -> list[Row]:
         sample = Sample.draw(task, settings, int(task.variant))
-        return at_true_radius(sample)
+        return at_true_radius(sample, settings.device)
 
     def summarize(self, rows: Any, settings: Settings) -> Tables:
         by = ["dataset", "method", "n_labeled"]
@@ -80,16 +83,9 @@ class AtTrueRadius:
         ax.set(xlabel="number of labeled rows $N_l$", ylabel=self.ylabel, ylim=(0.47, 1.02))
 
 
-def at_true_radius(sample: Sample) -> list[Row]:
+def at_true_radius(sample: Sample, device: str = "cpu") -> list[Row]:
     """One row per method: its bound, and how its classifier fares on P."""
-    X, y = sample.labeled
-    data = LabeledData.check(X, y, sample_weight=None, classes=[0, 1], metric=Euclidean())
-    problem = HeldProblem.of(replace(data, unlabeled=sample.unlabeled), sample.label_probabilities, LABEL_COST)
-    strong = problem.decision_set
-    flips = sample.y[:, None] != strong.anchor_labels
-    cost = strong.distances + LABEL_COST * flips
-    radius = solve_transport(cost, strong.row_weights, strong.anchor_weights).cost
-    del cost, flips
+    problem, radius = _problem(sample, device)
     # what the strong prior alone gives: the likelihood of the classifier that knows p and nothing else
     known = rounded(np.exp(-entropy(sample.label_probabilities)))
     shared = {"n_labeled": sample.n, "radius": rounded(radius), "prior_alone": known}
@@ -106,11 +102,14 @@ def at_true_radius(sample: Sample) -> list[Row]:
         }
     ]
     game = problem.linear(0.0, True)
+    strong = problem.decision_set
     weak = ClopperPearson().intervals(np.bincount(problem.data.codes, minlength=2))
     sets = {"strong": strong, "weak": replace(strong, intervals=tighten(weak))}
     for method, decision_set in sets.items():
         smallest = solve_minimal_radius(decision_set, problem.minimal.transport)
-        solved = game.solve([Member(decision_set.with_radius(radius), smallest)], tol=GAP)
+        # P lies in the set, even where a device knows the minimal radius from above only
+        reach = max(radius, smallest.value)
+        solved = game.solve([Member(decision_set.with_radius(reach), smallest)], tol=GAP)
         coef, intercept = game.coefficients(solved.theta)
         found.append(
             {
@@ -124,3 +123,16 @@ def at_true_radius(sample: Sample) -> list[Row]:
             }
         )
     return found
+
+
+def _problem(sample: Sample, device: str) -> tuple[RobustProblem, float]:
+    """The problem with the strong prior, and ε = W_c(P, P̂_l)."""
+    X, y = sample.labeled
+    data = LabeledData.check(X, y, sample_weight=None, classes=[0, 1], metric=Euclidean())
+    if device != "cpu":
+        alone = data.decision_set(sample.label_probabilities, LABEL_COST)
+        return BlockProblem.of(data, alone, ArrayRows(sample.unlabeled), Newton(device)), sample.distance()
+    problem = HeldProblem.of(replace(data, unlabeled=sample.unlabeled), sample.label_probabilities, LABEL_COST)
+    ds = problem.decision_set
+    cost = ds.distances + LABEL_COST * (sample.y[:, None] != ds.anchor_labels)
+    return problem, solve_transport(cost, ds.row_weights, ds.anchor_weights).cost
