@@ -14,7 +14,7 @@ import surefoot as sf
 from reference.inner import inner_reference
 from surefoot.dual.models import FixedLosses, LinearModel, Model
 from surefoot.dual.sweep import HeldRows
-from surefoot.exact import interior_end
+from surefoot.exact import interior_end, polishing
 from surefoot.exact import search as search_module
 from surefoot.exact.judge import JointState, Member
 from surefoot.exact.search import Search
@@ -128,7 +128,7 @@ def test_where_polishing_runs_out_of_steps_a_program_places_the_mass_that_is_off
     problem = Problem(0.05, N=200, n=20)
     exact = problem.solve(problem.linear)
     monkeypatch.setattr(interior_end, "_MOST_DISTANCES", 0)
-    monkeypatch.setattr(search_module, "_POLISH_STEPS", 0)
+    monkeypatch.setattr(polishing, "_MOST_STEPS", 0)
     found = problem.solve(problem.linear, tol=1e-4)
     assert names(found) == [QUICK, PROGRAM]
     assert found.gap <= 1e-4

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from surefoot._types import FloatArray
 from surefoot.dual.models import LinearModel
@@ -26,6 +27,7 @@ from surefoot.exact.linear_programs import (
     vertex_at_minimal_radius,
     vertices_within,
 )
+from surefoot.exact.polishing import polish
 from surefoot.exact.stages import AT_MINIMUM, COLD, INSIDE, PROGRAM, QUICK, VERTEX, WARM, Stage
 from surefoot.solvers.direction import StallError
 from surefoot.solvers.joint_objective import JointDual, JointEvaluation, JointPoint
@@ -39,12 +41,13 @@ ROOM = 2e-2
 _STEEP, _STEPS_AT_MINIMUM = (1e4, 3e5, 1e7), 200
 # There the path of a union ends at this share of tol, if not before: a smaller τ adds rounding errors only.
 _SMOOTH_ENOUGH = 0.1
-# Which sets matter is asked each time that τ has fallen to this share; those do not whose dual value is below the
-# largest by this multiple of the smoothing gap. One that matters after all rejoins at a τ of at least the last number.
-_STAGE, _FAR, _REJOIN_TAU = 0.3, 2.0, 3e-3
-# Steps of polishing; where they do not suffice, a linear program over this share of the loss repairs the adversary, on
-# problems of at most so many distances, those of all sets counted.
-_POLISH_STEPS, _REPAIR_SHARE, _FEW_TO_REPAIR = 30, 1e-2, 2_000_000
+# Those sets do not matter whose dual value is below the largest by this multiple of the smoothing gap. They are left
+# behind each time that τ has fallen to this share, and once they are this share of all. One that matters after all
+# rejoins at a τ of at least the last number.
+_FAR, _STAGE, _MANY, _REJOIN_TAU = 2.0, 0.3, 0.25, 3e-3
+# Where polishing runs out of steps, a linear program over this share of the loss repairs the adversary, on problems of
+# at most so many distances, those of all sets counted.
+_REPAIR_SHARE, _FEW_TO_REPAIR = 1e-2, 2_000_000
 # Problems of at most so many distances are solved to rounding at their last τ.
 SMALL = 100_000
 
@@ -73,6 +76,7 @@ class Search:
     stages: list[Stage] = field(default_factory=list)
     n_steps: int = 0
     interior: InteriorEnd = field(init=False)  # of the path that is followed
+    leaves: bool = False  # whether the path may leave sets behind
     uncentred: bool = False  # whether the last polishing ran out of steps
 
     @property
@@ -213,6 +217,7 @@ class Search:
         while True:
             joint = self._joint(inside, exact=False)
             final_tau = (_STAGE if path.tau < begun else 1.0) * path.tau if leave_behind else 0.0
+            self.leaves = leave_behind
             path = follow(joint, path, target, self.options, self._visit, final_tau, partial(self._finished, joint))
             if self.gap <= self.tol:
                 break
@@ -227,7 +232,7 @@ class Search:
                 ended = True
             if path.smoothing_gap <= target or ended:
                 joint = self._joint(inside, exact=True)
-                path = self._polish(joint, inside, path)
+                path = self._polish(joint, path)
                 missed = self._certify(joint, inside, path)
                 path = self._refine(joint, inside, path) if self.gap <= self.tol else self._repaired(path, missed)
                 if self.gap <= self.tol or (ended and not missed):
@@ -245,7 +250,9 @@ class Search:
     def _finished(self, joint: JointDual, path: JointState) -> bool:
         """Whether a path may end before its smoothing is small enough: asked after each round."""
         inside = not self.fixed and self.interior.wanted(path)
-        return self._is_decided(path) or inside or self._vertex(path) or looks_constant(self, joint, path)
+        if self._is_decided(path) or inside or self._vertex(path) or looks_constant(self, joint, path):
+            return True
+        return self.leaves and (~self._near(joint, path)).mean() >= _MANY
 
     def _ends_inside(self, path: JointState) -> bool:
         """Try to end by an interior-point method, where it is time to."""
@@ -268,7 +275,7 @@ class Search:
         """Both bounds, at a τ that is large still."""
         joint = self._joint(inside, exact=True)
         if not self.decided:
-            path = self._polish(joint, inside, path)
+            path = self._polish(joint, path)
         self._certify(joint, inside, path)
         if not self.decided:
             self.judge.consider_hedge(path.point.theta, self.tol, path)
@@ -285,13 +292,19 @@ class Search:
 
     def _leave_behind(self, joint: JointDual, inside: list[int], path: JointState) -> tuple[list[int], JointState]:
         """Drop the sets whose dual value lies below the largest by far more than a smaller τ could change."""
-        here = joint.evaluate(path.point, path.tau, second_order=False)
-        values = np.array([part.value for part in here.parts])
-        near = values >= values.max() - _FAR * path.smoothing_gap
+        near = self._near(joint, path)
         for s, part in zip(inside, path.point.parts, strict=True):
             self.points[s], self.left_at[s] = part, path.tau
         kept = [s for s, keep in zip(inside, near, strict=True) if keep]
         return kept, replace(path, point=JointPoint(tuple(self.points[s] for s in kept)))
+
+    @staticmethod
+    def _near(joint: JointDual, path: JointState) -> NDArray[np.bool_]:
+        """Which sets matter still: their dual values are not below the largest by far."""
+        here = joint.evaluate(path.point, path.tau, second_order=False)
+        values = np.array([part.value for part in here.parts])
+        near: NDArray[np.bool_] = values >= values.max() - _FAR * path.smoothing_gap
+        return near
 
     def _rejoin(self, inside: list[int], path: JointState) -> JointState:
         """Start again from the points at hand, at a τ where the sets now taken in can still change much."""
@@ -352,24 +365,9 @@ class Search:
         if self.on_round is not None:
             self.on_round(state)
 
-    def _polish(self, joint: JointDual, inside: list[int], path: JointState) -> JointState:
-        """Centre until what is left to repair in the plans' marginals costs the lower bound far less than tol."""
-        allowed = max(0.05 * self.tol, 0.3 * (self.tol - path.smoothing_gap))
-
-        def centred(point: JointPoint, here: JointEvaluation, decrement: float) -> bool:
-            parts = zip(joint.duals, point.parts, here.parts, strict=True)
-            repairs = np.array([self._repair_costs(dual, part, local.gradient) for dual, part, local in parts])
-            model = 10.0 * np.square(here.gradient[: point.theta.size]).sum() / self.scale
-            return max(0.5 * decrement, *(here.weights @ repairs), model) <= allowed
-
-        try:
-            point, _, used = centre_objective(
-                joint, path.point, path.tau, replace(self.options, round_steps=_POLISH_STEPS), centred=centred
-            )
-        except StallError:
-            return path
-        self.uncentred = used >= _POLISH_STEPS
-        return replace(path, point=point, steps=path.steps + used)
+    def _polish(self, joint: JointDual, path: JointState) -> JointState:
+        path, self.uncentred = polish(joint, path, self.options, tol=self.tol, scale=self.scale, typical=self.typical)
+        return path
 
     def _repaired(self, path: JointState, missed: list[int]) -> JointState:
         """Where Newton crawls, a smaller τ will not place the mass that is off: on small problems a program does."""
@@ -379,15 +377,6 @@ class Search:
             if self.gap <= self.tol:
                 self.stages.append(Stage(PROGRAM, self.gap, True))
         return path
-
-    def _repair_costs(self, dual: SmoothedDual, point: DualPoint, gradient: FloatArray) -> tuple[float, float]:
-        """About what it costs the adversary to make its anchor marginal, and its label probabilities, exact."""
-        ds, at = dual.set, dual.layout
-        price = point.alpha if at.alpha_free else self.scale / self.typical
-        off, label_cost = gradient[at.beta], float(ds.label_cost.max())
-        across = np.abs(np.add.reduceat(off, ds.class_offsets[:-1])).sum()
-        anchors = price * (np.abs(off).sum() * self.typical + across * label_cost)
-        return float(anchors), float(np.abs(gradient[at.lam]).sum() * (price * label_cost + 4.0 * self.scale))
 
     def _refine(self, joint: JointDual, inside: list[int], path: JointState) -> JointState:
         """Go on to rounding at the last τ, on small problems: the order of rows and steps then leaves no trace."""

@@ -22,8 +22,9 @@ _SMALLEST_RIDGE = 1e-11
 _FIRST_DAMPING = 1e-4
 # A decrement above this multiple of the objective is none of the objective's.
 _MOST_DECREMENT = 1.0
-# τ falls by at most this power of `decrease` in one round, where rounds take one step.
-_FASTEST = 3
+# τ falls by at most this power of `decrease` in one round, where rounds take one step; a round that then takes so many
+# steps is given up, and τ falls by `decrease` alone.
+_FASTEST, _LONG = 3, 12
 # Second derivatives one step old tell that a point is centred where they find this share of the decrement allowed.
 _SAFE = 0.5
 # Share of an anchor's weight below which the mass that it receives is rounding error.
@@ -178,9 +179,15 @@ def follow(
         guess = state.point if fixed and state.smoothing_gap > 1e-4 else _predict(objective, state, older, tau)
         try:
             expected = 0 if fixed else used
-            point, here, used = centre_objective(objective, guess, tau, options, expected=expected)
+            bold = tau < 0.9 * options.decrease * state.tau
+            most = min(_LONG, options.round_steps) if bold else options.round_steps
+            within = replace(options, round_steps=most)
+            point, here, used = centre_objective(objective, guess, tau, within, expected=expected)
         except StallError:
             return replace(state, stalled=True)
+        if bold and used >= most:
+            tau, power, state = options.decrease * state.tau, 1, replace(state, steps=state.steps + used)
+            continue
         older = state if np.isfinite(state.smoothing_gap) and state.tau > tau else None
         state = PathState(point, tau, state.steps + used, objective.smoothing_gap(point, here, tau))
         if on_round is not None:
