@@ -17,7 +17,7 @@ from surefoot.dual.models import LinearModel
 from surefoot.dual.point import DualPoint
 from surefoot.dual.sweep import HeldRows
 from surefoot.exact import search as search_module
-from surefoot.exact.judge import Judge, Member
+from surefoot.exact.judge import JointState, Judge, Member
 from surefoot.exact.search import Search
 from surefoot.exact.solution import Solution, solve_certified
 from surefoot.exact.solution import solve_held as solve_union
@@ -198,6 +198,27 @@ def test_sets_wrongly_left_behind_are_taken_in_again(K: int, monkeypatch: pytest
     assert calls
     assert_sound(solution, sets, model, 1e-6)
     assert solution.risk == pytest.approx(value, abs=1e-6)
+
+
+def test_sets_are_left_behind_as_soon_as_they_are_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    ds, model = draw(3, N=60, n=12, seed=2)
+    sets = [*one_per_class(ds, 0.05)[:1], *one_per_class(ds, 0.001)[1:]]  # the first is the worst
+    left: list[float] = []
+    leave = Search._leave_behind
+
+    def noted(self: Search, joint: JointDual, inside: list[int], path: JointState) -> tuple[list[int], JointState]:
+        kept, path = leave(self, joint, inside, path)
+        left.extend([path.tau] * (len(kept) < len(inside)))
+        return kept, path
+
+    monkeypatch.setattr(Search, "_leave_behind", noted)
+    found = solve_union(sets, model, tol=1e-6)
+    early, left = left[0], []
+    monkeypatch.setattr(search_module, "_MANY", 1.1)
+    late = solve_union(sets, model, tol=1e-6)
+    assert early > left[0]
+    assert_sound(found, sets, model, 1e-6)
+    assert found.risk == pytest.approx(late.risk, abs=1e-6)
 
 
 def test_labels_that_a_model_can_separate() -> None:

@@ -1,8 +1,9 @@
-"""Newton's method on the smoothed dual: its cheap moves."""
+"""Newton's method on the smoothed dual: its cheap moves, and how τ falls."""
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -11,7 +12,8 @@ from surefoot.dual.models import LinearModel
 from surefoot.dual.objective import Evaluation, SmoothedDual
 from surefoot.dual.point import DualPoint
 from surefoot.problem.sets import build_decision_set
-from surefoot.solvers.newton import OneSet
+from surefoot.solvers import newton
+from surefoot.solvers.newton import DEFAULT_OPTIONS, OneSet, PathState, follow
 
 
 @pytest.mark.parametrize("off", [0.5, 3.0, 30.0, 300.0])
@@ -39,3 +41,28 @@ def test_balancing_the_anchors_lowers_the_objective_at_every_step(tau: float, of
     assert there.value == pytest.approx(objective.evaluate(replace(point), tau, second_order=False).value)
     if off > 10:
         assert there.value < here.value
+
+
+def test_a_round_that_takes_long_after_a_large_fall_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = np.random.default_rng(3)
+    X, y = rng.normal(size=(60, 2)), np.arange(10) % 2
+    ds = build_decision_set(X[:10], y, 2, X_unlabeled=X[10:], radius=1.0)
+    model = LinearModel(np.column_stack([X, np.ones(len(X))]), np.zeros(3), 2)
+    objective = OneSet(SmoothedDual(ds, model))
+    start = PathState(DualPoint(np.zeros(model.shape), 1.0, np.zeros(2), np.zeros(10)), 1.0)
+
+    def rounds() -> list[PathState[DualPoint]]:
+        seen = [start]
+        follow(objective, start, 1e-6, on_round=seen.append)
+        return seen
+
+    def is_large(before: PathState[DualPoint], after: PathState[DualPoint]) -> bool:
+        return after.tau < 0.9 * DEFAULT_OPTIONS.decrease * before.tau
+
+    usual = rounds()
+    assert any(is_large(*pair) and pair[1].steps > pair[0].steps for pair in pairwise(usual))
+    monkeypatch.setattr(newton, "_LONG", 1)
+    careful = rounds()
+    assert not any(is_large(*pair) and pair[1].steps > pair[0].steps for pair in pairwise(careful))
+    ends = [objective.evaluate(seen[-1].point, seen[-1].tau, second_order=False).value for seen in (usual, careful)]
+    assert ends[0] == pytest.approx(ends[1], abs=1e-5)
