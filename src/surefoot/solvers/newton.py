@@ -27,6 +27,8 @@ _MOST_DECREMENT = 1.0
 _FASTEST, _LONG = 3, 12
 # Second derivatives one step old tell that a point is centred where they find this share of the decrement allowed.
 _SAFE = 0.5
+# Logarithm of the factor by which an anchor's mass is off where a Sinkhorn update moves it: of many anchors, more move.
+_OFF, MANY_ANCHORS, _OFF_OF_MANY = 0.3, 256, 0.1
 # Share of an anchor's weight below which the mass that it receives is rounding error.
 _SMALLEST_MASS = 1e-14
 
@@ -121,12 +123,13 @@ class OneSet:
     def balance(self, point: DualPoint, here: Evaluation, tau: float) -> tuple[DualPoint, Evaluation]:
         """Sinkhorn updates of β where an anchor's mass is off by more than a factor e: Newton's model fails there."""
         weights = self.dual.set.anchor_weights
+        least = _OFF if len(weights) < MANY_ANCHORS else _OFF_OF_MANY
         for _ in range(6):
             # a mass below rounding error is unknown: a step shorter than the exact one still lowers F, a longer may not
             ratio = np.log(np.maximum(1.0 - here.gradient[self.dual.layout.beta] / weights, _SMALLEST_MASS))
             if np.abs(ratio).max() < 1.0:
                 break
-            beta = point.beta + tau * np.where(np.abs(ratio) > 0.3, ratio, 0.0)
+            beta = point.beta + tau * np.where(np.abs(ratio) > least, ratio, 0.0)
             point = replace(point, beta=beta)
             here = self.evaluate(point, tau, second_order=False)
         if here.hessian is None:

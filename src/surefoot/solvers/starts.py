@@ -11,13 +11,13 @@ from surefoot._types import FloatArray
 from surefoot.dual.models import Model
 from surefoot.dual.point import DualPoint
 from surefoot.problem.sets import DecisionSet
-from surefoot.solvers.newton import PathPoint
+from surefoot.solvers.newton import MANY_ANCHORS, PathPoint
 from surefoot.solvers.transport import TransportSolution
 
 _ROWS = 2000
 _FEWEST_PER_ANCHOR, _MOST_PER_ANCHOR = 3, 60
-# Of this many anchors two rows each are enough.
-_MANY_ANCHORS, _FEWEST_OF_MANY = 256, 2
+# Of many anchors two rows each are enough.
+_FEWEST_OF_MANY = 2
 _LARGEST_SHARE = 0.4
 
 
@@ -46,7 +46,7 @@ def coarsen(
     few rows would be saved. `scale` is the size of the losses. The more sets there are, the fewer rows are kept.
     """
     N, n = distances.shape
-    fewest = _FEWEST_OF_MANY if n >= _MANY_ANCHORS else _FEWEST_PER_ANCHOR
+    fewest = _FEWEST_OF_MANY if n >= MANY_ANCHORS else _FEWEST_PER_ANCHOR
     per_anchor = int(np.clip(min(_ROWS / n_sets**0.5, _LARGEST_SHARE * N) / n, fewest, _MOST_PER_ANCHOR))
     if per_anchor * n > _LARGEST_SHARE * N or transport.cost <= 0:
         return None
