@@ -15,12 +15,15 @@ from surefoot.dual.objective import SmoothedDual
 from surefoot.dual.point import DualPoint
 from surefoot.problem.distances import DistanceRows, HeldDistances
 from surefoot.problem.sets import DecisionSet
+from surefoot.solvers.equal_rows import EqualRows
 from surefoot.solvers.network_simplex import network_simplex
 from surefoot.solvers.newton import NewtonOptions, PathPoint, follow_path
 from surefoot.solvers.sparse_transport import transport_over_pairs
 
 # Up to this many entries, or rows per anchor, the network simplex alone is faster than Newton and a small simplex.
 _SIMPLEX_ENTRIES, _SIMPLEX_ROWS = 1_500_000, 30
+# From this many entries on, with many rows per anchor, it is asked whether rows coincide.
+_MERGE_ENTRIES = 100_000
 # From this many entries on the network simplex is given few pairs at a time.
 _PAIRS_ENTRIES = 8_000_000
 # How far, in units of the mean distance, smoothing may leave Newton's potentials from optimal.
@@ -59,11 +62,16 @@ class TransportSolution:
 def solve_transport(distances: FloatArray, row_weights: FloatArray, anchor_weights: FloatArray) -> TransportSolution:
     """Exact transport (N, n) for N possibly much larger than n.
 
-    Large problems are solved by smoothed Newton in the n potentials alone; rows whose best anchor is clear are then
-    fixed and the network simplex settles the rest, so the result is a vertex, exact to rounding, at a fraction of the
-    cost.
+    Rows that coincide are moved as one. Large problems are solved by smoothed Newton in the n potentials alone; rows
+    whose best anchor is clear are then fixed and the network simplex settles the rest, so the result is a vertex, exact
+    to rounding, at a fraction of the cost.
     """
     N, n = distances.shape
+    equal = EqualRows.of(distances, row_weights) if distances.size > _MERGE_ENTRIES and N / n > _SIMPLEX_ROWS else None
+    if equal is not None:
+        few = solve_transport(distances[equal.first], equal.distinct_weights, anchor_weights)
+        plan = equal.spread(few.plan)
+        return _with_bounds(HeldDistances(distances), row_weights, anchor_weights, plan, few.potentials)
     found = transport_by_pairs(HeldDistances(distances), row_weights, anchor_weights)
     if found is not None:
         return found
