@@ -76,7 +76,6 @@ class Search:
     stages: list[Stage] = field(default_factory=list)
     n_steps: int = 0
     interior: InteriorEnd = field(init=False)  # of the path that is followed
-    leaves: bool = False  # whether the path may leave sets behind
     uncentred: bool = False  # whether the last polishing ran out of steps
 
     @property
@@ -217,8 +216,8 @@ class Search:
         while True:
             joint = self._joint(inside, exact=False)
             final_tau = (_STAGE if path.tau < begun else 1.0) * path.tau if leave_behind else 0.0
-            self.leaves = leave_behind
-            path = follow(joint, path, target, self.options, self._visit, final_tau, partial(self._finished, joint))
+            finished = partial(self._finished, joint, leave_behind)
+            path = follow(joint, path, target, self.options, self._visit, final_tau, finished)
             if self.gap <= self.tol:
                 break
             if self._ends_inside(path):
@@ -247,12 +246,12 @@ class Search:
             path = replace(path, tau=self.options.decrease * path.tau)
         self.n_steps += path.steps + self.interior.taken
 
-    def _finished(self, joint: JointDual, path: JointState) -> bool:
+    def _finished(self, joint: JointDual, leave_behind: bool, path: JointState) -> bool:
         """Whether a path may end before its smoothing is small enough: asked after each round."""
         inside = not self.fixed and self.interior.wanted(path)
         if self._is_decided(path) or inside or self._vertex(path) or looks_constant(self, joint, path):
             return True
-        return self.leaves and (~self._near(joint, path)).mean() >= _MANY
+        return leave_behind and (~self._near(joint, path)).mean() >= _MANY
 
     def _ends_inside(self, path: JointState) -> bool:
         """Try to end by an interior-point method, where it is time to."""

@@ -10,10 +10,10 @@ from scipy.sparse import csr_array
 
 from surefoot._types import FloatArray
 from surefoot.problem.rows import fingerprints
+from surefoot.problem.sets import row_chunks
 
 # It pays where there are so many times fewer distinct rows.
 _FEWER = 2
-_ROWS_AT_A_TIME = 1 << 14
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +30,7 @@ class EqualRows:
     @classmethod
     def of(cls, distances: FloatArray, weights: FloatArray) -> EqualRows | None:
         """None where too few rows are equal."""
-        starts = range(0, len(distances), _ROWS_AT_A_TIME)
-        parts = [slice(start, start + _ROWS_AT_A_TIME) for start in starts]
+        parts = list(row_chunks(*distances.shape))
         marks = np.concatenate([fingerprints(distances[part]) for part in parts])
         _, first, member_of = np.unique(marks, return_index=True, return_inverse=True)
         if _FEWER * len(first) > len(marks):
