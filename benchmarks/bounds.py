@@ -54,11 +54,11 @@ from common import ROOT, markdown_table, with_tables, write_csv
 
 import surefoot as sf
 from surefoot import datasets
+from surefoot.bounds.crossfit import cross_fit, crossfit_bound
 from surefoot.datasets._catalogue import BANK as BANK_FILES
 from surefoot.datasets._catalogue import WINE as WINE_FILES
 from surefoot.datasets._locate import locate
 from surefoot.priors import Assisted, ClopperPearson, FinitePool
-from surefoot.promises.crossfit import cross_fit, crossfit_bound
 
 PAGE = ROOT / "docs" / "bounds.md"
 Labels = NDArray[np.intp]

@@ -30,7 +30,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 
 from surefoot.cli import run
-from surefoot.model_file import load_model
+from surefoot.pool.model_file import load_model
 
 LABELS, DRAWS = 50, 5
 FIELDS = (
@@ -89,8 +89,8 @@ def one(name: str, table: Messy, draw: int, folder: Path) -> dict[str, Any]:
 
 def logistic(model: Path, path: Path, truth: Path, label: str) -> dict[str, float]:
     """scikit-learn's logistic regression on the cleaned features, before they are divided by the largest entry."""
-    from surefoot.tabular.pool import read_labels
-    from surefoot.tabular.reading import read_table
+    from surefoot.pool.table.pool import read_labels
+    from surefoot.pool.table.reading import read_table
 
     stored = load_model(model)
     pool, rest = read_table(path), read_table(truth)
@@ -201,9 +201,9 @@ def scales(out: Path) -> None:
     import pandas as pd
 
     from surefoot import datasets
-    from surefoot.tabular.cells import as_numbers
-    from surefoot.tabular.columns import sort_columns
-    from surefoot.tabular.scaling import TailScaler
+    from surefoot.pool.table.cells import as_numbers
+    from surefoot.pool.table.columns import sort_columns
+    from surefoot.pool.table.scaling import TailScaler
 
     lines = []
     sets: dict[str, tuple[Any, Any]] = {}
@@ -243,8 +243,8 @@ def units(out: Path) -> None:
     """Accuracy and log loss of the default model on features as cleaned and standardised, and logistic regression."""
     from surefoot import RobustLogisticRegression, Unlabeled, datasets
     from surefoot.costs import Learned
-    from surefoot.tabular import clean, read_labeled_table
-    from surefoot.tabular.scaling import TailScaler
+    from surefoot.pool.table import clean, read_labeled_table
+    from surefoot.pool.table.scaling import TailScaler
 
     def cleaned(table: Messy) -> tuple[Any, Any]:
         with tempfile.TemporaryDirectory() as folder:

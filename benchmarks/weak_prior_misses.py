@@ -14,8 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from surefoot.experiments.protocol import Settings, Task
-from surefoot.experiments.samples import Sample
+from surefoot.paper.protocol import Settings, Task
+from surefoot.paper.samples import Sample
 from surefoot.priors import resolve_prior
 
 

@@ -39,10 +39,10 @@ NO_EXAMPLE = {
     "surefoot.active.simulate.simulate": "docs/active-learning.md runs one: learning curves take seconds",
     "surefoot.costs.metrics.FeatureMetric": "an abstract class",
     "surefoot.distributed.local_client": "starts processes",
-    "surefoot.experiments.protocol.Experiment": "a protocol; its module's docstring has one",
-    "surefoot.experiments.reproduce": "writes a folder, for minutes",
+    "surefoot.paper.protocol.Experiment": "a protocol; its module's docstring has one",
+    "surefoot.paper.reproduce": "writes a folder, for minutes",
     "surefoot.priors.LabelPrior": "an abstract class",
-    "surefoot.report.gather.build_report": "docs/report.md runs one, on a fit that is worth a page",
+    "surefoot.pool.summary.gather.build_report": "docs/report.md runs one, on a fit that is worth a page",
     "surefoot.report.page.render_report": "as build_report, whose result it takes",
     "surefoot.report.page.write_report": "as build_report, whose result it takes",
 }

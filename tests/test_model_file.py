@@ -23,10 +23,10 @@ from sklearn.svm import SVC
 from sklearn.tree._tree import Tree
 
 import surefoot as sf
-from surefoot.model_file import ALLOWED, ModelFile, load_model, save_model, without_pool
-from surefoot.tabular import FileError
-from surefoot.tabular.cleaning import make_cleaner
-from surefoot.tabular.columns import Columns
+from surefoot.pool.model_file import ALLOWED, ModelFile, load_model, save_model, without_pool
+from surefoot.pool.table import FileError
+from surefoot.pool.table.cleaning import make_cleaner
+from surefoot.pool.table.columns import Columns
 
 X, Y = np.random.default_rng(0).normal(size=(40, 2)), np.array(["no", "yes"], dtype=object)[np.arange(40) % 2]
 
@@ -292,12 +292,12 @@ class TestSizes:
         skops.io.dump(model, path, compression=zipfile.ZIP_DEFLATED)
         assert path.stat().st_size < 100_000
         assert load_model(path).extra.shape == (1_000_000,)
-        monkeypatch.setattr("surefoot._model_check.MOST_BYTES", 1 << 20)
+        monkeypatch.setattr("surefoot.pool.model_check.MOST_BYTES", 1 << 20)
         with pytest.raises(FileError, match=r"unpacks to 0\.0 GiB\. It was not loaded.*--trust size"):
             load_model(path)
         assert load_model(path, trust=["size"]).extra.shape == (1_000_000,)
         model.extra = scipy.sparse.csr_array(np.eye(1000))
-        monkeypatch.setattr("surefoot._model_check.MOST_BYTES", 20_000)
+        monkeypatch.setattr("surefoot.pool.model_check.MOST_BYTES", 20_000)
         nested = io.BytesIO()
         scipy.sparse.save_npz(nested, scipy.sparse.csr_array(np.zeros((30_000, 3))))
         assert len(nested.getvalue()) < 2000  # an archive in the archive is counted, too
@@ -307,7 +307,7 @@ class TestSizes:
             load_model(path)
 
     def test_a_long_description_is_refused(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("surefoot._model_check.MOST_SCHEMA_BYTES", 1000)
+        monkeypatch.setattr("surefoot.pool.model_check.MOST_SCHEMA_BYTES", 1000)
         with pytest.raises(FileError, match="MiB of text"):
             load_model(stored_at(tmp_path / "m", forest()))
 

@@ -11,7 +11,7 @@ PUBLIC_MODULES = [
     "surefoot.active",
     "surefoot.costs",
     "surefoot.datasets",
-    "surefoot.experiments",
+    "surefoot.paper",
     "surefoot.nn",
     "surefoot.plots",
     "surefoot.priors",

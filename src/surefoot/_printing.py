@@ -151,3 +151,27 @@ def bound_in_words(loss: str, risk: float) -> str:
     return (
         f"over every distribution in this set, the expected {loss} of this classifier is at most {rounded_up(risk, 4)}"
     )
+
+
+_PERCENT = "\N{NO-BREAK SPACE}%"
+
+
+def percent(share: float, digits: int = 0) -> str:
+    """A share as a percentage; never rounded to 0 % or 100 % unless it is."""
+    text = f"{100 * share:.{digits}f}"
+    least = 10.0**-digits
+    if share > 0 and float(text) == 0:
+        return f"under {least:g}{_PERCENT}"
+    if share < 1 and float(text) == 100:
+        return f"over {100 - least:g}{_PERCENT}"
+    return f"{text}{_PERCENT}"
+
+
+def at_most(share: float) -> str:
+    """An upper bound as a percentage, rounded up to a tenth."""
+    return f"{share_at_most(share)}{_PERCENT}"
+
+
+def at_least(share: float) -> str:
+    """A lower bound as a percentage, rounded down to a tenth."""
+    return f"{share_at_least(share)}{_PERCENT}"

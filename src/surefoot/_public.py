@@ -5,6 +5,12 @@ from surefoot._errors import InfeasibleRadiusError, UnlabeledRowsWarning
 from surefoot._version import __version__
 from surefoot.blocks.newton import Newton
 from surefoot.blocks.sources import ParquetRows
+from surefoot.bounds.audit import Audit
+from surefoot.bounds.menu import error_bound, error_bounds
+from surefoot.bounds.result import ErrorBound, ErrorBounds
+from surefoot.bounds.series import AuditSeries
+from surefoot.bounds.shift import Shift, shift
+from surefoot.bounds.size import AuditSize, audit_size
 from surefoot.calibration import Calibrated, RadiusEstimate
 from surefoot.certificates.certificate import Certificate, WorstCase
 from surefoot.certificates.fresh import FreshCertificate
@@ -12,12 +18,6 @@ from surefoot.certify import certify
 from surefoot.estimators.ball import WassersteinLogisticRegression
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.path import RadiusPath, WorstCaseCurve, radius_path, worst_case_curve
-from surefoot.promises.audit import Audit
-from surefoot.promises.menu import error_bound, error_bounds
-from surefoot.promises.result import ErrorBound, ErrorBounds
-from surefoot.promises.series import AuditSeries
-from surefoot.promises.shift import Shift, shift
-from surefoot.promises.size import AuditSize, audit_size
 from surefoot.radius import calibrate_radius, minimal_radius, transport_distance
 from surefoot.solvers.sgd import StochasticGradient, UnboundedDualError
 from surefoot.unlabeled import Unlabeled

@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from cli.pools import make_pool
-from surefoot.cli import appraisal
-from surefoot.cli.choices import Choices
-from surefoot.cli.clock import Clock
-from surefoot.cli.learn_pool import Start
-from surefoot.cli.model import most_rows, train
-from surefoot.tabular import clean, read_labeled_table
+from surefoot.pool import appraisal
+from surefoot.pool.choices import Choices
+from surefoot.pool.clock import Clock
+from surefoot.pool.learn_pool import Start
+from surefoot.pool.model import most_rows, train
+from surefoot.pool.table import clean, read_labeled_table
 
 
 @pytest.mark.parametrize("choices", [Choices(), Choices(radius=0.6), Choices(prior=(0.6, 0.4))])
@@ -40,7 +40,7 @@ def test_a_bound_from_some_rows_holds_over_all(
 
 
 def test_learning_is_bounded_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from surefoot.cli import model
+    from surefoot.pool import model
 
     make_pool(300, 40).to_csv(tmp_path / "t.csv", index=False)
     pool = clean(read_labeled_table(tmp_path / "t.csv", "churn"))

@@ -13,7 +13,7 @@ import pandas as pd
 import pytest
 
 from cli.pools import Result, make_pool
-from surefoot.tabular.beside import audit_path, proof_path
+from surefoot.pool.table.beside import audit_path, proof_path
 
 Run = Callable[..., Result]
 TRUTH = make_pool(120, 120)["churn"].tolist()

@@ -24,8 +24,8 @@ from sklearn.preprocessing import OneHotEncoder
 
 import surefoot as sf
 from cli.pools import Result, make_pool
-from surefoot.cli.constant import auto_confidence, constant_answer, constant_loss
-from surefoot.model_file import ModelFile, load_model
+from surefoot.pool.constant import auto_confidence, constant_answer, constant_loss
+from surefoot.pool.model_file import ModelFile, load_model
 
 Run = Callable[..., Result]
 
@@ -175,7 +175,7 @@ def test_a_model_not_to_be_used_asks_for_labels_next(run_cli: Run, pool: Path, m
 def test_time_bounds_a_fit_and_says_what_was_left_out(
     run_cli: Run, pool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from surefoot.cli import model
+    from surefoot.pool import model
 
     with monkeypatch.context() as hurried:
         hurried.setattr(model, "_PILOT_ROWS", 20)
@@ -183,7 +183,7 @@ def test_time_bounds_a_fit_and_says_what_was_left_out(
         data = run_cli("fit", pool, "--label", "churn", "--no-report", "--json", "--time", 300).data
     assert data["complete"] is False
     assert any("learned from 20 of the 90 unlabeled rows" in note for note in data["notes"])
-    monkeypatch.setattr("surefoot.cli.clock.Clock.left", property(lambda self: -1.0 if self.budget else np.inf))
+    monkeypatch.setattr("surefoot.pool.clock.Clock.left", property(lambda self: -1.0 if self.budget else np.inf))
     late = run_cli("fit", pool, "--label", "churn", "--no-report", "--time", 1)
     assert late.code == 0
     assert " ".join(late.out.split()).count("the time given (--time) was over") == 2

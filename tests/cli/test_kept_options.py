@@ -16,13 +16,13 @@ import surefoot as sf
 from cli.pools import Result, make_pool
 from surefoot._errors import InfeasibleRadiusError
 from surefoot._printing import rounded_down, rounded_up, share_at_least, share_at_most
-from surefoot.cli.choices import names
-from surefoot.cli.constant import worst_constant_error
-from surefoot.cli.kept_options import read_settings, settle
 from surefoot.cli.translate import in_options
-from surefoot.report.answers import about_answers
-from surefoot.tabular import FileError
-from surefoot.tabular.beside import settings_path
+from surefoot.pool.choices import names
+from surefoot.pool.constant import worst_constant_error
+from surefoot.pool.kept_options import read_settings, settle
+from surefoot.pool.summary.answers import about_answers
+from surefoot.pool.table import FileError
+from surefoot.pool.table.beside import settings_path
 
 Run = Callable[..., Result]
 VALUES = {"label": None, "drop": "", "missing": "", "prior": "weak", "radius": "default", "strict": False}

@@ -16,8 +16,8 @@ import pytest
 
 from cli.pools import Result, make_pool
 from surefoot.cli.questions import answer_keys
-from surefoot.tabular.beside import asked_path
-from surefoot.tabular.pool import read_labeled_table
+from surefoot.pool.table.beside import asked_path
+from surefoot.pool.table.pool import read_labeled_table
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\r")
 Run = Callable[..., Result]
@@ -187,7 +187,7 @@ def test_random_rows_come_first(run_cli: Run, pool: Path, answers: Callable[[str
     run_cli(*ARGUMENTS, "--random-first", 4, "--classes", "yes,no")
     assert asked_path(pool).read_text().count('"random":true') == 4
     table = read_labeled_table(pool, "churn")
-    from surefoot.tabular.asked import picked_rows
+    from surefoot.pool.table.asked import picked_rows
 
     assert picked_rows(table)[table.labeled].sum() == 2
 
@@ -228,15 +228,15 @@ def test_a_table_saved_while_it_is_read_keeps_its_rows(
     run_cli: Run, pool: Path, answers: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another program takes a row out after the table was read: a label would go to the row below."""
-    from surefoot import tabular
+    from surefoot.pool import table
 
     def clean(*arguments: object, **options: object) -> object:
         lines = pool.read_text().splitlines(keepends=True)
         pool.write_text("".join([lines[0], *lines[2:]]))
         return cleaned(*arguments, **options)
 
-    cleaned = tabular.clean
-    monkeypatch.setattr(tabular, "clean", clean)
+    cleaned = table.clean
+    monkeypatch.setattr(table, "clean", clean)
     answers("1\n")
     result = run_cli(*ARGUMENTS)
     assert result.code == 2

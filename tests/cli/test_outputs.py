@@ -29,7 +29,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("surefoot.cli.options.read_pool", read)
     monkeypatch.setattr("surefoot.cli.predict.read_table", read)
-    monkeypatch.setattr("surefoot.model_file.load_model", read)
+    monkeypatch.setattr("surefoot.pool.model_file.load_model", read)
     monkeypatch.setattr("surefoot.demo.Demonstration.of", read)
 
 

@@ -21,10 +21,10 @@ from sklearn.linear_model import LogisticRegression
 from cli.pools import Result, make_pool
 from surefoot._printing import cell_text, visible
 from surefoot.distributed import local_client
-from surefoot.experiments import reproduce
-from surefoot.model_file import load_model
-from surefoot.tabular import read_table
-from surefoot.tabular.beside import asked_path
+from surefoot.paper import reproduce
+from surefoot.pool.model_file import load_model
+from surefoot.pool.table import read_table
+from surefoot.pool.table.beside import asked_path
 
 Run = Callable[..., Result]
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\u061c\x7f"

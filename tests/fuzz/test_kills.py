@@ -19,7 +19,7 @@ import pytest
 
 from cli.pools import make_pool
 from surefoot.cli import run
-from surefoot.tabular.beside import asked_path
+from surefoot.pool.table.beside import asked_path
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 

@@ -14,9 +14,9 @@ from random import Random
 import pytest
 
 from surefoot.cli import run
-from surefoot.tabular import FileError, Format, TableError, read_labeled_table
-from surefoot.tabular.asked import AskedRows
-from surefoot.tabular.editing import label_writer
+from surefoot.pool.table import FileError, Format, TableError, read_labeled_table
+from surefoot.pool.table.asked import AskedRows
+from surefoot.pool.table.editing import label_writer
 
 CLASSES = ["no", "yes", 'may "be"', "a,b", "c;d", "two\nlines"]
 ODD = ['"', '""', ",", ";", "\t", "\r", "\n", "\r\n", "\x00", "\x1b[2J", "\ufeff", "\u2028", "é", "日本", " ", "NA"]

@@ -14,10 +14,11 @@ from sklearn.metrics import log_loss
 
 import surefoot as sf
 from report.cases import Case, make_case
-from surefoot.report import Report, build_report, certified, certified_error, render_report, rows_to_label, words
-from surefoot.report.answers import how_to_use
+from surefoot.pool.next_rows import spread_out
+from surefoot.pool.summary import certified
+from surefoot.pool.summary.answers import how_to_use
+from surefoot.report import Report, build_report, certified_error, render_report, rows_to_label, words
 from surefoot.report.first_words import _signed, verdict
-from surefoot.report.next_rows import spread_out
 
 NAMES = ["two", "tied", "four"]
 

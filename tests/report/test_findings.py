@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import surefoot as sf
-from surefoot.report.findings import far_rows, repeated_rows
-from surefoot.report.leakage import leakage_suspects
-from surefoot.report.model_with_rows import ModelWithRows, Names
+from surefoot.pool.model_with_rows import ModelWithRows, Names
+from surefoot.pool.summary.findings import far_rows, repeated_rows
+from surefoot.pool.summary.leakage import leakage_suspects
 
 RNG = np.random.default_rng(0)
 

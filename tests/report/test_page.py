@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 
 from report.cases import HOSTILE, SECTIONS
 from surefoot._errors import FileError
+from surefoot._printing import at_least, at_most, percent
 from surefoot.report import Report, render_report, write_report
 from surefoot.report.html import Html, el
 from surefoot.report.scale import Axis
-from surefoot.report.words import at_least, at_most, percent
 
 VOID = {"meta", "link", "line", "circle", "rect", "path", "polyline", "br"}
 NAMES = ["two", "tied", "four"]

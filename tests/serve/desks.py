@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from surefoot.serve.desk import Desk, Settings
-from surefoot.serve.learning import Job, Ranking
-from surefoot.serve.proof import Goal
-from surefoot.serve.store import Store
+from surefoot.pool.labeling.desk import Desk, Settings
+from surefoot.pool.labeling.learning import Job, Ranking
+from surefoot.pool.labeling.proof import Goal
+from surefoot.pool.labeling.store import Store
 
 CLASSES = ["no", "yes"]
 

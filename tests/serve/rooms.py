@@ -12,15 +12,15 @@ import numpy as np
 from starlette.testclient import TestClient
 
 from serve.desks import CLASSES, Knowing
+from surefoot.pool.labeling.desk import Settings
+from surefoot.pool.labeling.learning import Neighbours
+from surefoot.pool.labeling.open_store import open_desk
+from surefoot.pool.labeling.proof import Goal
+from surefoot.pool.table import read_labeled_table
 from surefoot.serve.cards import Cards
-from surefoot.serve.desk import Settings
-from surefoot.serve.learning import Neighbours
-from surefoot.serve.open_store import open_desk
-from surefoot.serve.proof import Goal
 from surefoot.serve.room import Room
 from surefoot.serve.server import bind, guarded, run
 from surefoot.serve.worker import Fitter, SameProcess
-from surefoot.tabular import read_labeled_table
 
 EVIL = '<script>window.hacked = 1</script><img src=x onerror="hacked=1">'
 

@@ -12,10 +12,10 @@ import pytest
 
 from serve.rooms import EVIL, Client, make_room, write_pool
 from surefoot._errors import FileError
+from surefoot.pool.table import read_labeled_table
 from surefoot.serve.guard import LARGEST_REQUEST, allowed_hosts
 from surefoot.serve.keys import class_keys
 from surefoot.serve.server import bind
-from surefoot.tabular import read_labeled_table
 
 
 def test_a_name_is_asked_for_once(tmp_path: Path) -> None:

@@ -10,8 +10,8 @@ import pytest
 from serve.desks import CLASSES, truth
 from serve.rooms import Client, make_room
 from surefoot._errors import FileError
+from surefoot.pool.labeling.turns import AUDITING, PROVED
 from surefoot.serve.app import COOKIE
-from surefoot.serve.turns import AUDITING, PROVED
 
 
 def test_a_forged_session_is_nobody(tmp_path: Path) -> None:

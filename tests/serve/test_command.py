@@ -17,10 +17,10 @@ from cli.pools import make_pool
 from serve.desks import Knowing
 from serve.rooms import write_pool
 from surefoot.cli import run
-from surefoot.serve.learning import Job, Ranking
-from surefoot.serve.store import Store
+from surefoot.pool.labeling.learning import Job, Ranking
+from surefoot.pool.labeling.store import Store
+from surefoot.pool.table.beside import store_path
 from surefoot.serve.worker import RANK, REPORT, Process, WorkerError
-from surefoot.tabular.beside import store_path
 
 
 def start(folder: Path, *more: str) -> tuple[subprocess.Popen[str], str]:
@@ -88,7 +88,7 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, capsys: pytest.
 def test_a_store_that_turns_read_only_is_said(message: str) -> None:
     import sqlite3
 
-    from surefoot.serve.store import _words
+    from surefoot.pool.labeling.store import _words
 
     assert "read-only" in _words(Path("pool.csv.surefoot.db"), sqlite3.OperationalError(message), "written to")
 

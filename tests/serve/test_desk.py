@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from serve.desks import CLASSES, Knowing, make_desk, truth
-from surefoot.promises.audit import Audit
-from surefoot.promises.series import level_of
-from surefoot.serve import events as e
-from surefoot.serve.agreement import agreement, fleiss_kappa
-from surefoot.serve.choosing import is_shared
-from surefoot.serve.desk import Answer, AnswerError, Desk
-from surefoot.serve.learning import Neighbours
-from surefoot.serve.proof import Goal, Proof, pack, unpack
-from surefoot.serve.store import NotSavedError
-from surefoot.serve.turns import AUDITING, LEARNING, PROVED
+from surefoot.bounds.audit import Audit
+from surefoot.bounds.series import level_of
+from surefoot.pool.labeling import events as e
+from surefoot.pool.labeling.agreement import agreement, fleiss_kappa
+from surefoot.pool.labeling.choosing import is_shared
+from surefoot.pool.labeling.desk import Answer, AnswerError, Desk
+from surefoot.pool.labeling.learning import Neighbours
+from surefoot.pool.labeling.proof import Goal, Proof, pack, unpack
+from surefoot.pool.labeling.store import NotSavedError
+from surefoot.pool.labeling.turns import AUDITING, LEARNING, PROVED
 
 
 def label_next(desk: Desk, person: object, n: int = 1) -> list[int]:

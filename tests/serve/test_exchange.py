@@ -11,8 +11,8 @@ import pytest
 
 from serve.rooms import Client, make_room, write_pool
 from surefoot.cli import run
-from surefoot.serve.label_studio import config
-from surefoot.tabular import read_labeled_table
+from surefoot.pool.labeling.label_studio import config
+from surefoot.pool.table import read_labeled_table
 
 
 def answered(folder: Path) -> tuple[list[int], bytes]:

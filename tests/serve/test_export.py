@@ -15,7 +15,7 @@ from cli.pools import make_pool
 from serve.rooms import make_room, write_pool
 from serve.test_exchange import answered
 from surefoot.cli import run
-from surefoot.tabular import read_labeled_table
+from surefoot.pool.table import read_labeled_table
 
 
 def test_labels_of_the_table_that_the_store_does_not_know_are_kept(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from surefoot.serve.line import Line
+from surefoot.pool.labeling.line import Line
 
 
 def test_those_that_wait_are_done_together() -> None:

@@ -9,8 +9,8 @@ import pytest
 
 from serve.desks import make_store
 from surefoot._errors import FileError
-from surefoot.serve.events import LABEL, Event
-from surefoot.serve.store import NotSavedError, Store, hashed
+from surefoot.pool.labeling.events import LABEL, Event
+from surefoot.pool.labeling.store import NotSavedError, Store, hashed
 
 
 def test_it_writes_ahead_and_waits_for_the_disk(tmp_path: Path) -> None:

@@ -21,10 +21,10 @@ from surefoot._types import FloatArray
 from surefoot._validation import check_positive_integer, check_positive_scalar, check_unit_scalar
 from surefoot.active.loop import ActiveLearner
 from surefoot.active.proof_state import AUDIT, EXHAUSTED, LEARN, PROVED, ProofState, Question
-from surefoot.promises.audit import Audit
-from surefoot.promises.result import ErrorBound
-from surefoot.promises.series import AuditSeries, level_of
-from surefoot.promises.size import audit_size
+from surefoot.bounds.audit import Audit
+from surefoot.bounds.result import ErrorBound
+from surefoot.bounds.series import AuditSeries, level_of
+from surefoot.bounds.size import audit_size
 
 # An audit is planned for a classifier that errs on this share of the target, at the level of the third audit.
 _BELIEVED_SHARE, _PLANNED_AUDIT = 0.25, 3

@@ -11,8 +11,8 @@ import typer
 
 from surefoot._version import __version__
 from surefoot.cli import options as o
-from surefoot.cli.choices import names, read_loss
 from surefoot.cli.output import Output
+from surefoot.pool.choices import names, read_loss
 
 app = typer.Typer(
     name="surefoot",
@@ -81,15 +81,16 @@ def fit(
     page = None if no_report else report or model.with_suffix(".html")
     o.check_pool(pool, found)
     from surefoot._outputs import check_outputs
-    from surefoot.cli.fit import Writing, fit_outputs, fit_pool
-    from surefoot.tabular.beside import files_of
+    from surefoot.cli.fit import command_line, fit_outputs, fit_pool
+    from surefoot.pool.fit_report import Writing
+    from surefoot.pool.table.beside import files_of
 
     check_outputs(fit_outputs(model, page), files_of(pool), force=force)
     with output.working("reading the table"):
         table = o.read_pool(pool, found)
     o.note_waiting(output, table.table)
     o.keep(output, found)
-    writing = Writing(model, page, {**found.values, "suffix": pool.suffix}, seed)
+    writing = Writing(model, page, {**found.values, "suffix": pool.suffix}, seed, command_line())
     with o.measured_once():
         return fit_pool(output, table, choices, writing, target_risk=target_risk, error=not no_error, seconds=time)
 
@@ -112,8 +113,8 @@ def predict(
     """Predict the label of each row of a new table."""
     from surefoot._outputs import check_outputs
     from surefoot.cli.predict import predict_table, predictions_file
-    from surefoot.cli.stored import Classifier
-    from surefoot.tabular.beside import files_of
+    from surefoot.pool.stored import Classifier
+    from surefoot.pool.table.beside import files_of
 
     output = Output("predict", json)
     if out is not None:
@@ -140,7 +141,7 @@ def score(
 ) -> int:
     """Compare a model, and what was said of it, with true labels."""
     from surefoot.cli.score import score_table
-    from surefoot.cli.stored import Classifier
+    from surefoot.pool.stored import Classifier
 
     output = Output("score", json)
     classifier = Classifier.load(model, names(trust))
@@ -177,8 +178,8 @@ def certify(
     output = Output("certify", json)
     kind = read_loss(loss)
     from surefoot.cli.certify import certify_table
-    from surefoot.cli.stored import Classifier
-    from surefoot.tabular import check_learnable
+    from surefoot.pool.stored import Classifier
+    from surefoot.pool.table import check_learnable
 
     classifier = Classifier.load(model, names(trust))
     found = o.settled(ctx, output, pool, classifier.options(pool))

@@ -11,8 +11,8 @@ import typer
 
 from surefoot.cli import options as o
 from surefoot.cli.app import app
-from surefoot.cli.choices import names, read_loss
 from surefoot.cli.output import Output
+from surefoot.pool.choices import names, read_loss
 
 
 @app.command()
@@ -139,11 +139,11 @@ def label(
     o.check_pool(pool, found)
     from surefoot._files import check_writable, sole_writer
     from surefoot.cli.label import Goal, Session, check_labelable
-    from surefoot.serve.terminal import stored_sitting
-    from surefoot.tabular import clean, read_content
-    from surefoot.tabular.asked import AskedRows
-    from surefoot.tabular.beside import files_of, proof_path, store_path
-    from surefoot.tabular.editing import label_writer
+    from surefoot.pool.labeling.terminal import stored_sitting
+    from surefoot.pool.table import clean, read_content
+    from surefoot.pool.table.asked import AskedRows
+    from surefoot.pool.table.beside import files_of, proof_path, store_path
+    from surefoot.pool.table.editing import label_writer
 
     check_writable(pool)
     with sole_writer(pool), o.measured_once():
@@ -208,10 +208,10 @@ def audit(
     from surefoot._files import check_writable, sole_writer
     from surefoot._outputs import check_outputs
     from surefoot.cli.audit import audit_table, journal_file
-    from surefoot.cli.stored import Classifier
-    from surefoot.tabular import read_content, read_labeled_table
-    from surefoot.tabular.beside import audit_path, files_of
-    from surefoot.tabular.editing import label_writer
+    from surefoot.pool.stored import Classifier
+    from surefoot.pool.table import read_content, read_labeled_table
+    from surefoot.pool.table.beside import audit_path, files_of
+    from surefoot.pool.table.editing import label_writer
 
     path = journal or audit_path(pool)
     others = [file for file in files_of(pool) if file != audit_path(pool)]

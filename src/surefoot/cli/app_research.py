@@ -9,12 +9,12 @@ import typer
 
 from surefoot.cli import options as o
 from surefoot.cli.app import app
-from surefoot.cli.choices import names
 from surefoot.cli.output import Output
+from surefoot.pool.choices import names
 
 
 def _experiments() -> list[str]:
-    from surefoot.experiments import names
+    from surefoot.paper import names
 
     return names()
 

@@ -11,8 +11,8 @@ import typer
 
 from surefoot.cli import options as o
 from surefoot.cli.app import app
-from surefoot.cli.choices import names
 from surefoot.cli.output import Output
+from surefoot.pool.choices import names
 
 _Share = {"min": 0.0, "max": 1.0}
 

@@ -12,15 +12,15 @@ from numpy.typing import NDArray
 from surefoot._outputs import OutputFile
 from surefoot._printing import count, share_at_most
 from surefoot._types import FloatArray
+from surefoot.bounds.audit import PLANNED, Audit
+from surefoot.bounds.result import ErrorBound
 from surefoot.cli.output import NOT_REACHED, OK, Output, percent
 from surefoot.cli.questions import QUIT, SKIP, Questions
-from surefoot.cli.recorded import write_missing
-from surefoot.cli.stored import Classifier
-from surefoot.promises.audit import PLANNED, Audit
-from surefoot.promises.result import ErrorBound
-from surefoot.tabular import Table
-from surefoot.tabular.asked import row_hashes
-from surefoot.tabular.editing import LabelWriter
+from surefoot.pool.recorded import write_missing
+from surefoot.pool.stored import Classifier
+from surefoot.pool.table import Table
+from surefoot.pool.table.asked import row_hashes
+from surefoot.pool.table.editing import LabelWriter
 
 # How often a classifier that is worth an audit is taken to err, as a share of the target, to say how long it may take.
 _BELIEVED_SHARE = 0.25

@@ -10,21 +10,21 @@ from sklearn.base import clone
 
 from surefoot._errors import first_line
 from surefoot._printing import rounded_up
-from surefoot.cli.appraisal import LEVEL, Appraisal, cross_fitted, worst_case
-from surefoot.cli.choices import Choices
-from surefoot.cli.clock import Clock
-from surefoot.cli.learn_pool import Start
-from surefoot.cli.model import TrainedModel
+from surefoot.bounds.menu import error_bound
+from surefoot.bounds.result import ErrorBound
 from surefoot.cli.output import NOT_REACHED, OK, Output
-from surefoot.cli.stored import Classifier
 from surefoot.cli.words import bounds_data, say_judged, worst_data
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.losses import ZERO_ONE
-from surefoot.promises.menu import error_bound
-from surefoot.promises.result import ErrorBound
-from surefoot.tabular import Pool, Table, TableError, clean, clean_with
-from surefoot.tabular.asked import picked_rows
-from surefoot.tabular.pool import as_targets, in_order
+from surefoot.pool.appraisal import LEVEL, Appraisal, cross_fitted, worst_case
+from surefoot.pool.choices import Choices
+from surefoot.pool.clock import Clock
+from surefoot.pool.learn_pool import Start
+from surefoot.pool.model import TrainedModel
+from surefoot.pool.stored import Classifier
+from surefoot.pool.table import Pool, Table, TableError, clean, clean_with
+from surefoot.pool.table.asked import picked_rows
+from surefoot.pool.table.pool import as_targets, in_order
 
 _FEWEST_FOR_CROSSFIT = 20
 

@@ -10,20 +10,20 @@ from surefoot._files import sole_writer, write_bytes
 from surefoot._outputs import OutputFile, check_outputs
 from surefoot._printing import count
 from surefoot.cli import options as o
-from surefoot.cli.kept_options import KeptOptions
 from surefoot.cli.label import check_labelable
 from surefoot.cli.output import OK, Output
 from surefoot.cli.serve_pool import read_table
-from surefoot.cli.store_labels import changed_labels, labels_to_write
-from surefoot.serve import label_studio
-from surefoot.serve.book import Book
-from surefoot.serve.desk import Desk, Settings
-from surefoot.serve.downloads import CSV, PARQUET, answers_table, as_bytes, labeled_table
-from surefoot.serve.open_store import open_desk, open_store
-from surefoot.serve.proof import Goal, unpack
-from surefoot.tabular import FileError, Table, read_content
-from surefoot.tabular.beside import files_of, store_path
-from surefoot.tabular.editing import label_writer
+from surefoot.pool.kept_options import KeptOptions
+from surefoot.pool.labeling import label_studio
+from surefoot.pool.labeling.book import Book
+from surefoot.pool.labeling.desk import Desk, Settings
+from surefoot.pool.labeling.downloads import CSV, PARQUET, answers_table, as_bytes, labeled_table
+from surefoot.pool.labeling.open_store import open_desk, open_store
+from surefoot.pool.labeling.proof import Goal, unpack
+from surefoot.pool.store_labels import changed_labels, labels_to_write
+from surefoot.pool.table import FileError, Table, read_content
+from surefoot.pool.table.beside import files_of, store_path
+from surefoot.pool.table.editing import label_writer
 
 # Refusals that are named one by one.
 _SHOWN = 5

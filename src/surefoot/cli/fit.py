@@ -4,49 +4,29 @@ from __future__ import annotations
 
 import shlex
 import sys
-from copy import copy
-from dataclasses import dataclass
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from sklearn.pipeline import Pipeline
 
 from surefoot._outputs import OutputFile
 from surefoot._printing import count, rounded_up
-from surefoot.calibration import Calibrated
-from surefoot.cli.appraisal import Appraisal, judge
-from surefoot.cli.choices import AUTO, CALIBRATED, Choices
-from surefoot.cli.clock import Clock
-from surefoot.cli.learn_pool import Start
-from surefoot.cli.model import TrainedModel, answers, train
 from surefoot.cli.output import NOT_REACHED, OK, Output
-from surefoot.cli.rows import names_of_rows, shown_cells
-from surefoot.cli.taught import TAUGHT, taught_by
 from surefoot.cli.words import bounds_data, certificate_data, say_judged, worst_data
-from surefoot.costs import Euclidean
-from surefoot.estimators.robust import RobustLogisticRegression
-from surefoot.losses import LOG_LOSS, ZERO_ONE
-from surefoot.model_file import ModelFile, is_model_file, save_model, without_pool
-from surefoot.report import build_report, is_report, write_report
-from surefoot.report.answers import USE, about_answers, how_to_use
-from surefoot.tabular import Pool
-from surefoot.tabular.asked import picked_rows
-from surefoot.tabular.cleaning import scale_rules
-from surefoot.tabular.columns import AS_ASKED
-
-_INDICATOR = "missingindicator_"
-
-
-@dataclass(frozen=True)
-class Writing:
-    """What a fit writes: the model, its report, and the options to keep with the model."""
-
-    model: Path
-    report: Path | None
-    options: dict[str, Any]
-    seed: int
+from surefoot.losses import LOG_LOSS
+from surefoot.pool.appraisal import Appraisal, judge
+from surefoot.pool.choices import Choices
+from surefoot.pool.clock import Clock
+from surefoot.pool.fit_report import Writing, next_command, report_of
+from surefoot.pool.learn_pool import Start
+from surefoot.pool.model import TrainedModel, answers, train
+from surefoot.pool.model_file import ModelFile, is_model_file, save_model, without_pool
+from surefoot.pool.summary.answers import about_answers
+from surefoot.pool.table import Pool
+from surefoot.pool.table.asked import picked_rows
+from surefoot.pool.table.columns import AS_ASKED
+from surefoot.pool.taught import TAUGHT, taught_by
+from surefoot.report import is_report, write_report
 
 
 def fit_outputs(out: Path, report: Path | None) -> list[OutputFile]:
@@ -129,19 +109,6 @@ def summary_of(trained: TrainedModel, judged: Appraisal, shares: dict[str, float
     }
 
 
-def next_command(trained: TrainedModel, judged: Appraisal, writing: Writing, shares: dict[str, float]) -> str:
-    """What to do with the model: let it answer if something can be said of it, else label more rows."""
-    pool = trained.start.pool
-    path = pool.table.path
-    most = max(int((pool.labels == name).sum()) for name in pool.classes) / int(pool.labeled.sum())
-    use = how_to_use(None if judged.crossfit is None else judged.crossfit.value, max(shares.values()), most)
-    if use != USE:
-        return shlex.join(["surefoot", "label", str(path), "--label", pool.table.label])
-    return shlex.join(
-        ["surefoot", "predict", str(writing.model), str(path), "--out", f"{path.stem}-predicted{path.suffix}"]
-    )
-
-
 def say_pool(output: Output, pool: Pool) -> None:
     """What was read."""
     shown = ", ".join(f"{name}: {(pool.labels == name).sum()}" for name in pool.classes)
@@ -172,98 +139,6 @@ def pool_data(pool: Pool) -> dict[str, Any]:
     }
 
 
-def report_of(trained: TrainedModel, judged: Appraisal, notes: list[str], writing: Writing, say: Any) -> Any:
-    """The contents of the report of a fit."""
-    start = trained.start
-    pool = start.pool
-    sample = trained.sample if judged.worst is None else judged.worst.sample
-    rest = np.flatnonzero(~pool.labeled) if sample is None else np.flatnonzero(~pool.labeled)[sample]
-    order = np.concatenate([np.flatnonzero(pool.labeled), rest])
-    row_names = names_of_rows(pool)
-    if sample is not None:
-        notes = [*notes, f"This page looks at {len(rest)} of the {len(start.rest)} unlabeled rows, drawn at random."]
-    return build_report(
-        reported(trained, judged),
-        start.rows,
-        start.y,
-        pool.rows[rest],
-        feature_names=[_feature_name(name) for name in pool.cleaner.get_feature_names_out()],
-        class_names=pool.classes,
-        row_labels=[row_names[row] for row in order],
-        raw_rows=shown_cells(pool).iloc[order],
-        title=f"{pool.table.label} in {pool.table.path.name}",
-        label_name=pool.table.label,
-        source=pool.table.path.name,
-        created=datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"),
-        notes=[
-            *cleaning_notes(pool),
-            *[note[0].upper() + note[1:] for note in notes if not note.startswith(("left out: ", "read by its"))],
-        ],
-        error=None if judged.worst is None else judged.worst.risk(ZERO_ONE),
-        bound=judged.crossfit,
-        missing=judged.missing,
-        command=command_line(),
-        next_command=next_command(trained, judged, writing, answers(trained.clf, start)),
-        n_pool=len(start.rest),
-        seed=writing.seed,
-        progress=lambda step, _share: say(f"report: {step}"),
-    )
-
-
-def _feature_name(name: Any) -> str:
-    """A feature as a person calls it: scikit-learn names the column of 0 and 1 for missing cells by its class."""
-    text = str(name)
-    return f"{text.removeprefix(_INDICATOR)} is missing" if text.startswith(_INDICATOR) else text
-
-
-def reported(trained: TrainedModel, judged: Appraisal) -> RobustLogisticRegression:
-    """The classifier as the report knows it: its certificate is that of the worst case that is printed."""
-    worst = None if judged.worst is None else judged.worst.certificates.get(LOG_LOSS)
-    if judged.worst is None or worst is None:
-        return trained.clf
-    shown = copy(trained.clf)
-    shown.certificate_, shown.worst_case_, shown.radius_ = worst, worst.worst_case, worst.radius
-    shown.metric_, shown.label_cost_ = Euclidean(), 1.0
-    shown.metric, shown.label_cost, shown.l2 = "euclidean", 1.0, None
-    shown.radius = Calibrated() if judged.worst.kind == CALIBRATED else worst.radius if judged.worst.promise else AUTO
-    return shown
-
-
 def command_line() -> str:
     """The command that runs, as it was typed."""
     return shlex.join(["surefoot", *sys.argv[1:]])
-
-
-_RULES = {
-    "rare": "one value fills most cells: the distance to it on a log scale, at most 1",
-    "tails": "far values drawn in (asinh around the median)",
-    "ranks": "ranks in place of values",
-}
-
-
-def cleaning_notes(pool: Pool) -> list[str]:
-    """What the cleaning did, a sentence each."""
-    columns = pool.columns
-    gaps = [name for name in [*columns.numbers, *columns.dates] if pool.values[name].isna().any()]
-    notes = []
-    if columns.numbers:
-        notes.append("Columns of numbers have mean 0 and standard deviation 1.")
-        rules = scale_rules(pool.cleaner, columns)
-        for rule, words in _RULES.items():
-            named = [name for name in columns.numbers if rules[name] == rule]
-            if named:
-                notes.append(f"Heavy tails, {words}: {', '.join(named)}.")
-    if columns.dates:
-        parts = "days, and sine and cosine of weekday, month and hour where these vary"
-        notes.append(f"Dates and times are {parts}: {', '.join(columns.dates)}.")
-    if gaps:
-        notes.append(f"Missing numbers are the median, with an indicator column: {', '.join(gaps)}.")
-    if columns.categories:
-        notes.append(f"Categories are one column each, 0 or 1: {', '.join(columns.categories)}.")
-    if columns.texts:
-        notes.append(f"Texts are their words (TF-IDF) in up to 50 leading directions: {', '.join(columns.texts)}.")
-    notes += [f"Left out: {name}, which {why}." for name, why in columns.left_out.items() if why != AS_ASKED]
-    asked = [name for name, why in columns.left_out.items() if why == AS_ASKED]
-    if asked:
-        notes.append(f"Left out as asked: {', '.join(asked)}.")
-    return [*notes, "All features are divided by the largest absolute entry."]

@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from surefoot._errors import InfeasibleRadiusError
 from surefoot._printing import count, rounded_up, share_at_most
-from surefoot.cli.choices import AUTO, DEFAULT, Choices
-from surefoot.cli.learn_pool import Fit, Start, learn, says_little
 from surefoot.cli.output import NOT_REACHED, OK, Output
-from surefoot.cli.query import candidates, working_rows
 from surefoot.cli.questions import QUIT, SKIP, UNDO, Questions
 from surefoot.losses import LOG_LOSS, ZERO_ONE
-from surefoot.tabular import Pool, Table, TableError
-from surefoot.tabular.beside import store_path
-from surefoot.tabular.reading import is_parquet
+from surefoot.pool.choices import AUTO, DEFAULT, Choices
+from surefoot.pool.learn_pool import Fit, Start, learn, says_little
+from surefoot.pool.next_rows import candidates, working_rows
+from surefoot.pool.table import Pool, Table, TableError
+from surefoot.pool.table.beside import store_path
+from surefoot.pool.table.reading import is_parquet
 
 REACHED, EXHAUSTED = "target reached", "no row left"
 

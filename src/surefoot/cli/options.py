@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from surefoot._printing import count
-from surefoot.cli.choices import Choices, names, read_prior, read_radius
-from surefoot.cli.kept_options import KEPT, KeptOptions, settle
 from surefoot.cli.output import Output
-from surefoot.tabular.errors import FileError, TableError
-from surefoot.tabular.reading import SUFFIXES, Format, check_label, read_names
+from surefoot.pool.choices import Choices, names, read_prior, read_radius
+from surefoot.pool.kept_options import KEPT, KeptOptions, settle
+from surefoot.pool.table.errors import FileError, TableError
+from surefoot.pool.table.reading import SUFFIXES, Format, check_label, read_names
 
 if TYPE_CHECKING:
-    from surefoot.tabular import Pool, Table
+    from surefoot.pool.table import Pool, Table
 
 
 def _columns(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -139,10 +139,10 @@ def read_choices(values: dict[str, Any], seed: int, jobs: int, **more: Any) -> C
 
 def note_waiting(output: Output, table: Table) -> None:
     """Say that labels of the labeling page are not in the table yet, so that they are not learned from."""
-    from surefoot.tabular.beside import store_path
+    from surefoot.pool.table.beside import store_path
 
     if store_path(table.path).exists():
-        from surefoot.cli.store_labels import waiting_labels
+        from surefoot.pool.store_labels import waiting_labels
 
         try:
             waiting = waiting_labels(table)
@@ -170,7 +170,7 @@ def column_options(values: dict[str, Any]) -> dict[str, Any]:
 
 def read_pool(path: Path, found: KeptOptions) -> Pool:
     """Read, check and clean a pool."""
-    from surefoot.tabular import check_learnable, clean
+    from surefoot.pool.table import check_learnable, clean
 
     table = read_table_of(path, label_of(found), table_format(found.values), found.values["classes"])
     check_learnable(table)
@@ -179,6 +179,6 @@ def read_pool(path: Path, found: KeptOptions) -> Pool:
 
 def read_table_of(path: Path, label: str, how: Format, classes: str, content: bytes | None = None) -> Table:
     """Read a table with labels; `content` is that of its file, where it was read before."""
-    from surefoot.tabular import read_labeled_table
+    from surefoot.pool.table import read_labeled_table
 
     return read_labeled_table(path, label, how=how, classes=names(classes) or None, content=content)

@@ -7,7 +7,7 @@ from pathlib import Path
 from surefoot import demo
 from surefoot._outputs import check_outputs
 from surefoot.cli.output import Output
-from surefoot.tabular import FileError
+from surefoot.pool.table import FileError
 
 
 def reproduce_experiment(
@@ -24,7 +24,7 @@ def reproduce_experiment(
     force: bool,
 ) -> int:
     """Run an experiment and say where its tables and figures are."""
-    from surefoot.experiments import reproduce
+    from surefoot.paper import reproduce
 
     with output.warnings():
         done = reproduce(

@@ -13,10 +13,10 @@ from surefoot._files import whole_file
 from surefoot._outputs import OutputFile
 from surefoot._printing import count, visible
 from surefoot.cli.output import Output
-from surefoot.cli.stored import Classifier
-from surefoot.cli.taught import were_taught
-from surefoot.tabular import FileError, Format, read_table
-from surefoot.tabular.reading import SUFFIXES, read_names
+from surefoot.pool.stored import Classifier
+from surefoot.pool.table import FileError, Format, read_table
+from surefoot.pool.table.reading import SUFFIXES, read_names
+from surefoot.pool.taught import were_taught
 
 PREDICTED = "predicted_"
 

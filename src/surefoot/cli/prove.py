@@ -14,16 +14,16 @@ from surefoot.active.base import QueryStrategy
 from surefoot.active.proof import ProvenLabeling
 from surefoot.active.proof_state import AUDIT
 from surefoot.active.strategies import RandomSampling, RobustModelChange
-from surefoot.cli.choices import DEFAULT, NONE, WEAK, Choices
-from surefoot.cli.model import learned_metric
 from surefoot.cli.output import NOT_REACHED, OK, Output, percent
 from surefoot.cli.questions import QUIT, SKIP, Questions
-from surefoot.cli.recorded import write_missing
 from surefoot.estimators.robust import RobustLogisticRegression
-from surefoot.model_file import ModelFile, save_model, without_pool
-from surefoot.tabular import Pool
-from surefoot.tabular.asked import AskedRows
-from surefoot.tabular.editing import LabelWriter
+from surefoot.pool.choices import DEFAULT, NONE, WEAK, Choices
+from surefoot.pool.model import learned_metric
+from surefoot.pool.model_file import ModelFile, save_model, without_pool
+from surefoot.pool.recorded import write_missing
+from surefoot.pool.table import Pool
+from surefoot.pool.table.asked import AskedRows
+from surefoot.pool.table.editing import LabelWriter
 
 
 class RandomFirst(QueryStrategy):

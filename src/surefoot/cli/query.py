@@ -6,29 +6,20 @@ import shlex
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from surefoot._printing import cell_text, count
-from surefoot.cli.choices import Choices
-from surefoot.cli.clock import Clock
-from surefoot.cli.learn_pool import Fit, Start
-from surefoot.cli.model import TrainedModel, train
 from surefoot.cli.output import Output
-from surefoot.cli.rows import identifier_of, shown_cells
-from surefoot.report import rows_to_label
-from surefoot.tabular import Pool
-from surefoot.tabular.asked import picked_rows
+from surefoot.pool.choices import Choices
+from surefoot.pool.clock import Clock
+from surefoot.pool.learn_pool import Start
+from surefoot.pool.model import train
+from surefoot.pool.next_rows import candidates, working_rows
+from surefoot.pool.rows import identifier_of, shown_cells
+from surefoot.pool.table import Pool
+from surefoot.pool.table.asked import picked_rows
 
 # Columns of a row that are shown beside the reason, and characters of a cell.
 _SHOWN, _LONGEST_CELL = 4, 60
-
-
-def working_rows(pool: Pool, most: int, seed: int) -> NDArray[np.intp]:
-    """All labeled rows, and of the unlabeled ones at most `most`, drawn at random (0 for all)."""
-    labeled, others = np.flatnonzero(pool.labeled), np.flatnonzero(~pool.labeled)
-    if most and len(others) > most:
-        others = np.random.default_rng(seed).choice(others, most, replace=False)
-    return np.sort(np.concatenate([labeled, others]))
 
 
 def query_pool(output: Output, pool: Pool, choices: Choices, *, n: int, most: int) -> int:
@@ -78,14 +69,6 @@ def query_pool(output: Output, pool: Pool, choices: Choices, *, n: int, most: in
     }
     output.say(f"Next: {next_line(pool)}")
     return output.finish(data)
-
-
-def candidates(fit: Fit | TrainedModel, n: int, seed: int) -> tuple[Any, ...]:
-    """Positions among the unlabeled rows of a fit, best first."""
-    start = fit.start
-    return rows_to_label(
-        fit.clf, start.rows, start.y, start.rest, n=min(n, len(start.rest)), seed=seed, class_names=start.pool.classes
-    )
 
 
 def next_line(pool: Pool) -> str:

@@ -11,7 +11,7 @@ from rich.text import Text
 
 from surefoot._printing import cell_text, visible
 from surefoot.cli.output import Output
-from surefoot.tabular import Table
+from surefoot.pool.table import Table
 
 _MOST_COLUMNS = 40
 SKIP, UNDO, QUIT = "skip", "undo", "quit"

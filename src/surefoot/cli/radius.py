@@ -8,17 +8,17 @@ import numpy as np
 
 from surefoot._printing import rounded_up
 from surefoot.calibration import Calibrated
-from surefoot.cli.appraisal import radius_kind
-from surefoot.cli.choices import AUTO, Choices
 from surefoot.cli.fit import pool_data, say_pool
-from surefoot.cli.learn_pool import Start, resolve_prior
 from surefoot.cli.output import Output
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.path import radius_path
+from surefoot.pool.appraisal import radius_kind
+from surefoot.pool.choices import AUTO, Choices
+from surefoot.pool.learn_pool import Start, resolve_prior
+from surefoot.pool.table import Pool, Table, TableError, clean_with
+from surefoot.pool.table.asked import picked_rows
+from surefoot.pool.table.pool import as_targets
 from surefoot.radius import calibrate_radius, minimal_radius, transport_distance
-from surefoot.tabular import Pool, Table, TableError, clean_with
-from surefoot.tabular.asked import picked_rows
-from surefoot.tabular.pool import as_targets
 
 
 def radius_of(output: Output, pool: Pool, choices: Choices, *, reference: Table | None, n_path: int) -> int:

@@ -12,12 +12,12 @@ from sklearn.metrics import accuracy_score, confusion_matrix
 from surefoot._printing import count, rounded_up, share_at_most
 from surefoot._types import FloatArray
 from surefoot.cli.output import Output
-from surefoot.cli.stored import Classifier
-from surefoot.cli.taught import were_taught
 from surefoot.losses import LOG_LOSS, ZERO_ONE
-from surefoot.tabular import Format, TableError, read_table
-from surefoot.tabular.pool import in_order, read_labels
-from surefoot.tabular.reading import check_label
+from surefoot.pool.stored import Classifier
+from surefoot.pool.table import Format, TableError, read_table
+from surefoot.pool.table.pool import in_order, read_labels
+from surefoot.pool.table.reading import check_label
+from surefoot.pool.taught import were_taught
 
 _CLIP = 1e-12
 _BINS = 5

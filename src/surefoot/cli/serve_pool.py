@@ -16,16 +16,16 @@ from surefoot._errors import import_extra
 from surefoot._files import check_writable, sole_writer
 from surefoot._printing import count
 from surefoot.cli import options as o
-from surefoot.cli.choices import Choices, names
-from surefoot.cli.kept_options import KeptOptions
 from surefoot.cli.label import check_labelable
 from surefoot.cli.output import OK, Output
+from surefoot.pool.choices import Choices, names
+from surefoot.pool.kept_options import KeptOptions
+from surefoot.pool.labeling.desk import Settings
+from surefoot.pool.labeling.open_store import open_desk, open_store, stored_classes
+from surefoot.pool.labeling.proof import Goal
+from surefoot.pool.table import FileError, Table, clean, read_content
+from surefoot.pool.table.beside import store_path
 from surefoot.serve.demo import LABEL, write_demo
-from surefoot.serve.desk import Settings
-from surefoot.serve.open_store import open_desk, open_store, stored_classes
-from surefoot.serve.proof import Goal
-from surefoot.tabular import FileError, Table, clean, read_content
-from surefoot.tabular.beside import store_path
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,9 +78,9 @@ def read_table(pool: Path, found: KeptOptions, content: bytes | None = None) -> 
     how = o.table_format(found.values)
     if not known:
         return o.read_table_of(pool, o.label_of(found), how, "", content)
-    from surefoot.tabular import read_labeled_table
-    from surefoot.tabular.pool import read_labels
-    from surefoot.tabular.reading import read_table as read_cells
+    from surefoot.pool.table import read_labeled_table
+    from surefoot.pool.table.pool import read_labels
+    from surefoot.pool.table.reading import read_table as read_cells
 
     if not named:  # the store's classes, and those that the table shows
         labels = read_labels(read_cells(pool, how, content=content)[o.label_of(found)])
@@ -90,8 +90,8 @@ def read_table(pool: Path, found: KeptOptions, content: bytes | None = None) -> 
 
 def invite_to(output: Output, pool: Path, found: KeptOptions, name: str, host: str, port: int) -> int:
     """Print the link with which a person comes in; it works while the page is served, too."""
+    from surefoot.pool.labeling.store import Store, check_name
     from surefoot.serve.server import address
-    from surefoot.serve.store import Store, check_name
 
     name = " ".join(name.split())
     try:
@@ -155,14 +155,16 @@ def serve_pool(output: Output, pool: Path, found: KeptOptions, choices: Choices,
 
 def make_room(pool: Any, choices: Choices, serving: Serving, options: dict[str, Any], guidelines: str | None) -> Any:
     """The room of a pool; its worker process is started first, while there are no threads."""
-    from surefoot.cli.served_model import PoolLearner
+    from surefoot.cli.fit import command_line
+    from surefoot.pool.labeling.learning import Neighbours
+    from surefoot.pool.served_model import PoolLearner
+    from surefoot.report import render_report
     from surefoot.serve.cards import Cards
-    from surefoot.serve.learning import Neighbours
     from surefoot.serve.room import Room
     from surefoot.serve.server import is_local
     from surefoot.serve.worker import Fitter, Process
 
-    worker = Process(PoolLearner(pool, choices, serving.pool_size, options))
+    worker = Process(PoolLearner(pool, choices, serving.pool_size, options, render_report, command_line()))
     worker.start()
     goal = Goal(serving.target, serving.level, choices.seed)
     desk = open_desk(pool.table, Settings(goal, serving.random_first, serving.overlap))

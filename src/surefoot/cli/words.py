@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from surefoot._printing import rounded_down, rounded_up, share_at_least, share_at_most
+from surefoot.bounds.result import ErrorBound
 from surefoot.certificates.certificate import Certificate
-from surefoot.cli.appraisal import Appraisal, Worst
-from surefoot.cli.choices import AUTO, CALIBRATED
 from surefoot.cli.output import Output
 from surefoot.losses import LOG_LOSS, ZERO_ONE
-from surefoot.promises.result import ErrorBound
+from surefoot.pool.appraisal import Appraisal, Worst
+from surefoot.pool.choices import AUTO, CALIBRATED
 
 _KINDS = {
     "theorem": "a theorem under its assumptions",

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from surefoot._printing import rounded_up
-from surefoot.report.contents import Bin, Bounds, RadiusCurve
+from surefoot._printing import percent, rounded_up
+from surefoot.pool.summary.contents import Bin, Bounds, RadiusCurve
 from surefoot.report.html import Html, el
 from surefoot.report.scale import Axis
-from surefoot.report.words import percent
 
 WIDE, NARROW = 720, 320
 _TICK_ROOM = 40  # pixels for a tick such as "100 %"

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from surefoot._printing import rounded_up
-from surefoot.report import words
-from surefoot.report.answers import CARE, CONSTANT, UNKNOWN, USE, how_to_use
-from surefoot.report.contents import Report
+from surefoot._printing import at_most, percent, rounded_up
+from surefoot.pool.summary.answers import CARE, CONSTANT, UNKNOWN, USE, how_to_use
+from surefoot.pool.summary.contents import Report
 from surefoot.report.html import Html, el, join, table
-from surefoot.report.words import percent
 
 # Against the worst case a weight has vanished if this share of it is left, or less.
 _VANISHING = 0.02
@@ -25,7 +23,7 @@ def opening_section(report: Report) -> Html:
         cards += [
             (
                 "Errs on at most",
-                words.at_most(said.crossfit),
+                at_most(said.crossfit),
                 f"of rows like the labeled ones, with {percent(said.level or 0)} confidence: cross-fitted from "
                 f"{said.n_labels:,} random labels, measured and not proved",
             ),
@@ -38,7 +36,7 @@ def opening_section(report: Report) -> Html:
     if report.promise.radius_kind != "predictive":  # at the radius of learning a worst case says nothing of the truth
         kind = "certified" if report.promise.is_promise else "not a promise"
         worst = f"of these rows, in the worst case ({kind}); log loss {rounded_up(report.promise.risk, 3)}"
-        cards.append(("At most", words.at_most(report.promise.error), f"errors {worst}"))
+        cards.append(("At most", at_most(report.promise.error), f"errors {worst}"))
     listed = [
         el("li", el("span", first), el("b", number), el("span", text), class_="figure-card")
         for first, number, text in cards
@@ -98,7 +96,7 @@ def _may_use(report: Report) -> str:
         )
     return (
         f"You may use this model for rows like the labeled ones, if these were drawn at random: it {errors}, and errs "
-        f"on at most {words.at_most(said.crossfit)} of such rows with {percent(said.level or 0)} confidence; always "
+        f"on at most {at_most(said.crossfit)} of such rows with {percent(said.level or 0)} confidence; always "
         f"answering {said.constant} would err on {percent(1 - said.constant_share)}. For rows from elsewhere, or for "
         "labels that were chosen, only the worst case speaks."
     )

@@ -8,8 +8,8 @@ from pathlib import Path
 from string import Template
 
 from surefoot._files import write_bytes
+from surefoot.pool.summary.contents import Report
 from surefoot.report import sections
-from surefoot.report.contents import Report
 from surefoot.report.first_words import opening_section, weights_section
 from surefoot.report.html import Html, el, join
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from surefoot._printing import rounded_down, rounded_up
+from surefoot._printing import at_least, at_most, percent, rounded_down, rounded_up
+from surefoot.pool.summary.contents import RADIUS_NAMES, Cell, Finding, NextRow, Promise, Report
 from surefoot.report import words
 from surefoot.report.charts import both_widths, certificate_bar, confidence_line, histogram, radius_lines
-from surefoot.report.contents import Cell, Finding, NextRow, Promise, Report
 from surefoot.report.html import Html, el, join, table
-from surefoot.report.words import percent
 
 # Tables of label by label are shown up to this many classes.
 _MOST_CLASSES = 8
@@ -41,8 +40,8 @@ def promise_section(report: Report) -> Html:
     """The promise in words and numbers, and its assumptions."""
     promise, n_all = report.promise, report.data.n_labeled + report.data.n_unlabeled
     figures = [
-        ("At most", words.at_most(promise.error), "of the rows get a wrong answer"),
-        ("At least", words.at_least(promise.likelihood), "probability for the true label, on average"),
+        ("At most", at_most(promise.error), "of the rows get a wrong answer"),
+        ("At least", at_least(promise.likelihood), "probability for the true label, on average"),
         (
             "At most",
             rounded_up(promise.risk, 3),
@@ -108,9 +107,7 @@ def _shares_table(report: Report) -> Html:
         [
             share.name,
             f"{share.n_labeled:,}",
-            percent(share.low, 1)
-            if share.low == share.high
-            else f"{words.at_least(share.low)} to {words.at_most(share.high)}",
+            percent(share.low, 1) if share.low == share.high else f"{at_least(share.low)} to {at_most(share.high)}",
             percent(answer.share, 1),
             percent(chosen, 1),
         ]
@@ -204,7 +201,7 @@ def radius_section(report: Report) -> Html:
         "radius",
         "The radius",
         paragraphs(
-            f"{_which_radius(promise)} was {words.RADIUS_NAMES[promise.radius_kind]}. It is the one number "
+            f"{_which_radius(promise)} was {RADIUS_NAMES[promise.radius_kind]}. It is the one number "
             "that the data cannot prove. If you think that the truth is farther away, read the bound farther to the "
             "right; if nearer, farther to the left."
         ),

@@ -2,42 +2,14 @@
 
 from __future__ import annotations
 
-from surefoot._printing import rounded_down, rounded_up, share_at_least, share_at_most
-from surefoot.report.contents import Adversary, Bounds, Confidence, Promise, RadiusCurve
+from surefoot._printing import percent, rounded_down, rounded_up
+from surefoot.pool.summary.contents import Adversary, Bounds, Confidence, Promise, RadiusCurve
 
-_PERCENT = "\N{NO-BREAK SPACE}%"
 _CALIBRATED = (
     "It is an estimate from {splits} random splits of the labeled rows. It is meant to cover the truth for {level} of "
     "samples, if the labeled rows were picked at random. How often it does was measured on 14 datasets. It is not a "
     "theorem."
 )
-RADIUS_NAMES = {
-    "auto": "set by a rule of thumb",
-    "predictive": "set to predict well",
-    "calibrated": "estimated from the labels",
-    "number": "set by you",
-}
-
-
-def percent(share: float, digits: int = 0) -> str:
-    """A share as a percentage; never rounded to 0 % or 100 % unless it is."""
-    text = f"{100 * share:.{digits}f}"
-    least = 10.0**-digits
-    if share > 0 and float(text) == 0:
-        return f"under {least:g}{_PERCENT}"
-    if share < 1 and float(text) == 100:
-        return f"over {100 - least:g}{_PERCENT}"
-    return f"{text}{_PERCENT}"
-
-
-def at_most(share: float) -> str:
-    """An upper bound as a percentage, rounded up to a tenth."""
-    return f"{share_at_most(share)}{_PERCENT}"
-
-
-def at_least(share: float) -> str:
-    """A lower bound as a percentage, rounded down to a tenth."""
-    return f"{share_at_least(share)}{_PERCENT}"
 
 
 def radius_assumption(promise: Promise, label_cost: float) -> list[str]:
@@ -186,7 +158,8 @@ def confidence_in_words(confidence: Confidence) -> str:
     """Median confidence and the two ends."""
     return (
         f"Half of the unlabeled rows get an answer with at least {percent(confidence.median)} confidence. "
-        f"With 90{_PERCENT} or more: {percent(confidence.above_90)} of them. With less than 60{_PERCENT}: "
+        f"With 90\N{NO-BREAK SPACE}% or more: {percent(confidence.above_90)} of them. "
+        "With less than 60\N{NO-BREAK SPACE}%: "
         f"{percent(confidence.below_60)}."
     )
 

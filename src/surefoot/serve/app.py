@@ -18,18 +18,18 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from surefoot.serve import label_studio
+from surefoot.pool.labeling import label_studio
+from surefoot.pool.labeling.desk import AnswerError
+from surefoot.pool.labeling.downloads import CSV, PARQUET, answers_table, as_bytes, labeled_table
+from surefoot.pool.labeling.learning import as_job
+from surefoot.pool.labeling.line import Line
+from surefoot.pool.labeling.store import NotSavedError, Person, check_name
+from surefoot.pool.labeling.turns import AUDITING, PROVED
 from surefoot.serve.cards import media_type
-from surefoot.serve.desk import AnswerError
-from surefoot.serve.downloads import CSV, PARQUET, answers_table, as_bytes, labeled_table
-from surefoot.serve.learning import as_job
-from surefoot.serve.line import Line
 from surefoot.serve.lists import Query, finish_page, history_page
 from surefoot.serve.pages import hello_page, label_page, onward_page
 from surefoot.serve.replies import OK, Replies, Reply, refusal
 from surefoot.serve.room import Room, write_token
-from surefoot.serve.store import NotSavedError, Person, check_name
-from surefoot.serve.turns import AUDITING, PROVED
 
 COOKIE = "surefoot_session"
 _YEAR = 365 * 24 * 3600

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from surefoot._printing import cell_text, visible
+from surefoot.pool.table import Table
+from surefoot.pool.table.cells import as_numbers
 from surefoot.serve.html import Html, el, void
-from surefoot.tabular import Table
-from surefoot.tabular.cells import as_numbers
 
 # A text from this length on, or with line breaks, stands by itself.
 _LONG_TEXT = 60

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from math import ceil
 
-from surefoot.serve import events as e
-from surefoot.serve.agreement import agreement
-from surefoot.serve.book import CONFLICT, Book, RowState
+from surefoot.pool.labeling import events as e
+from surefoot.pool.labeling.agreement import agreement
+from surefoot.pool.labeling.book import CONFLICT, Book, RowState
+from surefoot.pool.labeling.store import Person
 from surefoot.serve.html import Html, el, percent, void
 from surefoot.serve.pages import _hidden, document, foot
 from surefoot.serve.room import Room
 from surefoot.serve.standing import standing
-from surefoot.serve.store import Person
 
 _PAGE = 25
 _STATES = {"": "all", "labeled": "labeled", "conflict": "conflicts", "flagged": "flagged", "skipped": "skipped"}

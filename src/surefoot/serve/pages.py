@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from surefoot._version import __version__
-from surefoot.serve import events as e
-from surefoot.serve.book import Pick
+from surefoot.pool.labeling import events as e
+from surefoot.pool.labeling.book import Pick
+from surefoot.pool.labeling.learning import leanings
+from surefoot.pool.labeling.store import Person
 from surefoot.serve.html import Html, el, join, percent, void
 from surefoot.serve.keys import class_keys
-from surefoot.serve.learning import leanings
 from surefoot.serve.room import Room
-from surefoot.serve.store import Person
 
 _ICON = "/static/icon.svg"
 # Classes from which on buttons are small, and letters of a name that may not fit on one.

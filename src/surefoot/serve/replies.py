@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
-from surefoot.serve.book import Pick
-from surefoot.serve.desk import Answer, AnswerError
+from surefoot.pool.labeling.book import Pick
+from surefoot.pool.labeling.desk import Answer, AnswerError
+from surefoot.pool.labeling.store import NotSavedError, Person
 from surefoot.serve.pages import why_html
 from surefoot.serve.room import Room
 from surefoot.serve.standing import standing
-from surefoot.serve.store import NotSavedError, Person
 
 OK, BAD, FULL = 200, 400, 507
 # Status and JSON of a reply.

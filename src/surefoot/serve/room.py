@@ -5,10 +5,10 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass, field
 
+from surefoot.pool.labeling.desk import Desk
+from surefoot.pool.labeling.learning import Neighbours
+from surefoot.pool.labeling.store import hashed
 from surefoot.serve.cards import Cards
-from surefoot.serve.desk import Desk
-from surefoot.serve.learning import Neighbours
-from surefoot.serve.store import hashed
 from surefoot.serve.worker import Fitter
 
 

@@ -6,11 +6,11 @@ import time
 from functools import lru_cache
 from typing import Any
 
-from surefoot.serve.desk import Desk
+from surefoot.pool.labeling.desk import Desk
+from surefoot.pool.labeling.proof import Goal, least_labels
+from surefoot.pool.labeling.store import Person
+from surefoot.pool.labeling.turns import AUDITING, LEARNING, PROVED
 from surefoot.serve.html import percent
-from surefoot.serve.proof import Goal, least_labels
-from surefoot.serve.store import Person
-from surefoot.serve.turns import AUDITING, LEARNING, PROVED
 from surefoot.serve.worker import Fitter
 
 THEOREM, MEASURED = "theorem", "measured"

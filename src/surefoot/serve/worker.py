@@ -19,7 +19,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from surefoot.serve.learning import Job, Learner, Ranking
+from surefoot.pool.labeling.learning import Job, Learner, Ranking
 
 RANK, REPORT = "rank", "report"
 _NICE = 10

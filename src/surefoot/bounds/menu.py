@@ -1,0 +1,303 @@
+"""One question, how wrong can this classifier be, and the bounds that answer it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import has_fit_parameter
+
+from surefoot._validation import check_positive_integer
+from surefoot.bounds.crossfit import cross_fit, crossfit_bound
+from surefoot.bounds.holdout import check_unseen, fit_clone, split, unseen_bound
+from surefoot.bounds.observed_losses import is_fitted, known_classes, observe
+from surefoot.bounds.question import Question, check_question
+from surefoot.bounds.result import ErrorBound, ErrorBounds
+from surefoot.bounds.transport_bound import transport_bound
+from surefoot.calibration import Calibrated
+from surefoot.exact.row_groups import GroupFunction
+from surefoot.losses import ZERO_ONE
+from surefoot.unlabeled import Unlabeled
+
+CROSSFIT, HOLDOUT, TRANSPORT, ANYTIME = "crossfit", "holdout", "transport", "anytime"
+METHODS = (CROSSFIT, HOLDOUT, TRANSPORT, ANYTIME)
+_ANOTHER = "the labels are of another population than the rows of X_target"
+
+
+def error_bound(  # noqa: PLR0913 - one keyword per part of the question
+    classifier: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    X_unlabeled: ArrayLike | Unlabeled | None = None,
+    X_target: ArrayLike | Unlabeled | None = None,
+    method: str | None = None,
+    level: float = 0.9,
+    loss: str | ArrayLike = ZERO_ONE,
+    groups: ArrayLike | GroupFunction | None = None,
+    classes: ArrayLike | None = None,
+    X_train: ArrayLike | None = None,
+    control_variate: bool = False,
+    n_folds: int = 10,
+    radius: float | str | Calibrated | None = None,
+    certify_options: Mapping[str, Any] | None = None,
+    clip: float = 1e-3,
+    random_state: int | None = 0,
+) -> ErrorBound:
+    """Upper bound on the mean loss of a classifier, with its kind of guarantee.
+
+    Which method fits follows from what one has, not from the values: the smallest of several bounds at one level does
+    not hold at that level. docs/bounds.md has the table to decide by.
+
+    Parameters
+    ----------
+    classifier : classifier
+        "crossfit": any scikit-learn classifier, fitted or not; the bound is for it when trained on all of X, y.
+        "holdout", "anytime": a fitted classifier that has not seen X, y; or an unfitted one, of which a clone is
+        trained on a random half of the labels and judged by the other (it is the bound's `classifier`).
+        "transport": a fitted classifier.
+    X : array of shape (n, d)
+        Labeled rows; for "anytime" in the order in which they were drawn.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
+        "holdout", "anytime": the bound is then on X and X_unlabeled together, from which the rows of X must have been
+        drawn uniformly; without them, on the population. "transport": as in `certify`. "crossfit": passed to a fit
+        that takes X_unlabeled, and used by control_variate.
+    X_target : array of shape (M, d), Unlabeled or None, default=None
+        "transport": the rows to judge, of another population than the labels, as in `certify`. The other methods speak
+        of the labels' own population, and are refused.
+    method : {"crossfit", "holdout", "transport", "anytime"} or None, default=None
+        Which bound. None: "crossfit", and "transport" with X_target.
+    level : float in (0, 1), default=0.9
+        Probability with which the bound is meant to hold.
+    loss : {"zero_one", "log_loss"} or array of shape (K, K), default="zero_one"
+        The log loss is clipped: −log(max(p, clip)). A matrix: entry [k, c] is the loss of predicting class c where the
+        truth is k.
+    groups : array of shape (n,) or (n + M,), or None, default=None
+        Of the rows of X, or also of X_unlabeled. A bound per group, all of which hold together; the value is the
+        largest. "transport": one per row of the feature marginal, or a function of rows, as in `certify`.
+    classes : array of shape (K,) or None, default=None
+        All classes, where the labels show one that the classifier does not know.
+    X_train : array of shape (m, d) or None, default=None
+        "holdout", "anytime": the rows that the classifier was trained on, so that rows of X among them are refused.
+    control_variate : bool, default=False
+        "crossfit", zero-one loss: let the believed errors on X_unlabeled help; needs predict_proba.
+    n_folds : int, default=10
+        "crossfit": folds of the labeled rows.
+    radius : float, "calibrated", Calibrated or None, default=None
+        "transport": as in `certify`; None estimates it from the labels at this level.
+    certify_options : dict or None, default=None
+        "transport": more arguments of `certify`, such as label_prior.
+    clip : float, default=1e-3
+        Smallest probability in the log loss, so that no loss exceeds −log(clip).
+    random_state : int or None, default=0
+        Seed of the folds, and of the half that is held out.
+
+    Returns
+    -------
+    ErrorBound
+        The bound, what it speaks of, what it assumes and what kind of guarantee it is.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> found = error_bound(DecisionTreeClassifier(random_state=0), X[:100], y[:100])
+    >>> found.kind, found.n_labels
+    ('measured', 100)
+    """
+    method = (CROSSFIT if X_target is None else TRANSPORT) if method is None else method
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(METHODS)}; got {method!r}. Pass one of these.")
+    if X_target is not None and method != TRANSPORT:
+        raise ValueError(
+            f"labels of one population say nothing of another by method={method!r}; got X_target. Pass "
+            'method="transport", or labels of rows of X_target.'
+        )
+    known = (classifier, X, y, X_unlabeled, level, loss, groups, classes, clip, random_state)
+    asked = check_question(*known, in_memory=method != TRANSPORT)
+    if method == TRANSPORT:
+        return transport_bound(asked, radius, certify_options, X_target=X_target, groups=groups)
+    if method == CROSSFIT:
+        return _crossfit(asked, control_variate, check_positive_integer(n_folds, "n_folds"))
+    return _unseen(asked, X_train, anytime=method == ANYTIME)
+
+
+def error_bounds(
+    classifier: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    X_unlabeled: ArrayLike | Unlabeled | None = None,
+    X_target: ArrayLike | Unlabeled | None = None,
+    X_holdout: ArrayLike | None = None,
+    y_holdout: ArrayLike | None = None,
+    random_labels: bool = True,
+    level: float = 0.9,
+    loss: str | ArrayLike = ZERO_ONE,
+    groups: ArrayLike | None = None,
+    radius: float | str | Calibrated | None = None,
+    **options: Any,
+) -> ErrorBounds:
+    """Every bound that applies to a classifier trained on X, y, as a table.
+
+    Parameters
+    ----------
+    classifier : classifier
+        Fitted to X, y, or not fitted.
+    X : array of shape (n, d)
+        Labeled rows.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
+        Unlabeled rows, for "crossfit" and "transport".
+    X_target : array of shape (M, d), Unlabeled or None, default=None
+        The rows to judge, of another population than the labels: these leave the transport bound alone.
+    X_holdout : array of shape (m, d) or None, default=None
+        Rows that the classifier has not seen: they judge this very classifier. Without them "holdout" speaks of a clone
+        trained on half of X, y.
+    y_holdout : array of shape (m,) or None, default=None
+        Their labels.
+    random_labels : bool, default=True
+        Whether the rows of X were drawn at random. Chosen rows leave the transport bound alone, at a radius given.
+    level : float in (0, 1), default=0.9
+        Probability with which each bound is meant to hold.
+    loss : {"zero_one", "log_loss"} or array of shape (K, K), default="zero_one"
+        A matrix: entry [k, c] is the loss of predicting class c where the truth is k.
+    groups : array of shape (n,) or None, default=None
+        Groups of the rows of X, for the cross-fitted bound; with X_target those of its rows, for the transport bound.
+    radius : float, "calibrated", Calibrated or None, default=None
+        Radius of the transport bound; None estimates it from the labels at this level.
+    **options : dict
+        More arguments of `error_bound`.
+
+    Returns
+    -------
+    ErrorBounds
+        The bounds by method, which of them to read, and why the others are left out.
+
+    Examples
+    --------
+    >>> from sklearn.datasets import load_breast_cancer
+    >>> from sklearn.tree import DecisionTreeClassifier
+    >>> X, y = load_breast_cancer(return_X_y=True)
+    >>> found = error_bounds(DecisionTreeClassifier(random_state=0), X[:100], y[:100])
+    >>> list(found.bounds), found.advice
+    (['crossfit', 'holdout'], 'crossfit')
+    """
+    common: dict[str, Any] = {"level": level, "loss": loss, **options}
+    if X_target is not None:
+        common |= {"radius": radius, "groups": groups}
+        found = error_bound(classifier, X, y, X_target=X_target, method=TRANSPORT, **common)
+        return ErrorBounds({TRANSPORT: found}, TRANSPORT, dict.fromkeys((CROSSFIT, HOLDOUT, ANYTIME), _ANOTHER))
+    bounds: dict[str, ErrorBound] = {}
+    left_out: dict[str, str] = {}
+    if random_labels:
+        bounds[CROSSFIT] = error_bound(classifier, X, y, X_unlabeled=X_unlabeled, groups=groups, **common)
+    else:
+        left_out[CROSSFIT] = "the labeled rows were chosen, so they are no sample of anything"
+    _add_unseen(bounds, left_out, classifier, X, y, X_holdout, y_holdout, random_labels, common)
+    if not is_fitted(classifier):
+        left_out[TRANSPORT] = "it needs a fitted classifier"
+    elif not random_labels and not isinstance(radius, int | float):
+        left_out[TRANSPORT] = "a radius cannot be estimated from rows that were chosen: pass a number as radius"
+    else:
+        bounds[TRANSPORT] = error_bound(
+            classifier, X, y, X_unlabeled=X_unlabeled, method=TRANSPORT, radius=radius, **common
+        )
+    return ErrorBounds(bounds, _advice(X_holdout is not None, random_labels), left_out)
+
+
+def _advice(has_unseen: bool, random_labels: bool) -> str:
+    if has_unseen:
+        return HOLDOUT
+    return CROSSFIT if random_labels else TRANSPORT
+
+
+def _add_unseen(
+    bounds: dict[str, ErrorBound],
+    left_out: dict[str, str],
+    classifier: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    X_holdout: ArrayLike | None,
+    y_holdout: ArrayLike | None,
+    random_labels: bool,
+    common: dict[str, Any],
+) -> None:
+    """The bounds from labels that the classifier has not seen: those held out, or half of X, y."""
+    if (X_holdout is None) != (y_holdout is None):
+        raise ValueError("X_holdout and y_holdout must be given together; got only one. Pass both, or none.")
+    if X_holdout is not None and y_holdout is not None:
+        if not is_fitted(classifier):
+            raise ValueError(
+                "labels that are held out judge a fitted classifier; got one that is not fitted. Fit it to X, y, or "
+                "leave X_holdout out."
+            )
+        for method in (HOLDOUT, ANYTIME):
+            bounds[method] = error_bound(classifier, X_holdout, y_holdout, method=method, X_train=X, **common)
+    elif random_labels and hasattr(classifier, "fit"):
+        bounds[HOLDOUT] = error_bound(clone(classifier), X, y, method=HOLDOUT, **common)
+        left_out[ANYTIME] = "it needs labels that the classifier has not seen: X_holdout, y_holdout, or an Audit"
+    else:
+        left_out[HOLDOUT] = left_out[ANYTIME] = "they need random labels that the classifier has not seen: X_holdout"
+
+
+def _crossfit(asked: Question, control_variate: bool, n_folds: int) -> ErrorBound:
+    classes = known_classes(asked.classifier, asked.y, asked.classes)
+    if control_variate:
+        _check_control_variate(asked)
+    fitted = cross_fit(
+        asked.classifier,
+        asked.X,
+        asked.y,
+        classes,
+        asked.loss,
+        asked.clip,
+        X_unlabeled=asked.X_unlabeled,
+        n_folds=n_folds,
+        random_state=asked.random_state,
+        control_variate=control_variate,
+    )
+    return crossfit_bound(fitted, asked.level, asked.labeled_groups, n_folds)
+
+
+def _check_control_variate(asked: Question) -> None:
+    if asked.X_unlabeled is None:
+        raise ValueError("control_variate needs X_unlabeled; got None. Pass unlabeled rows, or control_variate=False.")
+    if asked.groups is not None:
+        raise ValueError("control_variate and groups do not go together. Pass one of them.")
+    if not (isinstance(asked.loss, str) and asked.loss == ZERO_ONE):
+        raise ValueError(f"control_variate is for the zero-one loss; got loss={asked.loss!r}. Pass loss='zero_one'.")
+
+
+def _unseen(asked: Question, X_train: ArrayLike | None, *, anytime: bool) -> ErrorBound:
+    classifier, chosen, groups, N = asked.classifier, np.arange(len(asked.y)), asked.groups, asked.pool_size
+    if groups is not None and N is not None and len(groups) != N:
+        raise ValueError(
+            f"groups must be one per row of X, then of X_unlabeled, {N} in all, to bound the error on these rows; got "
+            f"{len(groups)}. Pass that many, or leave out X_unlabeled."
+        )
+    who, other = "this classifier", None
+    if is_fitted(classifier):
+        check_unseen(classifier, asked.X, X_train)
+    else:
+        train, chosen = split(len(asked.y), asked.random_state)
+        keywords = {}
+        if asked.X_unlabeled is not None and has_fit_parameter(classifier, "X_unlabeled"):
+            keywords["X_unlabeled"] = Unlabeled(asked.X_unlabeled)
+        classifier = fit_clone(classifier, _safe_indexing(asked.X, train), asked.y[train], **keywords)
+        who, other = f"the classifier trained on {len(train)} of the labels", classifier
+        # the rows trained on leave the pool: the others are a uniform sample of what is left
+        groups = None if groups is None else groups[np.concatenate([chosen, np.arange(len(asked.y), len(groups))])]
+        N = None if N is None else N - len(train)
+    # half of the labels may miss a class: that it is never predicted counts against the classifier
+    classes = known_classes(asked.classifier, asked.y, asked.classes)
+    seen = observe(classifier, _safe_indexing(asked.X, chosen), asked.y[chosen], classes, asked.loss, asked.clip)
+    return unseen_bound(seen, asked.level, N=N, groups=groups, anytime=anytime, who=who, classifier=other)

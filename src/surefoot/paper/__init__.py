@@ -1,0 +1,144 @@
+"""The figures and tables of the paper: `reproduce("figure5")`.
+
+Needs pandas, matplotlib and rich: `pip install "surefoot[cli]"`. Results and how they compare with the paper's are in
+docs/reproduction.
+"""
+
+from __future__ import annotations
+
+import numbers
+import os
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from surefoot._errors import import_extra
+from surefoot._validation import check_positive_integer
+from surefoot.blocks.newton import Newton
+from surefoot.datasets._load import resolve
+from surefoot.paper.protocol import Experiment, Settings, Task
+from surefoot.paper.runner import Reproduction, run_experiment
+
+__all__ = ["Experiment", "Reproduction", "Settings", "Task", "experiment", "names", "reproduce"]
+
+# Experiments whose fits may run on a torch device.
+_ON_DEVICE = ("figure5", "figure6")
+_MODULES = ("figure1", "figure2", "figure3", "figure4", "figure5", "figure6", "table1", "table2")
+
+
+def names() -> list[str]:
+    """Names of all experiments.
+
+    Returns
+    -------
+    list of str
+        Names that `reproduce` takes.
+
+    Examples
+    --------
+    >>> from surefoot import paper
+    >>> paper.names()[-2:]
+    ['table1', 'table2']
+    """
+    return list(_MODULES)
+
+
+def experiment(name: str) -> Experiment:
+    """The experiment of this name.
+
+    Parameters
+    ----------
+    name : str
+        One of `names()`.
+
+    Returns
+    -------
+    Experiment
+        Its tasks, and what is done with their results.
+
+    Examples
+    --------
+    >>> from surefoot import paper
+    >>> paper.experiment("table2").name
+    'table2'
+    """
+    if name not in _MODULES:
+        raise ValueError(f"name must be one of {', '.join(_MODULES)}; got {name!r}. Pass one of these.")
+    found: Experiment = import_module(f"surefoot.paper.{name}").EXPERIMENT
+    return found
+
+
+def reproduce(
+    name: str,
+    *,
+    datasets: Iterable[str] | None = None,
+    trials: int | None = None,
+    quick: bool = False,
+    jobs: int | None = 1,
+    out: str | os.PathLike[str] | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    progress: bool = True,
+    force: bool = False,
+) -> Reproduction:
+    """Run an experiment of the paper, or go on with one that was stopped, and write its tables and figures.
+
+    Each finished task is on the disk before the next is counted: a run that is killed goes on from there when it is
+    started again with the same settings, and ends with the same tables.
+
+    Parameters
+    ----------
+    name : str
+        One of `names()`.
+    datasets : list of str or None
+        Names of `surefoot.datasets`; None for the paper's.
+    trials : int or None
+        None for as many as in the paper.
+    quick : bool, default=False
+        One small dataset that comes with scikit-learn, few trials, a coarse grid: seconds, to see that it works.
+    jobs : int or None, default=1
+        Processes, -1 for one per core, or None for what the active joblib backend has: within
+        `joblib.parallel_config(backend="dask")` the tasks go to a Dask cluster. Results do not depend on it.
+    out : path or None
+        Folder for `config.json` (settings, versions, times), `records.jsonl` (a line per task, to be read also while
+        the run goes on), tables (CSV) and figures (PNG and PDF); None for `reproduction/<study>` in the working
+        directory. A folder that was begun with other settings is refused.
+    seed : int, default=0
+        Of everything random.
+    device : str, default="cpu"
+        Where the fits with unlabeled rows of figures 5 and 6 run: "cpu", or a torch device such as "cuda", which
+        several processes may share.
+    progress : bool, default=True
+        Show progress and the time left, on the standard error; needs the package rich.
+    force : bool, default=False
+        Write also into a folder that holds other files and no run.
+
+    Returns
+    -------
+    Reproduction
+        The tables, and where everything is.
+    """
+    chosen = experiment(name)
+    for package in ("pandas", "matplotlib"):
+        import_extra(package, "cli", "surefoot.paper")
+    if isinstance(datasets, str):
+        raise ValueError(f"datasets must be a list of names; got the string {datasets!r}. Pass [{datasets!r}].")
+    wanted = (chosen.quick_datasets if quick else chosen.datasets) if datasets is None else tuple(datasets)
+    wanted = tuple(dict.fromkeys(resolve(dataset) for dataset in wanted))
+    if not wanted:
+        raise ValueError("datasets must name at least one dataset; got none. Pass None for the paper's.")
+    if trials is None:
+        trials = chosen.quick_trials if quick else chosen.trials
+    if device != "cpu" and name not in _ON_DEVICE:
+        raise ValueError(f'device must be "cpu" for {name}; got {device!r}. Of {", ".join(_ON_DEVICE)} it is used.')
+    Newton(device)  # refuses what is not the name of a device
+    settings = Settings(wanted, check_positive_integer(trials, "trials"), bool(quick), _check_seed(seed), device)
+    folder = Path("reproduction") / (f"{chosen.study}-quick" if quick else chosen.study) if out is None else Path(out)
+    return run_experiment(chosen, settings, out=folder, jobs=jobs, progress=progress, force=force)
+
+
+def _check_seed(seed: Any) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
+        raise ValueError(f"seed must be an integer >= 0; got {seed!r}. Pass a whole number.")
+    return int(seed)

@@ -1,0 +1,179 @@
+"""What the paper's Table 1 leaves open, settled by the whole table: each reading beside the one that was chosen.
+
+    python -m surefoot.paper.table1.readings OUT [--trials 10] [--jobs 1] [--datasets NAME ...]
+        [--scaling | --solvers]
+
+Five of the six columns: DR (strong) picks by the same scores as DR (weak). Bank is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import check_random_state
+
+from surefoot._types import FloatArray
+from surefoot.datasets._catalogue import DATASETS
+from surefoot.datasets._load import _encoded
+from surefoot.datasets._locate import locate
+from surefoot.datasets._preprocessing import standardize
+from surefoot.paper.protocol import Figures, Row, Settings, Tables, Task, grid_of_tasks
+from surefoot.paper.runner import run_experiment
+from surefoot.paper.samples import load_rows, rounded
+from surefoot.paper.table1.compare import PRINTED, areas_under
+from surefoot.paper.table1.experiment import first_rows
+from surefoot.paper.table1.trial import METHODS, Reading, run_trial
+
+_METHODS = tuple(method for method in METHODS if method != "dr_strong")
+SETTLED = "settled"
+SCALED_FIRST = "features scaled over all rows of the two classes, then rows drawn"
+DR_FEATURE_NORM = "DR: norm without the constant (printed)"
+DR_ALL = "DR: all candidates"
+OTHER_CANDIDATES = "DR: 100 other candidates each time"
+READINGS: dict[str, Reading] = {
+    SETTLED: Reading(),
+    "penalty 0.001": Reading(penalty=1e-3),
+    "penalty 0.00025": Reading(penalty=2.5e-4),
+    "penalty 0.001, norms with the constant throughout": Reading(
+        penalty=1e-3, emc_norm="x and 1", min_max_norm="x and 1"
+    ),
+    "mean of losses, penalty 0.001 (printed)": Reading(penalty=1e-3, losses="mean"),
+    "intercept not penalised": Reading(intercept="free"),
+    "no intercept (printed)": Reading(intercept="none", robust_norm="x"),
+    "EMC, Min, Max: norm with the constant": Reading(emc_norm="x and 1", min_max_norm="x and 1"),
+    "Min, Max: no norm (printed)": Reading(min_max_norm="none"),
+    DR_FEATURE_NORM: Reading(robust_norm="x"),
+    "DR: no norm": Reading(robust_norm="none"),
+    "EMC, Min, Max: 100 candidates": Reading(max_candidates=100),
+    DR_ALL: Reading(robust_candidates=None),
+    OTHER_CANDIDATES: Reading(),
+    SCALED_FIRST: Reading(),
+}
+SOLVERS: dict[str, Reading] = {
+    "fits by scikit-learn's liblinear": Reading(solver="liblinear"),
+    "fits by scikit-learn's lbfgs": Reading(solver="lbfgs", intercept="free"),
+}
+_ALL = READINGS | SOLVERS
+
+
+@lru_cache(maxsize=16)
+def rows_scaled_first(name: str, seed: int) -> tuple[FloatArray, NDArray[np.intp]]:
+    """As `load_rows`, but with the features scaled over all rows of the two classes before some of them are drawn."""
+    dataset = DATASETS[name]
+    if dataset.draw is None:
+        return load_rows(name, seed)
+    paths = locate(dataset.archive, None, download_if_missing=True)
+    table = _encoded(name, paths, tuple((path.stat().st_size, path.stat().st_mtime_ns) for path in paths))
+    drawn = dataset.draw.rows(table.target, check_random_state(seed))
+    return standardize(table.data)[drawn], table.target[drawn].astype(np.intp)
+
+
+def changed_methods(dataset: str, variant: str) -> tuple[str, ...]:
+    """The methods whose curves a reading changes; the others have those of the settled reading."""
+    reading, settled = _ALL[variant], _ALL[SETTLED]
+    if variant == SCALED_FIRST:
+        return _METHODS if DATASETS[dataset].draw is not None else ()
+    if variant == OTHER_CANDIDATES:
+        return ("dr_weak",)
+    fit = ("penalty", "losses", "intercept", "solver")
+    if variant == SETTLED or any(getattr(reading, name) != getattr(settled, name) for name in fit):
+        return _METHODS
+    heuristics = _METHODS[1:]
+    return tuple(m for m in heuristics if (reading.norm(m), reading.most(m)) != (settled.norm(m), settled.most(m)))
+
+
+@dataclass
+class Readings:
+    """Table 1 with each of the readings; all see the same first rows and seeds in a trial."""
+
+    name: str = "table1-readings"
+    title: str = "Table 1, readings of the paper"
+    study: str = "table1-readings"
+    datasets: tuple[str, ...] = tuple(name for name in PRINTED if name != "bank-leaky")
+    trials: int = 10
+    quick_datasets: tuple[str, ...] = ("breast-cancer",)
+    quick_trials: int = 2
+    readings: tuple[str, ...] = tuple(READINGS)
+
+    def tasks(self, settings: Settings) -> list[Task]:
+        return grid_of_tasks(settings, variants=self.readings)
+
+    def run(self, task: Task, settings: Settings) -> list[Row]:
+        load = rows_scaled_first if task.variant == SCALED_FIRST else load_rows
+        X, y = load(task.dataset, settings.seed)
+        rng = task.rng(settings.seed)
+        first = first_rows(y, rng)
+        seed = int(rng.integers(2**31)) + (task.variant == OTHER_CANDIDATES)
+        methods = changed_methods(task.dataset, task.variant)
+        if not methods:
+            return []
+        reading, last = _ALL[task.variant], 30 if settings.quick else 100
+        found = run_trial(X, y, first, [seed] * len(methods), reading, methods, last)
+        return [
+            {"method": method, "likelihood": [rounded(value) for value in found.scores[m]]}
+            for m, method in enumerate(methods)
+        ]
+
+    def summarize(self, rows: Any, settings: Settings) -> Tables:
+        """Cells, and for each reading how many are within 2.5 of the paper's, and how far they are on average."""
+        import pandas as pd
+
+        cells = []
+        parts = dict(iter(rows.groupby(["variant", "dataset", "method"], sort=False)))
+        for variant, dataset, method in product(self.readings, settings.datasets, _METHODS):
+            changed = method in changed_methods(dataset, variant)
+            part = parts[(variant if changed else SETTLED, dataset, method)]
+            printed = PRINTED[dataset][METHODS.index(method)] if dataset in PRINTED else np.nan
+            area = float(areas_under(np.array(part["likelihood"].tolist())))
+            line = {"reading": variant, "dataset": dataset, "method": method, "area": area}
+            cells.append(line | {"paper": printed, "difference": area - printed})
+        table = pd.DataFrame(cells)
+        lines = [{"reading": name, **_counts(part)} for name, part in table.groupby("reading", sort=False)]
+        return {f"{self.name}-cells": table, self.name: pd.DataFrame(lines)}
+
+    def draw(self, summary: Tables, settings: Settings) -> Figures:
+        """Nothing: it is a table."""
+        return {}
+
+
+def _counts(part: Any) -> Row:
+    """Cells within 2.5 points, in all and by method, and the mean absolute difference."""
+    away = part["difference"].abs()
+    by_method = {method: int((away[part["method"] == method] <= 2.5).sum()) for method in _METHODS}
+    return {"within_2.5": int((away <= 2.5).sum()), "of": len(part), "mean_absolute": away.mean(), **by_method}
+
+
+EXPERIMENT = Readings()
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run all readings, or go on with a run that was stopped."""
+    parser = argparse.ArgumentParser(description=EXPERIMENT.title)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--trials", type=int, default=EXPERIMENT.trials)
+    parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--datasets", nargs="+", default=EXPERIMENT.datasets, choices=EXPERIMENT.datasets)
+    parser.add_argument(
+        "--scaling", action="store_true", help="the settled reading and the one that scales first alone"
+    )
+    parser.add_argument(
+        "--solvers", action="store_true", help="the settled reading, its fits by scikit-learn's solvers"
+    )
+    asked = parser.parse_args(arguments)
+    chosen = (SETTLED, SCALED_FIRST) if asked.scaling else (SETTLED, *SOLVERS) if asked.solvers else tuple(READINGS)
+    experiment = Readings(readings=chosen)
+    settings = Settings(tuple(asked.datasets), asked.trials, seed=asked.seed)
+    run_experiment(experiment, settings, out=asked.out, jobs=asked.jobs)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""A table and its labels: reading, preparing, training, appraising, ranking, storing."""

@@ -1,0 +1,185 @@
+"""What the events of labeling add up to: who said what of which row, what is settled and what is not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.pool.labeling import events as e
+from surefoot.pool.labeling.events import Event
+
+OPEN, LABELED, SKIPPED, CONFLICT = "open", "labeled", "skipped", "conflict"
+
+
+@dataclass(frozen=True)
+class Pick:
+    """A row that is in a person's hands: why, drawn with which probability, for which audit, since when."""
+
+    row: int
+    purpose: str
+    probability: float | None
+    audit: int | None
+    since: float
+
+
+@dataclass
+class RowState:
+    """All that was said of one row.
+
+    answers : person -> event of the label or the skip that stands; settled : event of the label that was agreed on.
+    """
+
+    answers: dict[int, Event] = field(default_factory=dict)
+    settled: Event | None = None
+    flags: dict[int, Event] = field(default_factory=dict)
+    notes: list[Event] = field(default_factory=list)
+    purpose: str | None = None
+    picked: bool = False
+
+    @property
+    def labels(self) -> set[str]:
+        return {str(event.value) for event in self.answers.values() if event.kind == e.LABEL}
+
+    @property
+    def state(self) -> str:
+        if self.settled is not None or len(self.labels) == 1:
+            return LABELED
+        if len(self.labels) > 1:
+            return CONFLICT
+        return SKIPPED if self.answers else OPEN
+
+    @property
+    def label(self) -> str | None:
+        """The label that counts; None where nobody gave one, or people disagree."""
+        if self.settled is not None:
+            return self.settled.value
+        return next(iter(self.labels)) if len(self.labels) == 1 else None
+
+
+class Book:
+    """The present state of a pool's labels.
+
+    Parameters
+    ----------
+    n_rows : int
+    classes : list of str
+    is_shared : callable, whether a row is one of those that two people label; none is by default.
+    """
+
+    def __init__(self, n_rows: int, classes: list[str], is_shared: Callable[[int], bool] = lambda row: False) -> None:
+        self.n_rows, self.classes, self._is_shared = n_rows, classes, is_shared
+        self.rows: dict[int, RowState] = {}
+        self.events: list[Event] = []
+        self.labels: dict[int, str] = {}
+        self.conflicts: set[int] = set()
+        self.skipped: set[int] = set()
+        self.flagged: set[int] = set()
+        self.drawn: set[int] = set()  # labeled rows that were drawn at random
+        self.awaiting: dict[int, None] = {}  # shared rows with one answer, oldest first
+        self.counts: Counter[str] = Counter()
+        self._open, self.n_open = np.ones(n_rows, dtype=bool), n_rows
+        self.held: dict[int, dict[int, Pick]] = {}  # person -> row -> pick, oldest first
+        self.holders: dict[int, int] = {}  # row -> person who was handed it last
+        self.done: dict[int, list[int]] = {}  # person -> rows answered, oldest first
+        self.keys: dict[str, Event] = {}
+
+    def row(self, row: int) -> RowState:
+        """The state of a row; an empty one is not kept."""
+        return self.rows.get(row) or RowState()
+
+    def is_untouched(self, row: int) -> bool:
+        """Whether nobody has answered for a row and nobody holds it."""
+        return bool(self._open[row])
+
+    def open_rows(self) -> NDArray[np.intp]:
+        """Rows that are neither answered nor in anybody's hands."""
+        return np.flatnonzero(self._open)
+
+    def picked(self) -> set[int]:
+        """Rows that a strategy chose: no random sample."""
+        return {row for row, found in self.rows.items() if found.picked}
+
+    def apply(self, event: Event) -> None:
+        """Take an event."""
+        self.events.append(event)
+        if event.key is not None:
+            self.keys[event.key] = event
+        if event.row < 0:
+            return
+        found = self.rows.setdefault(event.row, RowState())
+        if event.kind == e.PICK:
+            self._hand_out(event, found)
+        elif event.kind in (e.LABEL, e.SKIP):
+            self._answer(event, found)
+        elif event.kind == e.UNDO:
+            found.answers.pop(event.person, None)
+            if event.row in self.done.get(event.person, []):
+                self.done[event.person].remove(event.row)
+        elif event.kind == e.SETTLE:
+            found.settled = event if event.value is not None else None
+        elif event.kind == e.FLAG:
+            found.flags[event.person] = event
+        elif event.kind == e.UNFLAG:
+            found.flags.clear()
+        elif event.kind == e.NOTE:
+            found.notes.append(event)
+        self._refresh(event.row, found)
+
+    def _hand_out(self, event: Event, found: RowState) -> None:
+        row, person = event.row, event.person
+        before = self.holders.get(row)
+        if before is not None and before != person:
+            self.held.get(before, {}).pop(row, None)
+        pick = Pick(row, str(event.purpose), event.probability, event.audit, event.time)
+        others = {other: kept for other, kept in self.held.get(person, {}).items() if other != row}
+        # a row that was taken back is shown at once
+        self.held[person] = {row: pick, **others} if event.value == "again" else {**others, row: pick}
+        self.holders[row] = person
+        if found.purpose is None and event.purpose != e.SECOND:
+            found.purpose = event.purpose
+        found.picked |= event.purpose == e.LEARN
+
+    def _answer(self, event: Event, found: RowState) -> None:
+        row, person = event.row, event.person
+        found.answers[person] = event
+        if found.purpose is None:
+            found.purpose = event.purpose
+            found.picked |= event.purpose in (e.LEARN, e.IMPORTED)
+        self.held.get(person, {}).pop(row, None)
+        if self.holders.get(row) == person:
+            del self.holders[row]
+        done = self.done.setdefault(person, [])
+        if row in done:
+            done.remove(row)
+        done.append(row)
+
+    def _refresh(self, row: int, found: RowState) -> None:
+        before, now = self.labels.get(row), found.label
+        if before != now:
+            if before is not None:
+                self.counts[before] -= 1
+                del self.labels[row]
+            if now is not None:
+                self.counts[now] += 1
+                self.labels[row] = now
+        for rows, state in ((self.conflicts, CONFLICT), (self.skipped, SKIPPED)):
+            (rows.add if found.state == state else rows.discard)(row)
+        (self.flagged.add if found.flags else self.flagged.discard)(row)
+        drawn = now is not None and found.purpose in e.DRAWN and not found.picked
+        (self.drawn.add if drawn else self.drawn.discard)(row)
+        is_open = row not in self.holders and not found.answers and found.settled is None
+        self.n_open += int(is_open) - int(self._open[row])
+        self._open[row] = is_open
+        if self._awaits(row, found):
+            self.awaiting.setdefault(row)
+        else:
+            self.awaiting.pop(row, None)
+
+    def _awaits(self, row: int, found: RowState) -> bool:
+        """Whether a row is to have the answer of a second person."""
+        one = len(found.answers) == 1 and found.settled is None and found.purpose not in (e.GIVEN, e.IMPORTED)
+        return one and self._is_shared(row)

@@ -1,0 +1,207 @@
+"""Model files: a fitted pipeline with what it promises, stored by skops, which runs no code of the file on loading."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import zipfile
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from sklearn.pipeline import Pipeline
+
+from surefoot._errors import first_line, import_extra
+from surefoot._files import write_bytes
+from surefoot._printing import cut
+from surefoot._version import __version__
+from surefoot.calibration import Calibrated
+from surefoot.estimators.robust import RobustLogisticRegression
+from surefoot.pool.model_check import MOST_SCHEMA_BYTES, SCHEMA, TRUST_SIZE, check_arrays, check_model, check_sizes
+from surefoot.pool.table.cleaning import columns_of
+from surefoot.pool.table.columns import Columns
+from surefoot.pool.table.errors import FileError
+
+_KIND = "surefoot model"
+_VERSION = 2
+_READABLE = (1, 2)  # the first knew numbers and categories only, and kept no options
+# Types beyond those that skops trusts by itself (scikit-learn's estimators, numpy's functions), each reviewed: our own
+# estimators, and parts of scikit-learn's classifiers that hold data. Building them runs no code of the file, and
+# `check_model` looks at what compiled code would follow; a forged tree may still give wrong answers.
+ALLOWED = frozenset(
+    {
+        "numpy.dtype",
+        "sklearn.calibration._CalibratedClassifier",
+        "sklearn.calibration._SigmoidCalibration",
+        "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
+        "sklearn.gaussian_process._gpc._BinaryGaussianProcessClassifierLaplace",
+        "sklearn.gaussian_process.kernels.ConstantKernel",
+        "sklearn.gaussian_process.kernels.Product",
+        "sklearn.gaussian_process.kernels.RBF",
+        "sklearn.metrics._dist_metrics.EuclideanDistance64",
+        "sklearn.neighbors._kd_tree.KDTree",
+        "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+        "sklearn.tree._tree.Tree",
+        "surefoot.costs.learned.Learned",
+        "surefoot.costs.metrics.Euclidean",
+        "surefoot.costs.metrics.Weighted",
+        "surefoot.estimators.ball.WassersteinLogisticRegression",
+        "surefoot.estimators.robust.RobustLogisticRegression",
+        "surefoot.pool.table.cleaning.LargestEntryScaler",
+        "surefoot.pool.table.dates.DateParts",
+        "surefoot.pool.table.scaling.TailScaler",
+        "surefoot.pool.table.texts.TextParts",
+    }
+)
+_FIELDS: dict[str, type] = {"pipeline": Pipeline, "label": str, "classes": list, "certificate": dict, "version": str}
+_ADDED: dict[str, type] = {"reading": dict, "options": dict}
+# What a fit leaves in the estimator besides the model: as large as the pool, and summed up in `certificate`.
+_LEFT_OUT = ("certificate_", "worst_case_")
+
+
+@dataclass(frozen=True)
+class ModelFile:
+    """A model as it is stored.
+
+    Attributes
+    ----------
+    pipeline : from a table's columns to classes: cleaning, then a classifier.
+    label : name of the label column; classes : list of str.
+    certificate : what the fit said of its worst case, plain numbers and texts.
+    version : of the surefoot that wrote it.
+    reading : how the columns of a table are read, as `Columns.stored` gives it.
+    options : of the command that wrote it, for later ones: delimiter, missing and the like.
+    """
+
+    pipeline: Pipeline
+    label: str
+    classes: list[str]
+    certificate: dict[str, Any] = field(default_factory=dict)
+    version: str = __version__
+    reading: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def cleaner(self) -> Pipeline:
+        return self.pipeline[:-1]
+
+    @property
+    def columns(self) -> Columns:
+        """The columns that a table must have, and how they are read."""
+        return Columns(**self.reading) if self.reading else columns_of(self.pipeline)
+
+
+def without_pool(clf: RobustLogisticRegression) -> RobustLogisticRegression:
+    """A fitted classifier without what is as large as the pool; it predicts the same."""
+    light = type(clf)(**clf.get_params(deep=False))
+    light.__dict__.update(
+        {name: value for name, value in vars(clf).items() if name not in _LEFT_OUT and name[0] != "_"}
+    )
+    if isinstance(clf.radius, Calibrated):
+        light.radius = "calibrated"  # its level and seed are in the summary
+    return light
+
+
+def save_model(path: str | os.PathLike[str], model: ModelFile) -> None:
+    """Write a model, whole or not at all."""
+    skops_io = import_extra("skops.io", "cli", "a model file")
+    fields = (*_FIELDS, *_ADDED)
+    content = {"kind": _KIND, "format": _VERSION, **{name: getattr(model, name) for name in fields}}
+    write_bytes(path, skops_io.dumps(content))
+
+
+def is_model_file(path: Path) -> bool:
+    """Whether a file is a model that surefoot wrote, by what it says of itself; nothing of it is built."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            if archive.getinfo(SCHEMA).file_size > MOST_SCHEMA_BYTES:
+                return False
+            content = json.loads(archive.read(SCHEMA))["content"]
+            return bool(json.loads(content["kind"]["content"]) == _KIND)
+    except (zipfile.BadZipFile, KeyError, TypeError, ValueError, RecursionError):
+        return False
+
+
+def load_model(path: str | os.PathLike[str], *, trust: Iterable[str] = ()) -> ModelFile | Any:
+    """A `ModelFile`, or whatever classifier another program stored with skops.
+
+    Refused before anything is built if the file holds types other than those of scikit-learn, numpy and surefoot's own
+    estimators that are reviewed here, or unpacks to more than a gibibyte; `trust` names further types, or "size". What
+    compiled code of scikit-learn would follow without looking is checked before it is returned.
+    """
+    skops_io = import_extra("skops.io", "cli", "a model file")
+    trusted = set(trust)
+    data = _read(path)
+    try:
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            if TRUST_SIZE not in trusted:
+                check_sizes(archive)
+            check_arrays(archive)
+        unknown = sorted(set(skops_io.get_untrusted_types(data=data)) - ALLOWED - trusted)
+        if unknown:
+            raise FileError(_refusal(path, unknown))
+        content = skops_io.loads(data, trusted=sorted(ALLOWED | trusted - {TRUST_SIZE}))
+        check_model(content)
+        return _as_model_file(content)
+    except FileError as error:
+        raise FileError(f"{path}: {error}" if str(path) not in str(error) else str(error)) from error
+    except MemoryError as error:
+        raise FileError(f"{path} needs more memory than there is. Store a smaller model.") from error
+    except Exception as error:
+        raise FileError(
+            f"{path} must be a model stored with skops; it could not be loaded ({type(error).__name__}: "
+            f"{cut(first_line(error), 200)}). Store it again with skops.io.dump, or with surefoot fit."
+        ) from error
+
+
+def _as_model_file(content: Any) -> ModelFile | Any:
+    """What was stored, if it is one of ours as a `ModelFile`, whose parts must be there and of their types."""
+    if not isinstance(content, dict) or content.get("kind") != _KIND:
+        return content
+    if content.get("format") not in _READABLE:
+        raise FileError(
+            f"the model is of format {content.get('format')}, this surefoot reads formats up to {_VERSION}. Fit it "
+            f"again, or install surefoot {content.get('version', 'of its time')}."
+        )
+    fields = _FIELDS if content["format"] == 1 else _FIELDS | _ADDED
+    wrong = [name for name, kind in fields.items() if not isinstance(content.get(name), kind)]
+    if wrong:
+        raise FileError(f"the model must hold its {wrong[0]}; it does not, or not as a fit writes it. Fit it again.")
+    if not all(isinstance(name, str) for name in content["classes"]):
+        raise FileError("the classes of the model must be texts; they are not. Fit it again.")
+    model = ModelFile(**{name: content[name] for name in fields})
+    _check_reading(model.reading)
+    return model
+
+
+def _check_reading(reading: dict[str, Any]) -> None:
+    """Names of columns, and texts for how they are written."""
+    kinds = {"numbers": list, "categories": list, "texts": list, "dates": dict, "styles": dict}
+    whole = all(isinstance(reading.get(name), kind) for name, kind in kinds.items()) and set(reading) == set(kinds)
+    texts = [text for part in reading.values() for text in (part.items() if isinstance(part, dict) else part)]
+    if reading and (not whole or not all(isinstance(text, str | tuple) for text in texts)):
+        raise FileError("the model must say how its columns are read, as a fit does; it does not. Fit it again.")
+
+
+def _read(path: str | os.PathLike[str]) -> bytes:
+    """All bytes of a model file, read once: what is checked is what is loaded."""
+    file = Path(path)
+    if file.is_dir():
+        raise FileError(f"{path} must be a model file; it is a folder. Pass the name of a file in it.")
+    if not file.exists():
+        raise FileError(f"{path} must be a model file; there is none. Check the path, or write one with surefoot fit.")
+    try:
+        return file.read_bytes()
+    except OSError as error:
+        raise FileError(f"{path} could not be read: {error.strerror or error}. Check the path.") from error
+
+
+def _refusal(path: str | os.PathLike[str], unknown: list[str]) -> str:
+    listed = "\n".join(f"  {name}" for name in unknown)
+    return (
+        f"{path} holds types that surefoot does not know to be harmless: they may run code when the file is loaded. "
+        f"It was not loaded. They are:\n{listed}\nIf you know where the file comes from and trust it, pass\n"
+        f"  --trust {','.join(unknown)}"
+    )

@@ -1,0 +1,192 @@
+"""The rows to label next, each with a reason in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from sklearn.cluster import KMeans
+
+from surefoot._printing import percent
+from surefoot._types import FloatArray
+from surefoot._validation import check_positive_integer
+from surefoot.active import PAPER_MARGIN, RobustModelChange
+from surefoot.costs import label_cost_matrix
+from surefoot.estimators.robust import RobustLogisticRegression
+from surefoot.pool.learn_pool import Fit
+from surefoot.pool.model import TrainedModel
+from surefoot.pool.model_with_rows import ModelWithRows
+from surefoot.pool.summary.contents import Candidate
+from surefoot.pool.table import Pool
+from surefoot.unlabeled import Unlabeled
+
+# Up to this many distances the scores are those of the narrow default margin; beyond it, those of the paper's.
+_NARROW = 1_000_000
+# Two classes whose probabilities are this close: the model is undecided.
+_UNDECIDED = 0.2
+# A row that is farther from the labeled rows than this share of the pool is said to be far.
+_FAR = 0.9
+# Of the rows this share has useful labels, at least so many per row asked for, and at most so many in all.
+_USEFUL, _PER_ROW, _MOST_CLUSTERED = 0.2, 5, 2000
+
+
+def rows_to_label(
+    clf: RobustLogisticRegression,
+    X: ArrayLike,
+    y: ArrayLike,
+    X_unlabeled: ArrayLike | Unlabeled,
+    *,
+    n: int = 10,
+    seed: int = 0,
+    class_names: Sequence[str] | None = None,
+) -> tuple[Candidate, ...]:
+    """Unlabeled rows whose labels change the model much, whatever they are, and that differ; most useful first.
+
+    Of one row it is the best. Of several, rows with high scores are clustered, and of each cluster the best one near
+    its middle is taken: typical rows of different kinds. Scored by `surefoot.active.RobustModelChange` with the model's
+    own prior, label cost and metric. Where there are more than a million distances its margin is the paper's, at which
+    the score is the least impact over all labels.
+
+    Parameters
+    ----------
+    clf : RobustLogisticRegression
+        A fitted model.
+    X : array of shape (n, d)
+        Labeled rows of its fit.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d) or Unlabeled
+        Unlabeled rows of its fit, M ≥ 1.
+    n : int, default=10
+        How many rows; all where there are fewer.
+    seed : int, default=0
+        Of ties.
+    class_names : sequence of K str or None, default=None
+        Names used in the reasons.
+
+    Returns
+    -------
+    tuple of Candidate
+        Positions into X_unlabeled, scores, and reasons in words.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> from surefoot import report
+    >>> X, y, U = [[0.0], [0.4], [0.6], [1.0]], [0, 0, 1, 1], [[0.1], [0.5], [0.9]]
+    >>> clf = sf.RobustLogisticRegression(radius=0.3, label_prior=[0.5, 0.5]).fit(X, y, X_unlabeled=U)
+    >>> report.rows_to_label(clf, X, y, U, n=1)[0].position
+    2
+    """
+    fitted = ModelWithRows.check(clf, X, y, X_unlabeled)
+    names = tuple(str(name) for name in (clf.classes_.tolist() if class_names is None else class_names))
+    return choose(fitted, names, n, seed)
+
+
+def choose(fitted: ModelWithRows, names: tuple[str, ...], n: int, seed: int) -> tuple[Candidate, ...]:
+    """See `rows_to_label`."""
+    size = min(check_positive_integer(n, "n"), len(fitted.U))
+    rows = np.vstack([fitted.X, fitted.U])
+    marked = np.concatenate([fitted.y.astype(object), np.full(len(fitted.U), None)])
+    best, utilities = _strategy(fitted, seed).query(
+        rows, marked, fitted.clf, fit_clf=False, batch_size=1, return_utilities=True
+    )
+    scores = utilities[0]
+    chosen = best if size == 1 else len(fitted.X) + spread_out(fitted.U, scores[len(fitted.X) :], size, seed)
+    index, distance = fitted.nearest
+    ranks = np.sort(distance)
+    found = []
+    for row in chosen:
+        j = int(row) - len(fitted.X)
+        farther = float(np.searchsorted(ranks, distance[j]) / len(ranks))
+        proba = fitted.proba[row]
+        nearest_label = names[fitted.codes[index[j]]]
+        found.append(
+            Candidate(
+                j,
+                float(scores[row]),
+                tuple(proba.tolist()),
+                float(distance[j]),
+                nearest_label,
+                farther,
+                reason_of(proba.tolist(), names, farther, nearest_label),
+            )
+        )
+    return tuple(found)
+
+
+def spread_out(rows: FloatArray, scores: FloatArray, size: int, seed: int) -> NDArray[np.intp]:
+    """Positions of rows with high scores that differ: one per cluster of them, near its middle, best first.
+
+    The highest scores alone would be those of outliers, much alike.
+    """
+    most = int(np.clip(len(rows) * _USEFUL, min(_PER_ROW * size, len(rows)), _MOST_CLUSTERED))
+    useful = np.argsort(-scores, kind="stable")[:most]
+    if len(useful) <= size:
+        return useful
+    n_clusters = min(size, len(np.unique(rows[useful], axis=0)))
+    clusters = KMeans(n_clusters, n_init=2, random_state=seed).fit(rows[useful])
+    away = np.linalg.norm(rows[useful] - clusters.cluster_centers_[clusters.labels_], axis=1)
+    chosen: list[int] = []
+    for one in range(n_clusters):
+        members = np.flatnonzero(clusters.labels_ == one)
+        if len(members):
+            inner = members[away[members] <= np.median(away[members])]
+            chosen.append(int(inner[scores[useful[inner]].argmax()]))
+    left = [at for at in range(len(useful)) if at not in set(chosen)]  # of equal rows there are fewer clusters
+    order = np.array([*chosen, *left[: size - len(chosen)]])
+    return useful[order[np.argsort(-scores[useful[order]], kind="stable")]]
+
+
+def _strategy(fitted: ModelWithRows, seed: int) -> RobustModelChange:
+    clf = fitted.clf
+    n, N = len(fitted.X), len(fitted.X) + len(fitted.U)
+    kappa = float(label_cost_matrix(clf.label_cost_, fitted.n_classes).max())
+    # from 2κ/N on the adversary may force any label at any row: the score needs no transport problem
+    margin = None if n * N <= _NARROW else kappa * max(PAPER_MARGIN, 2.0 / N)
+    return RobustModelChange(
+        label_prior=clf.label_prior,
+        margin=margin,
+        label_cost=clf.label_cost_,
+        metric=clf.metric_,
+        classes=clf.classes_,
+        missing_label=None,
+        random_state=seed,
+    )
+
+
+def reason_of(proba: Sequence[float], names: tuple[str, ...], farther_than: float, nearest_label: str) -> str:
+    """Why a row is worth a label, from the model's probabilities and the distance to the labeled rows."""
+    order = np.argsort(np.negative(proba), kind="stable")
+    first, second = int(order[0]), int(order[1])
+    if proba[first] - proba[second] < _UNDECIDED:
+        decided = (
+            f"The model is undecided between {names[first]} ({percent(proba[first])}) and {names[second]} "
+            f"({percent(proba[second])})."
+        )
+    else:
+        decided = (
+            f"The model leans to {names[first]} ({percent(proba[first])}), but its label would still move the model."
+        )
+    if farther_than >= _FAR:
+        share = percent(min(int(100 * farther_than), 99) / 100)
+        return f"{decided} It is farther from every labeled row than {share} of the unlabeled rows."
+    return f"{decided} The labeled row nearest to it is {nearest_label}."
+
+
+def working_rows(pool: Pool, most: int, seed: int) -> NDArray[np.intp]:
+    """All labeled rows, and of the unlabeled ones at most `most`, drawn at random (0 for all)."""
+    labeled, others = np.flatnonzero(pool.labeled), np.flatnonzero(~pool.labeled)
+    if most and len(others) > most:
+        others = np.random.default_rng(seed).choice(others, most, replace=False)
+    return np.sort(np.concatenate([labeled, others]))
+
+
+def candidates(fit: Fit | TrainedModel, n: int, seed: int) -> tuple[Any, ...]:
+    """Positions among the unlabeled rows of a fit, best first."""
+    start = fit.start
+    return rows_to_label(
+        fit.clf, start.rows, start.y, start.rest, n=min(n, len(start.rest)), seed=seed, class_names=start.pool.classes
+    )

@@ -1,0 +1,150 @@
+"""What the labeling page learns: the model of `surefoot fit`, the rows of `surefoot query`, a cross-fitted bound."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+
+from surefoot.pool.appraisal import cross_fitted, judge
+from surefoot.pool.choices import Choices
+from surefoot.pool.clock import Clock
+from surefoot.pool.fit_report import Writing, report_of
+from surefoot.pool.labeling.learning import Job, MeasuredBound, Ranking
+from surefoot.pool.learn_pool import Start
+from surefoot.pool.model import TrainedModel, train
+from surefoot.pool.model_file import ModelFile, save_model, without_pool
+from surefoot.pool.next_rows import candidates
+from surefoot.pool.summary.contents import Report
+from surefoot.pool.table import Pool
+from surefoot.pool.taught import TAUGHT, taught_by
+from surefoot.problem.geometry import shared_geometry
+
+# Rows that a ranking names: enough for several people until the next is there.
+_RANKED = 100
+# The cross-fitted bound is measured again when the random labels have grown by this share.
+_GROWN = 1.2
+
+
+class PoolLearner:
+    """Fits to a pool with the labels of a job; of its unlabeled rows at most `most` take part, drawn once.
+
+    Parameters
+    ----------
+    pool : Pool
+    choices : Choices
+    most : int, 0 for all.
+    options : dict, of the command, to be stored with the model.
+    render : function, the page of a report.
+    command : str, the command that runs, for the foot of that page.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        choices: Choices,
+        most: int,
+        options: dict[str, Any],
+        render: Callable[[Report], str],
+        command: str,
+    ) -> None:
+        self._pool, self._choices, self._options = pool, choices, options
+        self._render, self._command = render, command
+        N = len(pool.rows)
+        chosen = np.random.default_rng(choices.seed).permutation(N)
+        self._sample = chosen if not most else chosen[:most]
+        self._measured_at = 0
+
+    def rank(self, job: Job) -> Ranking | None:
+        """Fit, rank, and predict all rows; None where the labels show one class or leave no row open."""
+        began = time.monotonic()
+        pool, keep, picked = self._labeled(job)
+        if len(set(job.labels.values())) < 2 or pool.labeled[keep].all():
+            return None
+        with shared_geometry(), warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            trained = self._train(pool, keep, picked)
+            chosen = candidates(trained, _RANKED, self._choices.seed)
+            measured = self._measure(trained)
+        rows = keep[np.flatnonzero(~trained.start.pool.labeled)]
+        proba = np.asarray(trained.clf.predict_proba(pool.rows))
+        place = {value: k for k, value in enumerate(trained.start.classes.tolist())}
+        order = [place[value] for value in trained.clf.classes_.tolist()]
+        said = [str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)]
+        return Ranking(
+            rows=tuple(int(rows[one.position]) for one in chosen),
+            predictions=np.array([place[value] for value in np.asarray(trained.clf.predict(pool.rows)).tolist()]),
+            proba=proba[:, np.argsort(order)].astype(np.float32),
+            n_labels=len(job.labels),
+            model=self._model_file(trained),
+            measured=measured,
+            seconds=time.monotonic() - began,
+            notes=tuple(dict.fromkeys([*trained.notes, *said])),
+        )
+
+    def report(self, job: Job) -> bytes:
+        """The page that `surefoot fit` writes, for these labels."""
+        pool, keep, picked = self._labeled(job)
+        with shared_geometry(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            trained = self._train(pool, keep, picked)
+            judged = judge(trained, self._choices, Clock())
+            writing = Writing(Path("model.skops"), None, self._options, self._choices.seed, self._command)
+            return self._render(report_of(trained, judged, list(judged.missing), writing, lambda _: None)).encode()
+
+    def _labeled(self, job: Job) -> tuple[Pool, NDArray[np.intp], NDArray[np.bool_]]:
+        """The pool with the labels of a job, the rows to work with, and which were picked."""
+        labels = np.full(len(self._pool.rows), None, dtype=object)
+        for row, label in job.labels.items():
+            labels[row] = label
+        picked = np.zeros(len(labels), dtype=bool)
+        picked[sorted(job.picked)] = True
+        pool = replace(self._pool, labels=labels)
+        return pool, np.union1d(self._sample, sorted(job.labels)).astype(np.intp), picked
+
+    def _train(self, pool: Pool, keep: NDArray[np.intp], picked: NDArray[np.bool_]) -> TrainedModel:
+        """With equal weights, picked rows too: audits judge the model, so that it may be whatever predicts best."""
+        start = Start.of(pool.subset(keep), picked[keep])
+        return train(replace(start, nearest=False), self._choices, Clock())
+
+    def _measure(self, trained: TrainedModel) -> MeasuredBound | None:
+        """The cross-fitted bound on the random labels; it takes ten fits, so not every time."""
+        start = trained.start
+        if start.n_random < max(_GROWN * self._measured_at, 1) or len(set(start.y[start.random].tolist())) < 2:
+            return None
+        only = replace(
+            start,
+            rows=start.rows[start.random],
+            y=start.y[start.random],
+            random=start.random[start.random],
+            nearest=False,
+        )
+        found = cross_fitted(replace(trained, start=only), self._choices, Clock(), [])
+        if found is None:
+            return None
+        self._measured_at = start.n_random
+        return MeasuredBound(float(found.value), float(found.level), found.kind, found.n_labels)
+
+    def _model_file(self, trained: TrainedModel) -> bytes:
+        pool = self._pool
+        steps = [*pool.cleaner.steps, ("classify", without_pool(trained.clf))]
+        stored = ModelFile(
+            Pipeline(steps),
+            pool.table.label,
+            pool.classes,
+            {TAUGHT: taught_by(trained.start.pool)},
+            reading=pool.columns.stored(),
+            options=self._options,
+        )
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "model.skops"
+            save_model(path, stored)
+            return path.read_bytes()

@@ -1,0 +1,1 @@
+"""What a report says of a fit, as plain data."""

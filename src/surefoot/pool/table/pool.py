@@ -1,0 +1,259 @@
+"""A pool: a table of which some rows have a label. Filled cells of the label column are labels, empty ones are not."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.pipeline import Pipeline
+
+from surefoot._types import FloatArray
+from surefoot.pool.table.cells import as_numbers, as_text, as_texts, check_plain
+from surefoot.pool.table.cleaning import make_cleaner
+from surefoot.pool.table.columns import Columns, sort_columns
+from surefoot.pool.table.errors import TableError
+from surefoot.pool.table.reading import (
+    PLAIN,
+    Format,
+    check_label,
+    listed,
+    read_content,
+    read_table,
+    shown_delimiter,
+    written_as,
+)
+
+# A label column with more different numbers than this holds quantities; so do texts, if most of them differ.
+_MOST_CLASSES = 20
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A pool before it is cleaned: its cells, and the label of each row, None where there is none."""
+
+    path: Path
+    how: Format
+    label: str
+    cells: Any
+    labels: NDArray[Any]
+    classes: list[str]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def features(self) -> Any:
+        return self.cells.drop(columns=[self.label])
+
+    @property
+    def labeled(self) -> NDArray[np.bool_]:
+        """(N,) which rows have one."""
+        return np.array([value is not None for value in self.labels], dtype=bool)
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """A pool ready to learn from.
+
+    rows : (N, d) cleaned features; labels : (N,) texts, None where there is none; classes : sorted texts.
+    columns : how the columns of the table are used; values : data frame of these, before cleaning.
+    cleaner : the fitted pipeline from the table to `rows`.
+    """
+
+    table: Table
+    rows: FloatArray
+    labels: NDArray[Any]
+    classes: list[str]
+    columns: Columns
+    values: Any
+    cleaner: Pipeline
+
+    @property
+    def labeled(self) -> NDArray[np.bool_]:
+        """(N,) which rows have one."""
+        return np.array([value is not None for value in self.labels], dtype=bool)
+
+    @property
+    def targets(self) -> NDArray[Any]:
+        """(n,) the labels, as a classifier gets them."""
+        return as_targets(self.labels[self.labeled], self.classes)
+
+    @property
+    def notes(self) -> list[str]:
+        return [*self.table.notes, *self.columns.notes]
+
+    def subset(self, keep: NDArray[np.intp]) -> Pool:
+        """Some of the rows, cleaned as all are."""
+        table = replace(self.table, cells=self.table.cells.iloc[keep], labels=self.table.labels[keep])
+        values = self.values.iloc[keep]
+        return replace(self, table=table, rows=self.rows[keep], labels=self.labels[keep], values=values)
+
+
+def read_labeled_table(
+    path: str | os.PathLike[str],
+    label: str,
+    *,
+    how: Format = PLAIN,
+    classes: Sequence[str] | None = None,
+    content: bytes | None = None,
+) -> Table:
+    """Read a table and its labels; `classes` names those that no label may show yet; `content` as in `read_table`."""
+    file = Path(path)
+    check_label(file, label, how)
+    raw = read_content(file) if content is None else content
+    asked, how = how, written_as(file, raw, how)
+    cells = read_table(file, how, content=raw)
+    check_plain(label, cells[label])
+    labels = read_labels(cells[label])
+    seen = in_order({value for value in labels if value is not None})
+    _check_classes(path, label, seen, int(sum(value is not None for value in labels)))
+    known = seen
+    if classes is not None:
+        known = in_order({as_class(name) for name in classes})
+        unknown = in_order(set(seen) - set(known))
+        if unknown:
+            raise TableError(
+                f"--classes must name every label in {label!r}; got {listed(known)} without {listed(unknown)}. Add "
+                "them, or correct the labels."
+            )
+    notes = [*_about_delimiter(file, asked, how), *_about_classes(known)]
+    return Table(file, how, label, cells, labels, known, tuple(notes))
+
+
+def read_labels(column: Any) -> NDArray[Any]:
+    """(N,) labels as texts, None where the cell is empty. Where all are numbers, 1, 1.0 and 01 are one label."""
+    texts = as_texts(column)
+    filled = np.flatnonzero(column.notna().to_numpy())
+    labels = np.full(len(texts), None, dtype=object)
+    values, wrong = as_numbers(column)
+    inexact = _is_inexact(values)
+    if inexact.any() and column.dtype.kind in "iuf":
+        raise TableError(
+            f"labels that are numbers must be below 2**53; got {column[inexact].iloc[0]} in row "
+            f"{np.flatnonzero(inexact)[0] + 1}: beyond, two of them may count as one. Save the column as texts."
+        )
+    numbers = not wrong.any() and not inexact.any()
+    for row in filled:
+        labels[row] = as_text(float(values[row])) if numbers else texts[row]
+    labels[[row for row in filled if labels[row] == ""]] = None
+    return labels
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Classes in order: by their value where all are numbers."""
+    texts = list(names)
+    values = class_values(texts)
+    return [text for _, text in sorted(zip(values, texts, strict=True))]
+
+
+def class_values(names: Sequence[str]) -> list[Any]:
+    """Classes as a classifier gets them, which sorts them: numbers where all are, else texts."""
+    try:
+        numbers = [float(name) for name in names]
+    except ValueError:
+        return list(names)
+    if not np.isfinite(numbers).all() or _is_inexact(np.array(numbers)).any():
+        return list(names)
+    return [int(number) if number.is_integer() else number for number in numbers]
+
+
+def as_targets(labels: Sequence[str] | NDArray[Any], classes: Sequence[str] | None = None) -> NDArray[Any]:
+    """Labels as a classifier gets them: numbers where all classes (by default the labels) are, else texts."""
+    value = dict(zip(classes, class_values(classes), strict=True)) if classes is not None else None
+    values = class_values(list(labels)) if value is None else [value[label] for label in labels]
+    texts = bool(values) and isinstance(values[0], str)
+    return np.array(values, dtype=object) if texts or not values else np.array(values)
+
+
+def as_class(text: str) -> str:
+    """A class named by the user, in the form of `read_labels`."""
+    try:
+        value = float(text)
+    except ValueError:
+        return text.strip()
+    return text.strip() if _is_inexact(np.array(value)) else as_text(value)
+
+
+def _is_inexact(values: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Whether numbers are so large that whole numbers beside each other are one in float64."""
+    return np.isfinite(values) & (np.abs(values) >= 2.0**53)
+
+
+def clean(table: Table, columns: Columns | None = None, **options: Any) -> Pool:
+    """Sort the columns (options as in `sort_columns`) and fit the cleaning to all rows, labeled and not."""
+    chosen = sort_columns(table.features, **options) if columns is None else columns
+    cells = chosen.read(table.cells)
+    cleaner = make_cleaner(chosen, cells)
+    rows = cleaner.fit_transform(cells)
+    return Pool(table, np.ascontiguousarray(rows), table.labels, table.classes, chosen, cells, cleaner)
+
+
+def clean_with(table: Table, cleaner: Pipeline, columns: Columns) -> Pool:
+    """Clean a table with a cleaning that was fitted before, its columns read as they were then."""
+    cells = columns.read(table.cells)
+    columns = replace(columns, left_out={}, notes=columns.unread(table.cells))
+    rows = np.ascontiguousarray(cleaner.transform(cells))
+    return Pool(table, rows, table.labels, table.classes, columns, cells, cleaner)
+
+
+def check_learnable(table: Table) -> None:
+    """At least two classes, a label and a row without one."""
+    n_labels, n_rows = int(table.labeled.sum()), len(table.labels)
+    if n_labels == 0:
+        raise TableError(
+            f"some cells of {table.label!r} must be filled: those rows are the labeled ones; all {n_rows} are empty. "
+            "Label a few rows, for example with surefoot label."
+        )
+    if len(table.classes) < 2:
+        raise TableError(
+            f"the labels in {table.label!r} must show two classes or more; all {n_labels} are {table.classes[0]!r}. "
+            "Label a row of another class, or name all classes with --classes."
+        )
+    if n_labels == n_rows:
+        raise TableError(
+            f"some cells of {table.label!r} must be empty: those rows are the unlabeled ones; all {n_rows} are filled. "
+            "Add rows without a label."
+        )
+
+
+def _check_classes(path: object, label: str, seen: list[str], n_labels: int) -> None:
+    numeric = bool(seen) and not isinstance(class_values(seen)[0], str)
+    if len(seen) > _MOST_CLASSES and (numeric or len(seen) > 0.5 * n_labels):
+        if numeric:
+            fix = (
+                "group the values into a new column, for example into three bins of as many rows each (below "
+                f"{_bins(seen)}, above)"
+            )
+        else:
+            fix = "group the texts"
+        raise TableError(
+            f"column {label!r} of {path} must hold classes; it has {len(seen)} different "
+            f"{'numbers' if numeric else 'texts'} in {n_labels} filled cells, as a quantity has. Pass the column of "
+            f"the classes as --label, or {fix}."
+        )
+
+
+def _bins(seen: list[str]) -> str:
+    low, high = np.quantile([float(name) for name in seen], [1 / 3, 2 / 3])
+    return f"{low:.4g}, up to {high:.4g}"
+
+
+def _about_delimiter(file: Path, asked: Format, how: Format) -> list[str]:
+    """That a delimiter was found by itself, where it is not that of the file's name."""
+    if asked.delimiter is not None or how.delimiter in (None, asked.for_file(file).delimiter):
+        return []
+    return [f"cells of {file.name} end at {shown_delimiter(how.delimiter)} (--delimiter changes it)."]
+
+
+def _about_classes(classes: list[str]) -> list[str]:
+    folded: dict[str, list[str]] = {}
+    for name in classes:
+        folded.setdefault(" ".join(name.casefold().split()), []).append(name)
+    return [
+        f"the labels {listed(names)} differ in capitals or spaces only: are they one class?"
+        for names in folded.values()
+        if len(names) > 1
+    ]

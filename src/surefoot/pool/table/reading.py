@@ -1,0 +1,303 @@
+"""Tables from CSV, TSV and Parquet files, cell by cell as they are written there."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import io
+import os
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from surefoot._errors import first_line, import_extra
+from surefoot._printing import cut
+from surefoot.pool.table.errors import FileError, TableError
+from surefoot.pool.table.text_file import MARK, TextRecords, cells_of_any_length, codec_of
+
+SUFFIXES = (".csv", ".tsv", ".parquet")
+# Cells that stand for nothing. "None" and "?" are not among them: they may be a class or a category.
+EMPTY = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL")
+# Arrow counts the bytes of a block in 32 bits.
+_LARGEST_BLOCK = 2**31 - 1
+_DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
+
+
+@dataclass(frozen=True)
+class Format:
+    """How a table is written.
+
+    delimiter : None for that of the file's name, comma, or tab for .tsv; and where that leaves one column, the mark
+    that the header holds most.
+    encoding : of text files.
+    missing : texts that stand for a missing value, besides those of `EMPTY`.
+    """
+
+    delimiter: str | None = None
+    encoding: str = "utf-8"
+    missing: tuple[str, ...] = ()
+
+    def for_file(self, path: Path) -> Format:
+        """The same with the delimiter settled."""
+        given = {"tab": "\t", "\\t": "\t"}.get(self.delimiter or "", self.delimiter)
+        if given is not None and (len(given) != 1 or not given.isascii() or given in '"\r\n'):
+            raise FileError(
+                f"a delimiter must be one character of ASCII, no quote and no line end, or 'tab'; got {given!r}. Pass "
+                "';', say."
+            )
+        return replace(self, delimiter=given or ("\t" if path.suffix.lower() == ".tsv" else ","))
+
+    @property
+    def empty(self) -> list[str]:
+        return [*EMPTY, *self.missing]
+
+
+PLAIN = Format()
+
+
+def read_table(path: str | os.PathLike[str], how: Format = PLAIN, *, content: bytes | None = None) -> Any:
+    """A data frame with one row per record; cells of text files are texts, missing ones None.
+
+    Every record must have as many cells as the header has names. Nothing is guessed: which columns hold numbers is
+    decided by `surefoot.pool.table.columns`, on whole columns. `content` is that of the file, where it was read before.
+    """
+    import_extra("pandas", "cli", "reading tables")
+    file = Path(path)
+    raw = read_content(file) if content is None else content
+    frame = _read_parquet(file, raw) if is_parquet(file) else _read_text(file, raw, written_as(file, raw, how))
+    if len(frame) == 0:
+        raise TableError(f"{path} must hold rows of data; it has a header and no rows. Pass a table with rows.")
+    return frame
+
+
+def written_as(file: Path, content: bytes, how: Format) -> Format:
+    """How a text file is written, with its delimiter settled."""
+    settled = how.for_file(file)
+    if how.delimiter is None and not is_parquet(file):
+        names, _ = _first_record(file, content, settled)
+        mark, count = _other_mark(names[0], settled) if len(names) == 1 else ("", 0)
+        if count:
+            return replace(settled, delimiter=mark)
+    return settled
+
+
+def is_parquet(file: Path) -> bool:
+    """Whether a table is Parquet, by the end of its name."""
+    return file.suffix.lower() == ".parquet"
+
+
+def read_content(path: str | os.PathLike[str]) -> bytes:
+    """All bytes of a table's file, as they are at one moment."""
+    file = Path(path)
+    if file.suffix.lower() not in SUFFIXES:
+        raise FileError(f"{file} must be a table that ends in one of {', '.join(SUFFIXES)}. Rename or convert it.")
+    if file.is_dir():
+        raise FileError(f"{file} must be a file; it is a folder. Pass the name of a file in it.")
+    if file.exists() and not file.is_file():  # it may never end, and is read more than once
+        raise FileError(f"{file} must be a plain file; it is a device, a pipe or a socket. Save the table as a file.")
+    try:
+        with file.open("rb") as opened:
+            before = os.fstat(opened.fileno())
+            content = opened.read()
+            after = os.fstat(opened.fileno())
+    except OSError as error:
+        raise FileError(f"{file} could not be read: {error.strerror or error}. Check the path.") from error
+    if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
+        raise FileError(f"{file} was changed by another program while it was read. Wait for that program, try again.")
+    if not content:
+        raise FileError(f"{file} must hold a table; it is empty (0 bytes). Pass another file.")
+    return content
+
+
+def read_names(path: Path, how: Format = PLAIN) -> list[str]:
+    """The names of a table's columns, in the form that the end of its name says."""
+    if is_parquet(path):
+        content = read_content(path)
+        pa = import_extra("pyarrow", "cli", "reading tables")
+        pq = import_extra("pyarrow.parquet", "cli", "reading tables")
+        try:
+            return [str(name) for name in pq.read_schema(pa.BufferReader(content)).names]
+        except (pa.ArrowException, OSError) as error:
+            raise FileError(f"{path} could not be read as Parquet: {first_line(error)}. Write it again.") from error
+    content = read_content(path)
+    return read_header(path, content, written_as(path, content, how))[0]
+
+
+def check_label(path: Path, label: str, how: Format) -> None:
+    """A table must have a column for the labels, and others; read from its header alone."""
+    names = read_names(path, how)
+    if label not in names:
+        raise TableError(
+            f"{path} has no column {label!r} for the labels{near(label, names)}. Its columns are {listed(names)}. Pass "
+            "one of them as --label."
+        )
+    if len(names) < 2:
+        raise TableError(f"{path} must have columns besides the label {label!r}; it has none. Pass a table with some.")
+
+
+def near(name: str, names: list[str]) -> str:
+    """A question that names what may have been meant."""
+    folded = {known.casefold(): known for known in names}
+    found = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
+    return f" (did you mean {folded[found[0]]!r}?)" if found else ""
+
+
+def listed(names: list[str], most: int = 8) -> str:
+    """Names in quotes, with commas between."""
+    shown = ", ".join(repr(cut(name)) for name in names[:most])
+    return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
+
+
+def _read_parquet(file: Path, content: bytes) -> Any:
+    pa = import_extra("pyarrow", "cli", "reading tables")
+    pq = import_extra("pyarrow.parquet", "cli", "reading tables")
+    try:
+        frame = pq.read_table(pa.BufferReader(content)).to_pandas()
+    except (pa.ArrowException, OSError) as error:
+        raise FileError(f"{file} could not be read as Parquet: {first_line(error)}. Write it again.") from error
+    _check_names([str(name) for name in frame.columns], file)
+    frame.columns = [str(name) for name in frame.columns]
+    return frame.reset_index(drop=True)
+
+
+def _read_text(file: Path, content: bytes, how: Format) -> Any:
+    pa = import_extra("pyarrow", "cli", "reading tables")
+    names, lines = read_header(file, content, how)
+    data = as_utf8(file, content, how)
+    try:
+        table = _parse(data, how, names, lines)
+    except pa.ArrowInvalid as error:
+        if "UTF8" in str(error) or "UTF-8" in str(error):
+            raise _not_text(file, content, how) from error
+        _check_quotes(file, data, how)
+        raise TableError(
+            f"{file}: every row must have as many cells as the header, {len(names)}; {first_line(error)}. Quote cells "
+            "that hold the delimiter, or pass --delimiter."
+        ) from error
+    last = (table.column(-1)[-1].as_py() or "") if len(table) else ""
+    runs_on = ("\n" in last or "\r" in last) and not data[-64:].rstrip().endswith(b'"')
+    if runs_on or data.count(b'"') % 2:
+        _check_quotes(file, data, how)
+    return table.to_pandas()
+
+
+def _parse(data: bytes, how: Format, names: list[str], lines: int) -> Any:
+    """An Arrow table of texts from UTF-8; a record longer than a block of the parser needs a larger block."""
+    import pyarrow as pa
+    from pyarrow import csv as arrow_csv
+
+    block = 1 << 20
+    while True:
+        try:
+            return arrow_csv.read_csv(
+                pa.BufferReader(data),
+                read_options=arrow_csv.ReadOptions(column_names=names, skip_rows=lines, block_size=block),
+                parse_options=arrow_csv.ParseOptions(delimiter=how.delimiter, newlines_in_values=True),
+                convert_options=arrow_csv.ConvertOptions(
+                    column_types=dict.fromkeys(names, pa.string()),
+                    null_values=how.empty,
+                    strings_can_be_null=True,
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            if "straddl" not in str(error) or block > len(data):
+                raise
+            block = min(16 * block, _LARGEST_BLOCK)
+
+
+def as_utf8(file: Path, content: bytes, how: Format) -> bytes:
+    """The content of a text file in UTF-8."""
+    codec = codec_of(how.encoding, content)
+    if codec == "utf-8":
+        return content
+    try:
+        return content.decode(codec).encode()
+    except UnicodeError as error:
+        raise _not_text(file, content, how) from error
+
+
+def read_header(file: Path, content: bytes, how: Format) -> tuple[list[str], int]:
+    """The names of the columns, one each and no two alike; and how many lines the header takes."""
+    names, lines = _first_record(file, content, how)
+    names = [name.strip() or f"column {number}" for number, name in enumerate(names, start=1)]
+    if len(names) == 1:
+        _check_delimiter(file, names[0], how)
+    _check_names(names, file)
+    return names, lines
+
+
+def _first_record(file: Path, content: bytes, how: Format) -> tuple[list[str], int]:
+    """The cells of the header, and how many lines they take."""
+    try:
+        text = io.TextIOWrapper(io.BytesIO(content), encoding=codec_of(how.encoding, content), newline="")
+        if text.read(1) != MARK:
+            text.seek(0)
+        with cells_of_any_length():
+            records = csv.reader(text, delimiter=how.delimiter or ",")
+            names = next((record for record in records if record), [])
+            lines = records.line_num
+    except UnicodeError as error:
+        raise _not_text(file, content, how) from error
+    except LookupError as error:
+        raise FileError(f"--encoding must name a text encoding; got {how.encoding!r}. Pass latin-1, say.") from error
+    except csv.Error as error:
+        raise TableError(f"{file} could not be read as a table: {error}. Is it a text file?") from error
+    if not names:
+        raise TableError(f"{file} must begin with a header; it holds blank lines only. Pass another file.")
+    return names, lines
+
+
+def _check_quotes(file: Path, data: bytes, how: Format) -> None:
+    """A quote that is never closed makes one cell of all rows that follow."""
+    try:
+        line = TextRecords(data.decode(), how.delimiter or ",").unclosed()
+    except (UnicodeError, csv.Error):
+        return  # the caller knows what is wrong
+    if line is not None:
+        raise TableError(
+            f"{file}: every quote must be closed; one in the record that begins in line {line} is not, so that all "
+            "that follows is one cell. Close it, or write two quotes for one that is part of a cell."
+        )
+
+
+def _check_delimiter(file: Path, header: str, how: Format) -> None:
+    """One column only: the delimiter is wrong, or there is nothing to learn from."""
+    mark, count = _other_mark(header, how)
+    if count:
+        name = shown_delimiter(mark)
+        used = _DELIMITERS.get(how.delimiter or ",", repr(how.delimiter))
+        raise TableError(
+            f"{file} has one column when cells end at {used}; its "
+            f"header holds {_DELIMITERS[mark]} {count} time{'s' * (count > 1)}. Pass --delimiter {name}."
+        )
+
+
+def _other_mark(header: str, how: Format) -> tuple[str, int]:
+    """Of other delimiters the one that a header holds most, and how often."""
+    others = Counter({mark: header.count(mark) for mark in _DELIMITERS if mark != how.delimiter})
+    return others.most_common(1)[0]
+
+
+def shown_delimiter(mark: str) -> str:
+    """A delimiter as it would be typed."""
+    return {"\t": "tab"}.get(mark, f"'{mark}'")
+
+
+def _check_names(names: list[str], file: Path) -> None:
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
+    if twice:
+        raise TableError(f"{file}: column names must differ; got {', '.join(twice[:5])} more than once. Rename them.")
+
+
+def _not_text(file: Path, content: bytes, how: Format) -> FileError:
+    try:
+        content.decode(how.encoding)
+        where = "somewhere"
+    except UnicodeDecodeError as error:
+        where = f"byte {error.start} (0x{content[error.start]:02x}, line {content[: error.start].count(10) + 1})"
+    except UnicodeError:
+        where = "its content"
+    return FileError(
+        f"{file} must be text in {how.encoding}; {where} is not. Save it as UTF-8, or pass --encoding latin-1, say."
+    )

@@ -1,0 +1,352 @@
+"""Audits: the draws, the bounds, the journal, what is refused; the labels planned and those they take."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import hypergeom
+from sklearn.linear_model import LogisticRegression
+
+import surefoot as sf
+from bounds.pools import Told, numbered, told
+from surefoot._pool_count import hypergeometric_upper
+
+SRC = Path(sf.__file__).resolve().parents[1]
+N = 300
+TRUTH = (np.random.default_rng(0).random(N) < 0.4).astype(np.intp)
+CLF, ERROR = told(TRUTH, 0.06, np.random.default_rng(1))
+
+
+def audit(**keywords: object) -> sf.Audit:
+    return sf.Audit(CLF, numbered(N), **{"random_state": 0, **keywords})  # type: ignore[arg-type]
+
+
+def answer(row: int) -> int:
+    return int(TRUTH[row])
+
+
+class TestDraws:
+    @pytest.mark.parametrize("picks", ["uniform", "weighted"])
+    def test_every_row_comes_once_and_the_bound_ends_at_the_truth(self, picks: str) -> None:
+        found = audit(picks=picks).run(answer)
+        assert sorted(found.labels) == list(range(N))
+        assert found.next() is None
+        assert found.n_errors == round(ERROR * N)
+        if picks == "uniform":
+            assert found.anytime_bound().value == pytest.approx(ERROR)
+        assert found.anytime_bound().value >= ERROR - 1e-12
+
+    def test_next_is_the_same_until_recorded(self) -> None:
+        found = audit()
+        first = found.next()
+        assert found.next() == first
+        assert first is not None
+        found.record(first, answer(first))
+        assert found.next() != first
+
+    def test_another_classifier_gets_other_rows(self) -> None:
+        """So labels of one audit, used to train the next classifier, are not its next audit's first rows again."""
+        other = Told(1 - CLF.predictions, CLF.beliefs)
+        rows = list(audit().run(answer, max_labels=40).labels)
+        others = list(sf.Audit(other, numbered(N), random_state=0).run(answer, max_labels=40).labels)
+        assert len(set(rows) & set(others)) < 20
+
+    def test_uniform_draws_hit_every_row_alike(self) -> None:
+        counts = np.zeros(30)
+        for seed in range(600):
+            rows = sf.Audit(CLF, numbered(30), random_state=seed).run(answer, max_labels=10).labels
+            counts[list(rows)] += 1
+        assert np.abs(counts / 600 - 1 / 3).max() < 0.08
+
+    def test_known_labels_count_and_are_not_drawn(self) -> None:
+        y = np.full(N, np.nan)
+        y[:100] = TRUTH[:100]
+        known_errors = int(np.sum(CLF.predictions[:100] != TRUTH[:100]))
+        found = audit(y=y).run(answer, max_labels=50)
+        assert min(found.labels) >= 100
+        most = hypergeometric_upper(found.n_errors, 50, 200, 0.9)
+        assert found.bound().value == pytest.approx((known_errors + most) / N)
+
+
+class TestBounds:
+    def test_the_planned_bound_counts_what_is_missing_as_errors(self) -> None:
+        found = audit(n_labels=60)
+        values = []
+        while (row := found.next()) is not None:
+            found.record(row, answer(row))
+            values.append(found.bound().value)
+        assert np.all(np.diff(values) <= 0)
+        assert found.n_labels == 60
+        assert values[-1] == hypergeometric_upper(found.n_errors, 60, N, 0.9) / N
+        assert "60, was fixed before" in found.bound().assumptions[-1]
+
+    def test_without_a_plan_the_present_number_stands_for_it(self) -> None:
+        found = audit().run(answer, max_labels=25)
+        assert found.bound().value == hypergeometric_upper(found.n_errors, 25, N, 0.9) / N
+        assert audit().bound().value == 1.0
+        assert audit().anytime_bound().value == 1.0
+
+    def test_a_skipped_row_counts_as_an_error(self) -> None:
+        found = audit()
+        row = found.next()
+        assert row is not None
+        found.skip(row)
+        assert found.n_errors == 1
+        assert found.labels == {row: None}
+        assert found.run(lambda _: None, max_labels=5).n_errors == 5
+
+    def test_one_rule_proves(self) -> None:
+        found = audit(target_error=0.12, n_labels=100).run(answer)
+        assert found.rule == "planned"
+        assert found.proved is (found.bound().value <= 0.12)
+        peeking = audit(target_error=0.12).run(answer)
+        assert peeking.rule == "anytime"
+        assert peeking.proved
+        assert peeking.n_labels < N
+        assert peeking.anytime_bound().value <= 0.12
+        assert not audit().run(answer).proved  # no target
+
+    def test_picks_follow_the_planned_size(self) -> None:
+        assert "betting" in audit(picks="auto", n_labels=200, rule="anytime").anytime_bound().method
+        assert "betting" not in audit(picks="auto", n_labels=199, rule="anytime").anytime_bound().method
+        assert "betting" not in audit(picks="auto").anytime_bound().method
+        with pytest.raises(ValueError, match="exact bound needs uniform picks"):
+            audit(picks="weighted").bound()
+        with pytest.raises(ValueError, match=r"planned number of labels needs picks='uniform'"):
+            audit(picks="weighted", n_labels=50)
+
+    def test_it_prints(self) -> None:
+        found = audit(target_error=0.2).run(answer, max_labels=30)
+        assert "errors on" in repr(found)
+        assert "theorem" in repr(found.anytime_bound())
+        assert found.anytime_bound().kind == "theorem"
+
+
+class TestRefusals:
+    @pytest.mark.parametrize(
+        ("keywords", "match"),
+        [
+            ({"level": 1.0}, "level must lie strictly"),
+            ({"level": 0}, "level must lie strictly"),
+            ({"target_error": 1.5}, "target_error must be"),
+            ({"n_labels": 0}, "n_labels must be an integer"),
+            ({"rule": "both"}, "rule must be"),
+            ({"rule": "planned"}, "needs the number of labels planned"),
+            ({"picks": "unsure"}, "picks must be"),
+            ({"uniform_share": 0.1, "picks": "weighted"}, "uniform_share must be at least 0.2"),
+            ({"random_state": -1}, "random_state must be"),
+            ({"y": [0, 1]}, "y must have one label per row"),
+        ],
+    )
+    def test_arguments(self, keywords: dict[str, object], match: str) -> None:
+        with pytest.raises(ValueError, match=match):
+            audit(**keywords)
+
+    def test_rows_not_drawn_and_classes_not_known(self) -> None:
+        found = audit().run(answer, max_labels=3)
+        row = found.next()
+        assert row is not None
+        other = next(r for r in range(N) if r != row and r not in found.labels)
+        with pytest.raises(ValueError, match=f"the row drawn is {row}, got {other}"):
+            found.record(other, 0)
+        recorded = next(iter(found.labels))
+        with pytest.raises(ValueError, match="takes the label of the row that it has drawn"):
+            found.record(recorded, 0)
+        with pytest.raises(ValueError, match=r"a class that the classifier knows, \[0, 1\]; got 2"):
+            found.record(row, 2)
+        with pytest.raises(ValueError, match="a label must be a number or a text; got nan"):
+            found.record(row, float("nan"))
+        assert found.n_labels == 3  # nothing was lost, nothing was added
+        found.record(row, answer(row))
+        assert found.n_labels == 4
+
+    def test_a_class_may_be_named_that_is_never_predicted(self) -> None:
+        found = audit(classes=[0, 1, 2])
+        row = found.next()
+        assert row is not None
+        found.record(row, 2)
+        assert found.n_errors == 1
+
+    def test_an_unfitted_classifier(self) -> None:
+        with pytest.raises(ValueError, match="finished classifier"):
+            sf.Audit(LogisticRegression(), numbered(5))
+
+
+class TestJournal:
+    @pytest.mark.parametrize("picks", ["uniform", "weighted"])
+    def test_it_resumes_where_it_was(self, tmp_path: Path, picks: str) -> None:
+        whole = audit(picks=picks).run(answer, max_labels=40)
+        path = tmp_path / "audit.jsonl"
+        audit(picks=picks, journal=path).run(answer, max_labels=17)
+        resumed = audit(picks=picks, journal=path).run(answer, max_labels=40)
+        assert resumed.labels == whole.labels
+        assert resumed.anytime_bound().value == whole.anytime_bound().value
+        lines = [json.loads(line) for line in path.read_text().splitlines()]
+        assert len(lines) == 41
+        assert all(0 < line["p"] <= 1 for line in lines[1:])
+
+    def test_without_a_seed_the_journal_keeps_its_own(self, tmp_path: Path) -> None:
+        path = tmp_path / "audit.jsonl"
+        first = audit(random_state=None, journal=path).run(answer, max_labels=5)
+        assert audit(random_state=None, journal=path).next() == first.next()
+
+    def test_a_torn_line_is_cut_off(self, tmp_path: Path) -> None:
+        path = tmp_path / "audit.jsonl"
+        audit(journal=path).run(answer, max_labels=9)
+        whole = path.read_bytes()
+        path.write_bytes(whole[:-7])
+        resumed = audit(journal=path)
+        assert resumed.n_labels == 8
+        resumed.run(answer, max_labels=9)
+        assert path.read_bytes() == whole
+
+    def test_another_classifier_is_refused(self, tmp_path: Path) -> None:
+        """As one trained on audited rows is, which predicts otherwise."""
+        path = tmp_path / "audit.jsonl"
+        audit(journal=path).run(answer, max_labels=20)
+        before = path.read_bytes()
+        other, _ = told(TRUTH, 0.03, np.random.default_rng(5))
+        with pytest.raises(ValueError, match="trained on audited rows cannot be judged by them"):
+            sf.Audit(other, numbered(N), random_state=0, journal=path)
+        assert path.read_bytes() == before
+
+    @pytest.mark.parametrize("change", [{"level": 0.95}, {"random_state": 1}, {"n_labels": 50}])
+    def test_other_arguments_are_refused(self, tmp_path: Path, change: dict[str, object]) -> None:
+        path = tmp_path / "audit.jsonl"
+        audit(journal=path).run(answer, max_labels=4)
+        with pytest.raises(ValueError, match="must be as it was when"):
+            audit(journal=path, **change)
+
+    def test_a_changed_journal_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "audit.jsonl"
+        audit(journal=path).run(answer, max_labels=4)
+        lines = path.read_text().splitlines()
+        path.write_text("\n".join([lines[0], *lines[2:]]) + "\n")  # a label that did not please
+        with pytest.raises(ValueError, match="the rows that this audit draws, in order"):
+            audit(journal=path)
+
+    def test_a_file_of_another_kind_is_refused(self, tmp_path: Path) -> None:
+        path = tmp_path / "other.jsonl"
+        path.write_text('{"journal":"surefoot.active","version":1}\n')
+        with pytest.raises(ValueError, match=r"written by surefoot\.audit"):
+            audit(journal=path)
+
+    def test_a_killed_process_loses_no_answer(self, tmp_path: Path) -> None:
+        path = tmp_path / "audit.jsonl"
+        folders = [str(SRC), str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH", "")]
+        for kill in range(2):
+            process = subprocess.Popen(
+                [sys.executable, "-c", AUDITOR, str(path)],
+                stdout=subprocess.PIPE,
+                text=True,
+                env={**os.environ, "PYTHONPATH": os.pathsep.join(folders)},
+            )
+            assert process.stdout is not None
+            acknowledged = [process.stdout.readline() for _ in range(5 + 3 * kill)]
+            time.sleep(0.01 * kill)
+            process.send_signal(signal.SIGKILL)
+            acknowledged += process.stdout.readlines()
+            process.wait()
+            rows = {int(line) for line in acknowledged if line.endswith("\n")}
+            assert len(rows) >= 5
+            assert rows <= set(audit(journal=path).labels)
+
+
+AUDITOR = """
+import sys
+import numpy as np
+import surefoot as sf
+from bounds.pools import numbered, told
+
+truth = (np.random.default_rng(0).random(300) < 0.4).astype(np.intp)
+clf, _ = told(truth, 0.06, np.random.default_rng(1))
+audit = sf.Audit(clf, numbered(300), journal=sys.argv[1], random_state=0)
+while (row := audit.next()) is not None:
+    audit.record(row, int(truth[row]))
+    print(row, flush=True)
+"""
+
+
+class TestSize:
+    def test_the_plot_draws_what_the_curve_says(self) -> None:
+        import matplotlib as mpl
+
+        mpl.use("agg")
+        size = sf.audit_size(target=0.1, believed_error=0.0, n_pool=400)
+        axes = size.plot([0.1])
+        shares, labels = axes.lines[0].get_data()
+        np.testing.assert_array_equal(labels, size.curve(np.asarray(shares) / 100))
+        assert labels[0] == size.n_labels
+        assert len(size.plot().lines) == 3
+
+    def test_known_labels_leave_fewer_rows_to_draw_from(self) -> None:
+        truth = np.zeros(200, dtype=np.intp)
+        clf = Told(np.where(np.arange(200) < 6, 1, 0), np.full(200, 0.1))
+        known = np.where(np.arange(200) < 100, truth.astype(float), np.nan)  # six errors among them
+        audit = sf.Audit(clf, numbered(200), known, target_error=0.1, random_state=0)
+        size = audit.expected_size(0.0)
+        assert (size.n_pool, size.target) == (100, pytest.approx(0.14))  # 20 errors are allowed, 6 are there
+        audit.run(lambda row: int(truth[row]), max_labels=size.n_labels)
+        assert audit.bound().value <= 0.1
+        assert audit.n_known == 100
+
+    def test_the_plan_is_the_least_that_does(self) -> None:
+        """Against a search over every number of labels and every number of errors allowed."""
+        size = sf.audit_size(target=0.1, believed_error=0.03, n_pool=200, power=0.8)
+        bad, real = 21, 6
+        enough = [
+            n
+            for n in range(1, 201)
+            if any(hypergeom.cdf(c, 200, bad, n) <= 0.1 and hypergeom.cdf(c, 200, real, n) >= 0.8 for c in range(bad))
+        ]
+        assert size.n_labels == enough[0]
+        assert size.n_errors is not None
+        assert hypergeometric_upper(size.n_errors, size.n_labels, 200, 0.9) <= 20
+
+    def test_an_audit_takes_what_was_said(self) -> None:
+        """Of 60 audits each, as many as promised reach the target with the labels planned, or before, peeking."""
+        M, target = 10, 0.1
+        wrong = np.arange(400) < M
+        clf = Told(np.where(wrong, 1, 0), np.full(400, 0.1))
+        size = sf.audit_size(target=target, believed_error=M / 400, n_pool=400, power=0.8)
+        assert size.n_labels is not None
+        assert size.n_anytime is not None
+        planned = [
+            sf.Audit(clf, numbered(400), target_error=target, n_labels=size.n_labels, random_state=s)
+            .run(lambda _: 0)
+            .proved
+            for s in range(60)
+        ]
+        peeking = [
+            sf.Audit(clf, numbered(400), target_error=target, random_state=s).run(lambda _: 0).n_labels
+            for s in range(60)
+        ]
+        assert sum(planned) >= 42
+        assert 42 <= sum(n <= size.n_anytime for n in peeking) <= 58
+
+    def test_laws(self) -> None:
+        size = sf.audit_size(0.05, 0.02, 5000)
+        curve = size.curve([0.0, 0.01, 0.02, 0.03])
+        assert np.all(np.diff(curve) > 0)
+        assert curve[2] == size.n_labels
+        table = size.table([0.02, 0.05, 0.1], [0.0, 0.01])
+        assert table.shape == (3, 2)
+        assert np.all(np.diff(table, axis=0) < 0)
+        assert np.isnan(size.curve([0.06])[0])
+        assert sf.audit_size(0.05, 0.06, 5000).n_labels is None
+        assert "would not do" in repr(sf.audit_size(0.05, 0.06, 5000))
+        assert str(size.n_labels) in repr(size)
+        assert audit(target_error=0.1).expected_size(0.02).n_pool == N
+
+    @pytest.mark.parametrize("bad", [{"target": 2}, {"believed_error": -1}, {"n_pool": 0}, {"level": 1}, {"power": 7}])
+    def test_refusals(self, bad: dict[str, float]) -> None:
+        with pytest.raises(ValueError, match=f"{next(iter(bad))} must"):
+            sf.audit_size(**bad)  # type: ignore[arg-type]

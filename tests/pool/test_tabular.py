@@ -1,0 +1,145 @@
+"""Reading, sorting columns, cleaning, writing labels back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import check_estimator
+
+from surefoot.datasets._preprocessing import standardize
+from surefoot.pool.table import (
+    Format,
+    LargestEntryScaler,
+    TableError,
+    clean,
+    read_labeled_table,
+    read_table,
+    sort_columns,
+)
+from surefoot.pool.table.cleaning import columns_of
+from surefoot.pool.table.pool import read_labels
+
+
+def table_of(tmp_path: Path, text: str, label: str = "y", name: str = "t.csv", **how: object):
+    path = tmp_path / name
+    path.write_text(text, encoding="utf-8", newline="")
+    return read_labeled_table(path, label, how=Format(**how))
+
+
+cell = st.text(st.characters(codec="utf-8", exclude_characters="\x00\r", exclude_categories=["Cs"]), max_size=6)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.tuples(cell, cell), min_size=1, max_size=6), st.sampled_from([",", ";", "\t"]))
+def test_texts_survive_a_round_trip(rows: list[tuple[str, str]], delimiter: str) -> None:
+    """What pandas writes is read back, cell by cell; blank cells and the marks of missing ones are empty."""
+    import tempfile
+
+    from surefoot.pool.table.reading import EMPTY
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "t.csv"
+        frame = pd.DataFrame(rows, columns=["a", "b"], dtype=object)
+        frame.to_csv(path, index=False, sep=delimiter, quoting=1)
+        found = read_table(path, Format(delimiter))
+        for name in frame.columns:
+            for ours, theirs in zip(frame[name], found[name], strict=True):
+                assert (ours == theirs) or (pd.isna(theirs) and ours in EMPTY), (ours, theirs)
+
+
+def test_byte_order_marks_and_nameless_columns_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b"\xef\xbb\xbf,x\r\n0,1\r\n1,\r\n")
+    frame = read_table(path)
+    assert list(frame.columns) == ["column 1", "x"]
+    assert frame["x"].isna().tolist() == [False, True]
+
+
+@pytest.mark.parametrize(
+    ("column", "expected"),
+    [
+        (["1", "1.0", None, "2"], ["1", "1", None, "2"]),
+        (["yes", " yes ", "", None], ["yes", "yes", None, None]),
+        ([1.0, 0.0, np.nan, 1.0], ["1", "0", None, "1"]),
+        ([True, False, None, True], ["True", "False", None, "True"]),
+        (["1", "b", None, "01"], ["1", "b", None, "01"]),
+    ],
+)
+def test_labels(column: list[object], expected: list[object]) -> None:
+    assert read_labels(pd.Series(column)).tolist() == expected
+
+
+def test_labels_that_differ_in_capitals_are_noted(tmp_path: Path) -> None:
+    assert "'Yes', 'yes' differ in capitals" in table_of(tmp_path, "x,y\n1,yes\n2,Yes\n3,\n").notes[0]
+
+
+class TestColumns:
+    def test_kinds(self) -> None:
+        n = 40
+        frame = pd.DataFrame(
+            {
+                "id": np.arange(n) + 5,
+                "customer_id": [f"c{i}" for i in range(n)],
+                "age": [str(i % 9) if i else None for i in range(n)],
+                "city": ["a", "b"] * (n // 2),
+                "flag": [True, False] * (n // 2),
+                "code": [1, 2] * (n // 2),
+            }
+        )
+        found = sort_columns(frame, categories=["code"])
+        assert found.numbers == ["age"]
+        assert found.categories == ["city", "flag", "code"]
+        assert set(found.left_out) == {"id", "customer_id"}
+        assert "left out: 'id' numbers the rows; 'customer_id' names the rows" in found.notes[0]
+
+    def test_sorted_numbers_are_no_row_numbers(self) -> None:
+        assert sort_columns(pd.DataFrame({"x": np.arange(40) * 3})).numbers == ["x"]
+
+    def test_all_useless_columns_are_named_at_once(self) -> None:
+        frame = pd.DataFrame({"a": [1, 1, 1], "b": [np.nan] * 3, "c": [1, 2, 4]})
+        with pytest.raises(TableError, match=r"'a' has one value only.*'b' is empty.*--drop 'a,b'"):
+            sort_columns(frame, strict=True)
+        found = sort_columns(frame)
+        assert found.used == ["c"]
+        assert found.notes == ["left out: 'a' has one value only, '1'; 'b' is empty."]
+        with pytest.raises(TableError, match=r"a column to learn from .*'a' has one value"):
+            sort_columns(frame[["a", "b"]])
+
+
+class TestCleaning:
+    def test_numbers_are_cleaned_as_in_the_paper(self, tmp_path: Path) -> None:
+        rng = np.random.default_rng(0)
+        numbers = rng.gamma(2.0, size=(30, 3))
+        frame = pd.DataFrame(numbers, columns=list("abc")).assign(y=["u", None, "v"] * 10)
+        frame.to_csv(tmp_path / "t.csv", index=False)
+        pool = clean(read_labeled_table(tmp_path / "t.csv", "y"))
+        assert pool.rows == pytest.approx(standardize(numbers), abs=1e-12)
+
+    def test_gaps_and_categories(self, tmp_path: Path) -> None:
+        table = table_of(tmp_path, "a,b,y\n1,p,u\n3,,v\n,q,\n5,p,\n")
+        pool = clean(table)
+        names = list(pool.cleaner.get_feature_names_out())
+        assert names == ["a", "missingindicator_a", "b_(missing)", "b_p", "b_q"]
+        scaled = pool.rows * pool.cleaner[-1].scale_
+        spread = np.std([1, 3, 3, 5])
+        assert scaled[:, 0] == pytest.approx((np.array([1, 3, 3, 5]) - 3) / spread)
+        assert scaled[:, 1].tolist() == [0, 0, 1, 0]
+        assert scaled[:, 2:].tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1], [0, 1, 0]]
+        assert np.abs(pool.rows).max() == 1.0
+        assert columns_of(pool.cleaner).used == ["a", "b"]
+        again = pool.columns.read(pd.DataFrame({"b": ["new"], "a": [None]}))
+        assert pool.cleaner.transform(again)[0, 2:].tolist() == [0, 0, 0]
+
+    def test_the_scaler_is_an_ordinary_transformer(self) -> None:
+        check_estimator(LargestEntryScaler())
+        rows = np.array([[1.0, -4.0], [2.0, 0.0]])
+        assert LargestEntryScaler().fit_transform(rows).tolist() == (rows / 4).tolist()
+        assert LargestEntryScaler().fit(np.zeros((2, 2))).transform([[1.0, 2.0]]).tolist() == [[1.0, 2.0]]
+        make_pipeline(LargestEntryScaler(), LogisticRegression()).fit(rows, [0, 1])
