@@ -15,17 +15,20 @@ from surefoot._types import FloatArray
 from surefoot.blocks.placement import check_problem
 from surefoot.bounds.menu import error_bound
 from surefoot.bounds.result import ErrorBound
+from surefoot.calibration import Calibrated
 from surefoot.certificates.certificate import Certificate
 from surefoot.certify import ClassifierLoss, certify_over
+from surefoot.costs import Euclidean
 from surefoot.exact.problem import RobustProblem
 from surefoot.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
+from surefoot.pool.all_rows import risk_over_rows
 from surefoot.pool.choices import AUTO, CALIBRATED, DEFAULT, NUMBER, Choices
 from surefoot.pool.clock import Clock, TimeIsUpError
 from surefoot.pool.constant import worst_constant_error
 from surefoot.pool.learn_pool import FEWEST_FOR_CALIBRATION, MOST_CLASSES, Start, estimate_radius, resolve_prior
 from surefoot.pool.model import TrainedModel, all_rows, drawn, most_rows, sampled
+from surefoot.pool.model_with_rows import Stated
 from surefoot.pool.table import TableError
-from surefoot.problem.sets import row_chunks
 from surefoot.unlabeled import Unlabeled
 
 LEVEL = 0.9
@@ -36,8 +39,6 @@ _CLIP = 1e-12
 _TOL = 5e-4
 # Distances times sets in a union from which on it is solved over some rows and proved over all; and fewest of these.
 _ENTRIES, _FEWEST_ROWS = 1_000_000, 250
-# Far above what float64 loses in a mean of N bounded numbers.
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,6 +69,15 @@ class Worst:
     def tied(self) -> bool:
         """Whether the radius grows with the change of label shares."""
         return self.kind == CALIBRATED and bool(np.any(np.diff(self.first.label_intervals) > 0))
+
+    @property
+    def stated(self) -> Stated | None:
+        """The certificate of the log loss with its set, for a report; None where there is none."""
+        found = self.certificates.get(LOG_LOSS)
+        if found is None:
+            return None
+        rule: float | str | Calibrated = found.radius if self.promise else AUTO
+        return Stated(found, Euclidean(), 1.0, Calibrated() if self.kind == CALIBRATED else rule, None)
 
     def risk(self, loss: str) -> float | None:
         return self.certificates[loss].risk if loss in self.certificates else None
@@ -201,7 +211,11 @@ def worst_case(
     for name, values in losses.items():
         some = values if sample is None else values[np.concatenate([np.arange(len(start.y)), len(start.y) + sample])]
         one = certify_over(problem.fixed(some), ClassifierLoss(name, None, None), members, _TOL, estimate)
-        risk = one.risk if sample is None else _over_all_rows(whole, start, one, values, shift)
+        risk = (
+            one.risk
+            if sample is None
+            else risk_over_rows(one, (start.rows, start.rest), whole.row_weights, values, shift)
+        )
         found[name] = replace(
             one,
             risk=min(risk, 1.0) if name == ZERO_ONE else risk,
@@ -233,25 +247,6 @@ def _part(whole: RobustProblem, start: Start, choices: Choices, sample: NDArray[
     shares = whole.row_weights
     weights = shares[: len(start.y)] / shares[-1] * (len(sample) / len(start.rest))
     return _problem(start, choices, start.rest[sample], whole.decision_set.intervals, weights)
-
-
-def _over_all_rows(whole: RobustProblem, start: Start, found: Certificate, losses: FloatArray, shift: float) -> float:
-    """The dual value of a certificate over sampled rows with all rows in their place.
-
-    Every dual point bounds the worst case from above: this one holds for all rows, and is slightly larger than it could
-    be.
-    """
-    bound = found.row_bound
-    if bound is None:
-        raise RuntimeError("a certificate of the decision set knows its dual point; this one does not")
-    sets = [
-        replace(one, decision_set=one.decision_set.with_radius(one.decision_set.radius + shift)) for one in bound.sets
-    ]
-    rows, totals = all_rows(start), np.zeros(len(sets))
-    for part in row_chunks(len(rows), len(bound.anchors), entries=1 << 21):
-        distances = whole.data.metric.distances(rows[part], bound.anchors)
-        totals += [whole.row_weights[part] @ one.values(distances, losses[part]) for one in sets]
-    return float(totals.max()) + _ROUNDING
 
 
 def radius_kind(choices: Choices, start: Start, auto: float | None, missing: list[str]) -> str | None:

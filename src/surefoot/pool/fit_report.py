@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from copy import copy
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -11,12 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from surefoot.calibration import Calibrated
-from surefoot.costs import Euclidean
-from surefoot.estimators.robust import RobustLogisticRegression
-from surefoot.losses import LOG_LOSS, ZERO_ONE
 from surefoot.pool.appraisal import Appraisal
-from surefoot.pool.choices import AUTO, CALIBRATED
 from surefoot.pool.model import TrainedModel, answers
 from surefoot.pool.rows import names_of_rows, shown_cells
 from surefoot.pool.summary.answers import USE, how_to_use
@@ -68,7 +62,7 @@ def report_of(trained: TrainedModel, judged: Appraisal, notes: list[str], writin
     if sample is not None:
         notes = [*notes, f"This page looks at {len(rest)} of the {len(start.rest)} unlabeled rows, drawn at random."]
     return build_report(
-        reported(trained, judged),
+        trained.clf,
         start.rows,
         start.y,
         pool.rows[rest],
@@ -84,7 +78,7 @@ def report_of(trained: TrainedModel, judged: Appraisal, notes: list[str], writin
             *cleaning_notes(pool),
             *[note[0].upper() + note[1:] for note in notes if not note.startswith(("left out: ", "read by its"))],
         ],
-        error=None if judged.worst is None else judged.worst.risk(ZERO_ONE),
+        worst=judged.worst,
         bound=judged.crossfit,
         missing=judged.missing,
         command=writing.command,
@@ -99,19 +93,6 @@ def _feature_name(name: Any) -> str:
     """A feature as a person calls it: scikit-learn names the column of 0 and 1 for missing cells by its class."""
     text = str(name)
     return f"{text.removeprefix(_INDICATOR)} is missing" if text.startswith(_INDICATOR) else text
-
-
-def reported(trained: TrainedModel, judged: Appraisal) -> RobustLogisticRegression:
-    """The classifier as the report knows it: its certificate is that of the worst case that is printed."""
-    worst = None if judged.worst is None else judged.worst.certificates.get(LOG_LOSS)
-    if judged.worst is None or worst is None:
-        return trained.clf
-    shown = copy(trained.clf)
-    shown.certificate_, shown.worst_case_, shown.radius_ = worst, worst.worst_case, worst.radius
-    shown.metric_, shown.label_cost_ = Euclidean(), 1.0
-    shown.metric, shown.label_cost, shown.l2 = "euclidean", 1.0, None
-    shown.radius = Calibrated() if judged.worst.kind == CALIBRATED else worst.radius if judged.worst.promise else AUTO
-    return shown
 
 
 def cleaning_notes(pool: Pool) -> list[str]:

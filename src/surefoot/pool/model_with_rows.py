@@ -14,7 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from surefoot._printing import cell_text
 from surefoot._types import FloatArray
 from surefoot._validation import check_labeled_rows, check_more_rows, encode_labels
-from surefoot.certificates.certificate import WorstCase
+from surefoot.calibration import Calibrated, resolve_radius
+from surefoot.certificates.certificate import Certificate, WorstCase
 from surefoot.costs import FeatureMetric, Precomputed
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.problem.sets import row_chunks
@@ -22,6 +23,25 @@ from surefoot.unlabeled import Unlabeled, unwrap
 
 # Cells of a row that are shown, and characters of a cell.
 _MOST_CELLS, LONGEST_CELL = 12, 60
+
+
+@dataclass(frozen=True, eq=False)
+class Stated:
+    """A certificate of a model and the set of distributions that it speaks of.
+
+    radius : the rule that set it, as the parameter of an estimator; l2 : of the models that are compared with this one.
+    """
+
+    certificate: Certificate
+    metric: FeatureMetric
+    label_cost: Any
+    radius: float | str | Calibrated
+    l2: float | None
+
+    @classmethod
+    def from_fit(cls, clf: RobustLogisticRegression) -> Stated:
+        """What the fit itself certified."""
+        return cls(clf.certificate_, clf.metric_, clf.label_cost_, resolve_radius(clf.radius, auto=True), clf.l2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,14 +53,19 @@ class ModelWithRows:
     y: NDArray[Any]
     codes: NDArray[np.intp]
     U: FloatArray
-    metric: FeatureMetric
+    stated: Stated
     worst_case: WorstCase
 
     @classmethod
     def check(
-        cls, clf: RobustLogisticRegression, X: ArrayLike, y: ArrayLike, X_unlabeled: ArrayLike | Unlabeled
+        cls,
+        clf: RobustLogisticRegression,
+        X: ArrayLike,
+        y: ArrayLike,
+        X_unlabeled: ArrayLike | Unlabeled,
+        stated: Stated | None = None,
     ) -> ModelWithRows:
-        """Refuse another model, no unlabeled rows, or rows that the model was not fitted to."""
+        """Refuse another model, no unlabeled rows, or rows that were not certified; by default those of its fit."""
         if not isinstance(clf, RobustLogisticRegression):
             raise ValueError(
                 f"a report is that of a RobustLogisticRegression; got {type(clf).__name__}. Fit one, or use certify "
@@ -51,7 +76,8 @@ class ModelWithRows:
         if X_unlabeled is None:
             raise ValueError("X_unlabeled must be given; got None. Pass the unlabeled rows of the fit.")
         U = check_more_rows(unwrap(X_unlabeled)[0], "X_unlabeled", rows.shape[1])
-        worst_case = clf.certificate_.worst_case
+        stated = Stated.from_fit(clf) if stated is None else stated
+        worst_case = stated.certificate.worst_case
         if worst_case is None:
             raise RuntimeError("the certificate of a RobustLogisticRegression holds its adversary; this one does not")
         N = len(worst_case.label_proba)
@@ -60,10 +86,17 @@ class ModelWithRows:
                 f"X and X_unlabeled must be the rows of the fit, {N} in all, some of them unlabeled; got {len(rows)} "
                 f"and {len(U)}. Pass the same rows, in the same order."
             )
-        metric = clf.metric_
-        if isinstance(metric, Precomputed):
+        if isinstance(stated.metric, Precomputed):
             raise ValueError("a report needs distances between rows; got a Precomputed metric. Pass a metric by name.")
-        return cls(clf, rows, labels, encode_labels(labels, clf.classes_)[1], U, metric, worst_case)
+        return cls(clf, rows, labels, encode_labels(labels, clf.classes_)[1], U, stated, worst_case)
+
+    @property
+    def certificate(self) -> Certificate:
+        return self.stated.certificate
+
+    @property
+    def metric(self) -> FeatureMetric:
+        return self.stated.metric
 
     @property
     def n_classes(self) -> int:

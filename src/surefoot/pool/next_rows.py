@@ -143,14 +143,14 @@ def spread_out(rows: FloatArray, scores: FloatArray, size: int, seed: int) -> ND
 def _strategy(fitted: ModelWithRows, seed: int) -> RobustModelChange:
     clf = fitted.clf
     n, N = len(fitted.X), len(fitted.X) + len(fitted.U)
-    kappa = float(label_cost_matrix(clf.label_cost_, fitted.n_classes).max())
+    kappa = float(label_cost_matrix(fitted.stated.label_cost, fitted.n_classes).max())
     # from 2κ/N on the adversary may force any label at any row: the score needs no transport problem
     margin = None if n * N <= _NARROW else kappa * max(PAPER_MARGIN, 2.0 / N)
     return RobustModelChange(
         label_prior=clf.label_prior,
         margin=margin,
-        label_cost=clf.label_cost_,
-        metric=clf.metric_,
+        label_cost=fitted.stated.label_cost,
+        metric=fitted.metric,
         classes=clf.classes_,
         missing_label=None,
         random_state=seed,

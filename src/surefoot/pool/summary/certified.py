@@ -16,9 +16,8 @@ from sklearn.exceptions import ConvergenceWarning
 from surefoot._callbacks import FitProgress
 from surefoot._types import FloatArray
 from surefoot.blocks.placement import check_problem
-from surefoot.calibration import PREDICTIVE, Calibrated, resolve_radius
-from surefoot.certificates.certificate import Certificate
-from surefoot.certificates.fresh import FreshCertificate, RowBound
+from surefoot.calibration import PREDICTIVE, Calibrated
+from surefoot.certificates.fresh import FreshCertificate
 from surefoot.certify import ClassifierLoss, certify_over
 from surefoot.costs import label_cost_matrix
 from surefoot.estimators.fit_problem import FitProblem
@@ -28,9 +27,9 @@ from surefoot.exact.problem import Game, RobustProblem
 from surefoot.exact.solution import Solution
 from surefoot.losses import ZERO_ONE, log_loss_matrix, loss_matrix_from_proba, probabilities
 from surefoot.path import bound_along
+from surefoot.pool.all_rows import chunks, risk_over_rows, row_bound
 from surefoot.pool.model_with_rows import ModelWithRows
 from surefoot.pool.summary.contents import Bounds, RadiusCurve
-from surefoot.problem.sets import row_chunks
 from surefoot.radius import weighted_median
 from surefoot.unlabeled import Unlabeled
 
@@ -44,8 +43,6 @@ _N_RADII = 5
 _LEVEL = 0.95
 # Smallest probability in a log loss, as in `certify`.
 _CLIP = 1e-12
-# Far above what float64 loses in a mean of N bounded numbers.
-_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,15 +75,10 @@ class SampledProblem:
         return len(self.fitted.X) + len(self.rows)
 
 
-def radius_rule(fitted: ModelWithRows) -> float | str | Calibrated:
-    """The parameter `radius` of the fit: a number, "auto" or Calibrated."""
-    return resolve_radius(fitted.clf.radius, auto=True)
-
-
 def is_tied(fitted: ModelWithRows) -> bool:
     """Whether the decision set is a union over label shifts: a calibrated radius and label intervals."""
-    low, high = fitted.clf.certificate_.label_intervals.T
-    return isinstance(radius_rule(fitted), Calibrated) and bool(np.any(low < high))
+    low, high = fitted.certificate.label_intervals.T
+    return isinstance(fitted.stated.radius, Calibrated) and bool(np.any(low < high))
 
 
 def n_sets(fitted: ModelWithRows) -> int:
@@ -139,19 +131,19 @@ def error_bound(fitted: ModelWithRows, sampled: SampledProblem) -> float:
     Solved over the sampled rows; its dual point is then evaluated at all rows, with the radius of the fit. Every dual
     point bounds the worst case from above, so the bound holds for all rows, and is slightly larger than the best one.
     """
-    clf, certificate = fitted.clf, fitted.clf.certificate_
+    clf, certificate = fitted.clf, fitted.certificate
     problem = check_problem(
         fitted.X,
         fitted.y,
         X_unlabeled=Unlabeled(sampled.rows),
         sample_weight=sampled.weights,
         label_prior=certificate.label_intervals,
-        label_cost=clf.label_cost_,
+        label_cost=fitted.stated.label_cost,
         metric=fitted.metric,
         classes=clf.classes_,
     )
     problem = _in_shares(fitted, problem)
-    rule, least = radius_rule(fitted), problem.minimal.value
+    rule, least = fitted.stated.radius, problem.minimal.value
     excess = max(certificate.radius - certificate.minimal_radius, 0.0)
     members, estimate = problem.at(least + excess), certificate.estimate
     if isinstance(rule, Calibrated) and estimate is not None:
@@ -163,31 +155,21 @@ def error_bound(fitted: ModelWithRows, sampled: SampledProblem) -> float:
         found = certify_over(game, judged, members, _TOL, estimate)
     if sampled.complete:
         return min(found.risk, 1.0)
-    return min(_over_all_rows(fitted, found, certificate.minimal_radius - least) + _ROUNDING, 1.0)
+    losses = loss_matrix_from_proba(fitted.proba, ZERO_ONE)
+    shift = certificate.minimal_radius - least
+    return min(risk_over_rows(found, (fitted.X, fitted.U), fitted.row_weights, losses, shift), 1.0)
 
 
 def _in_shares(fitted: ModelWithRows, problem: RobustProblem) -> RobustProblem:
     """The problem with labels in the shares of the fit, which radius="predictive" takes from its own predictions."""
-    if radius_rule(fitted) != PREDICTIVE:
+    if fitted.stated.radius != PREDICTIVE:
         return problem
-    return problem.with_label_shares(_row_bound(fitted.clf.certificate_).sets[0].decision_set.label_frequencies)
-
-
-def _over_all_rows(fitted: ModelWithRows, found: Certificate, shift: float) -> float:
-    """The dual value of a certificate with the rows of the fit in place of its own, and radii larger by `shift`."""
-    bound = _row_bound(found)
-    sets = [replace(p, decision_set=p.decision_set.with_radius(p.decision_set.radius + shift)) for p in bound.sets]
-    totals = np.zeros(len(sets))
-    losses = loss_matrix_from_proba(fitted.proba, ZERO_ONE)
-    for at, rows in _chunks(fitted, len(bound.anchors)):
-        distances = fitted.metric.distances(rows, bound.anchors)
-        totals += [fitted.row_weights[at] @ one.values(distances, losses[at]) for one in sets]
-    return float(totals.max())
+    return problem.with_label_shares(row_bound(fitted.certificate).sets[0].decision_set.label_frequencies)
 
 
 def bounds_of(fitted: ModelWithRows, fresh: FreshCertificate | None) -> Bounds:
     """The certificate as a bar. Without fresh rows the sampling term is that of the unlabeled rows of the fit."""
-    certificate, n = fitted.clf.certificate_, len(fitted.X)
+    certificate, n = fitted.certificate, len(fitted.X)
     weights = fitted.row_weights[:n]
     losses = log_loss_matrix(fitted.clf.decision_function(fitted.X))
     training = float(np.average(losses[np.arange(n), fitted.codes], weights=weights))
@@ -214,9 +196,9 @@ def _rough_sampling(fitted: ModelWithRows) -> float:
 
     The dual point was fitted to these very rows, so no level can be promised.
     """
-    bound = _row_bound(fitted.clf.certificate_)
+    bound = row_bound(fitted.certificate)
     first, second = np.zeros(len(bound.sets)), np.zeros(len(bound.sets))
-    for at, rows in _chunks(fitted, len(bound.anchors)):
+    for at, rows in chunks((fitted.X, fitted.U), len(bound.anchors)):
         distances = fitted.metric.distances(rows, bound.anchors)
         losses = log_loss_matrix(fitted.clf.decision_function(rows))
         values = np.array([one.values(distances, losses) for one in bound.sets])
@@ -226,32 +208,21 @@ def _rough_sampling(fitted: ModelWithRows) -> float:
     return float(norm.ppf(_LEVEL) * spread / np.sqrt(len(fitted.row_weights)))
 
 
-def _chunks(fitted: ModelWithRows, n_columns: int) -> Iterator[tuple[slice, FloatArray]]:
-    """All rows in chunks, the labeled ones first: where they are among all rows, and the rows."""
-    for start, rows in ((0, fitted.X), (len(fitted.X), fitted.U)):
-        for part in row_chunks(len(rows), n_columns, entries=1 << 21):
-            yield slice(start + part.start, start + part.stop), rows[part]
-
-
-def _row_bound(certificate: Certificate) -> RowBound:
-    if certificate.row_bound is None:
-        raise RuntimeError("a certificate of the decision set knows its dual point; this one does not")
-    return certificate.row_bound
-
-
 def radius_curve(fitted: ModelWithRows, sampled: SampledProblem) -> tuple[RadiusCurve, FloatArray]:
     """Certified loss of this model, and of one learned at each radius, over the sampled rows.
 
     Also the coefficients of the model learned at the radius nearest to the chosen one.
     """
-    certificate = fitted.clf.certificate_
-    kappa = float(label_cost_matrix(fitted.clf.label_cost_, fitted.n_classes).max())
+    certificate = fitted.certificate
+    kappa = float(label_cost_matrix(fitted.stated.label_cost, fitted.n_classes).max())
     chosen = max(certificate.radius - certificate.minimal_radius, 0.0)
     grid = _grid(chosen, kappa)
     model = clone(fitted.clf).set_params(
         label_prior=certificate.label_intervals,
-        label_cost=fitted.clf.label_cost_,
+        label_cost=fitted.stated.label_cost,
         metric=fitted.metric,
+        radius=fitted.stated.radius,
+        l2=fitted.stated.l2,
         tol=_DRAWN,
         classes=fitted.clf.classes_,
     )
@@ -325,7 +296,7 @@ def _quiet_convergence() -> Iterator[None]:
 
 def rule_name(fitted: ModelWithRows) -> str:
     """How the radius was set: "predictive", "auto", "calibrated" or "number"."""
-    rule = radius_rule(fitted)
+    rule = fitted.stated.radius
     if isinstance(rule, Calibrated):
         return "calibrated"
     return rule if isinstance(rule, str) else "number"

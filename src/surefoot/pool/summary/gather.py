@@ -9,13 +9,14 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from surefoot._types import FloatArray
-from surefoot._validation import check_positive_integer, check_unit_scalar
+from surefoot._validation import check_positive_integer
 from surefoot._version import __version__
 from surefoot.bounds.result import ErrorBound
 from surefoot.calibration import Calibrated
 from surefoot.certificates.fresh import FreshCertificate
 from surefoot.estimators.robust import RobustLogisticRegression
-from surefoot.losses import log_loss_matrix
+from surefoot.losses import ZERO_ONE, log_loss_matrix
+from surefoot.pool.appraisal import Worst
 from surefoot.pool.model_with_rows import ModelWithRows, Names
 from surefoot.pool.next_rows import choose
 from surefoot.pool.summary.certified import (
@@ -24,7 +25,6 @@ from surefoot.pool.summary.certified import (
     bounds_of,
     error_bound,
     radius_curve,
-    radius_rule,
     rule_name,
 )
 from surefoot.pool.summary.column_summary import data_summary
@@ -69,7 +69,7 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     created: str | None = None,
     notes: Sequence[str] = (),
     fresh: FreshCertificate | None = None,
-    error: float | None = None,
+    worst: Worst | None = None,
     bound: ErrorBound | None = None,
     missing: Sequence[str] = (),
     command: str | None = None,
@@ -111,8 +111,8 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
         What was done to the data before the fit, a sentence each.
     fresh : FreshCertificate or None, default=None
         The certificate over rows that were kept apart, if there are such rows.
-    error : float or None, default=None
-        The bound on the share of wrong answers, where `certified_error` has computed it already.
+    worst : surefoot.pool.appraisal.Worst or None, default=None
+        The worst case that the page speaks of; None for that of the fit.
     bound : ErrorBound or None, default=None
         The cross-fitted bound of `error_bound`, which the page then begins with.
     missing : sequence of str, default=()
@@ -135,14 +135,15 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     Report
         The contents, for `render_report` and `write_report`.
     """
-    fitted = ModelWithRows.check(clf, X, y, X_unlabeled)
+    fitted = ModelWithRows.check(clf, X, y, X_unlabeled, None if worst is None else worst.stated)
     names = Names.check(fitted, feature_names, class_names, row_labels, raw_rows, label_name)
     say: Progress = progress if progress is not None else _silent
     n_query = check_positive_integer(n_query, "n_query")
     say("bounding the error", 0.0)
+    error = None if worst is None else worst.risk(ZERO_ONE)
     if error is None:
         error = error_bound(fitted, SampledProblem.of(fitted, seed))
-    promise = _promise(fitted, names, check_unit_scalar(error, "error"))
+    promise = _promise(fitted, names, error)
     bounds = bounds_of(fitted, fresh)
     say("following the radius", 0.3)
     curve, worst_coef = radius_curve(fitted, SampledProblem.of(fitted, seed, CURVE_ENTRIES))
@@ -199,8 +200,8 @@ def _silent(_step: str, _share: float) -> None:
 
 
 def _promise(fitted: ModelWithRows, names: Names, error: float) -> Promise:
-    clf, certificate = fitted.clf, fitted.clf.certificate_
-    rule, prior = radius_rule(fitted), resolve_prior(clf.label_prior)
+    clf, certificate = fitted.clf, fitted.certificate
+    rule, prior = fitted.stated.radius, resolve_prior(clf.label_prior)
     kinds = {
         ClopperPearson: "clopper-pearson",
         FinitePool: "hypergeometric",
