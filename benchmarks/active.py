@@ -18,7 +18,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from common import ROOT, Array, LearningProblem, Row, learning_problem, markdown_table, timed, write_csv
 
 import surefoot.active as al
-from surefoot.active.algorithm2 import PAPER_STEPS, algorithm2_score
+from surefoot.active.flexibility import LabelFlexibility
+from surefoot.active.impact import logistic_impact
+from surefoot.paper.stochastic_scores import PAPER_STEPS, algorithm2_score
 from surefoot.problem.sets import DecisionSet, build_decision_set
 from surefoot.solvers.minimal import solve_minimal_radius
 
@@ -49,14 +51,14 @@ def build(problem: LearningProblem, margin: float) -> DecisionSet:
 def score(ds: DecisionSet, n: int, margin: float, impact: Array) -> Array:
     """Ours, the transport problem included: the scores of all unlabeled rows."""
     rows = np.arange(n, len(ds.row_weights))
-    return al.LabelFlexibility(ds, rows, np.arange(ds.n_classes), margin).least_expectation(impact)
+    return LabelFlexibility(ds, rows, np.arange(ds.n_classes), margin).least_expectation(impact)
 
 
 def score_rows(N: int, n: int, steps: int, repeat: int) -> list[Row]:
     """All rows exactly, at three margins, against one candidate of Algorithm 2."""
     problem = learning_problem(N, n)
     clf = LogisticRegression(C=500.0, max_iter=1000).fit(problem.X, problem.codes)
-    impact = al.logistic_impact(clf, problem.X_unlabeled)
+    impact = logistic_impact(clf, problem.X_unlabeled)
     table: list[Row] = []
     for share in (0.0, al.DEFAULT_MARGIN, 1.0):
         margin = share / N

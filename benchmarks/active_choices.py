@@ -21,6 +21,8 @@ from sklearn.linear_model import LogisticRegression
 
 import surefoot.active as al
 from surefoot import datasets
+from surefoot.active.impact import logistic_impact
+from surefoot.active.scores import min_model_change
 
 MARGINS = (0.01, 0.03, 0.1)  # in units of κ/N
 CANDIDATES = 100  # the paper's
@@ -42,7 +44,7 @@ class Line(NamedTuple):
 
 def top_rows(clf: Any, X: NDArray[np.float64]) -> NDArray[np.intp]:
     """The ten rows of largest Min MC score, repeats or not."""
-    return np.argsort(-al.min_model_change(al.logistic_impact(clf, X)))[:BATCH]
+    return np.argsort(-min_model_change(logistic_impact(clf, X)))[:BATCH]
 
 
 def areas(strategy: Any, data: Any, trials: int, batch_size: int = 1) -> NDArray[np.float64]:

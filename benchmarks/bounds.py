@@ -24,7 +24,6 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -54,7 +53,6 @@ from common import ROOT, markdown_table, with_tables, write_csv
 
 import surefoot as sf
 from surefoot import datasets
-from surefoot.bounds.crossfit import cross_fit, crossfit_bound
 from surefoot.datasets._catalogue import BANK as BANK_FILES
 from surefoot.datasets._catalogue import WINE as WINE_FILES
 from surefoot.datasets._locate import locate
@@ -93,11 +91,8 @@ def labels_record(X: Array, y: Labels, n: int, draw: int) -> Record:
     clf = recipe(yl)
     found: Record = {"true_error": float(np.mean(trained(X, y, labeled).predict(X) != y))}
     common = {"level": LEVEL, "classes": [0, 1]}
-    # what error_bound does, with and without control_variate=True, from the same folds
-    classes = np.array([0, 1])
-    fitted = cross_fit(clf, Xl, yl, classes, "zero_one", 1e-3, X_unlabeled=U, control_variate=True)
-    found["crossfit"] = crossfit_bound(replace(fitted, belief=None), LEVEL, None, 10).value
-    found["control_variate"] = crossfit_bound(fitted, LEVEL, None, 10).value
+    found["crossfit"] = sf.error_bound(clf, Xl, yl, X_unlabeled=U, **common).value
+    found["control_variate"] = sf.error_bound(clf, Xl, yl, X_unlabeled=U, control_variate=True, **common).value
     half, held = np.array_split(labeled, 2)
     other = trained(X, y, half)
     found["half_error"] = float(np.mean(other.predict(X) != y))

@@ -95,7 +95,7 @@ def path_rows(N: int, n: int, repeat: int) -> list[Row]:
     data = {"X_unlabeled": problem.X_unlabeled}
     clf = sf.RobustLogisticRegression(radius=problem.radius, label_prior=problem.label_probabilities)
     clf.fit(problem.X, problem.codes, **data)  # compile
-    path = timed(partial(sf.radius_path, clf, problem.X, problem.codes, **data), repeat)
+    path = timed(partial(sf.radius_curve, clf, problem.X, problem.codes, **data), repeat)
 
     def singles() -> None:
         warnings.simplefilter("ignore", ConvergenceWarning)  # separable at small radii, in both

@@ -44,12 +44,12 @@ def scores():
     sf.active.robust_model_change(impact, L, labels, X_unlabeled=U, margin=0.1 / N, label_prior=prior)
 
 def path():
-    sf.radius_path(sf.RobustLogisticRegression(label_prior=prior), L, labels, X_unlabeled=U, n_radii=8)
+    sf.radius_curve(sf.RobustLogisticRegression(label_prior=prior), L, labels, X_unlabeled=U, n_radii=8)
 
 def blocks():
     M = 50_000 if quick else 1_000_000
     rows = np.random.default_rng(2).normal(size=(M, 20)) / 6.5
-    clf = sf.RobustLogisticRegression(2.0, None, solver=sf.Newton(), n_jobs=2)
+    clf = sf.RobustLogisticRegression(2.0, None, compute=sf.Compute(), n_jobs=2)
     clf.fit(rows[:100], np.arange(100) % 2, X_unlabeled=rows)
 
 work = {"learn": learn, "learn n=1000": learn, "certify log_loss": lambda: certify("log_loss"),

@@ -45,7 +45,7 @@ def main() -> None:
         X = np.array(np.load(path, mmap_mode="r")[: asked.anchors])
         y = (X[:, 0] > 0).astype(int)
         radius = sf.minimal_radius(X, y, X_unlabeled=np.load(path, mmap_mode="r"), n_jobs=2) + 0.01
-        clf = sf.RobustLogisticRegression(radius=radius, label_prior=None, solver=sf.Newton())
+        clf = sf.RobustLogisticRegression(radius=radius, label_prior=None, compute=sf.Compute())
         for name, start in (
             ("Dask's own", lambda: Client(n_workers=2, threads_per_worker=1, dashboard_address=":0")),
             ("local_client", lambda: local_client(2)),

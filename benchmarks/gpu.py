@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 import surefoot as sf
-from surefoot.blocks.newton import Newton
+from surefoot.blocks.compute import Compute
 from surefoot.blocks.problem import BlockProblem
 from surefoot.blocks.sources import ArrayRows
 from surefoot.dual.block import RowlessProblem
@@ -44,9 +44,9 @@ def problem(N: int, n: int, d: int) -> tuple[Any, Any, Any]:
 def radius_of(data: tuple[Any, Any, Any]) -> float:
     """Minimal radius and 0.01."""
     X, y, U = data
-    how = Newton("cuda", memory=64 << 30)
+    how = Compute("cuda", memory=64 << 30)
     found = sf.minimal_radius(
-        X, y, X_unlabeled=U, label_prior="clopper-pearson", label_cost=1.0, metric="euclidean", solver=how
+        X, y, X_unlabeled=U, label_prior="clopper-pearson", label_cost=1.0, metric="euclidean", compute=how
     )
     return found + 0.01
 
@@ -64,10 +64,12 @@ def step_by_step() -> Iterator[None]:
         TorchArrays.fused = fused
 
 
-def fit(data: tuple[Any, Any, Any], solver: Newton, radius: float, n_jobs: int | None = None) -> tuple[float, Any]:
+def fit(data: tuple[Any, Any, Any], compute: Compute, radius: float, n_jobs: int | None = None) -> tuple[float, Any]:
     X, y, U = data
     start = time.perf_counter()
-    clf = sf.RobustLogisticRegression(radius, "clopper-pearson", 1.0, "euclidean", l2=0.0, solver=solver, n_jobs=n_jobs)
+    clf = sf.RobustLogisticRegression(
+        radius, "clopper-pearson", 1.0, "euclidean", l2=0.0, compute=compute, n_jobs=n_jobs
+    )
     clf.fit(X, y, X_unlabeled=U)
     return time.perf_counter() - start, clf.certificate_
 
@@ -94,7 +96,7 @@ def pass_seconds(data: tuple[Any, Any, Any], precision: str, name: str, second_o
 
     X, y, U = data
     labeled = LabeledData.check(X, y, sample_weight=None, classes=None, metric="euclidean")
-    ds, how = labeled.decision_set("clopper-pearson", 1.0), Newton("cuda", precision, memory=128 << 30)
+    ds, how = labeled.decision_set("clopper-pearson", 1.0), Compute("cuda", precision, memory=128 << 30)
     game = BlockProblem.of(labeled, ds, ArrayRows(U), how).linear(0.0, True)
     bare = RowlessProblem.of(ds.with_radius(1.0), game.model)
     point = DualPoint(np.full(game.model.shape, 0.1), 5.0, np.zeros(2), np.zeros(len(ds.anchor_weights)))
@@ -117,10 +119,10 @@ def on_gpu(N: int, n: int, d: int, say: Any) -> None:
 
     data = problem(N, n, d)
     radius = radius_of(data)
-    fit(problem(20_000, 100, d), Newton("cuda"), 5.0)  # starts CUDA
+    fit(problem(20_000, 100, d), Compute("cuda"), 5.0)  # starts CUDA
     for precision, memory in (("float64", 64 << 30), ("float32", 64 << 30), ("float64", 0)):
         torch.cuda.reset_peak_memory_stats()
-        seconds, found = fit(data, Newton("cuda", precision, memory=memory), radius)
+        seconds, found = fit(data, Compute("cuda", precision, memory=memory), radius)
         say(
             work=f"fit, N={N}, n={n}, d={d}, {precision}, distances {'kept' if memory else 'computed in each pass'}",
             device=torch.cuda.get_device_name(),
@@ -174,7 +176,7 @@ def main() -> None:
         small = problem(asked.cpu_rows, n, d)
         near = radius_of(small)
         for device, jobs in (("cuda", None), ("cpu", 2))[int(asked.cpu_only) :]:
-            seconds, found = fit(small, Newton(device, memory=4 << 30), near, jobs)
+            seconds, found = fit(small, Compute(device, memory=4 << 30), near, jobs)
             say(
                 work=f"fit, N={asked.cpu_rows}, n={n}, d={d}, float64",
                 device=torch.cuda.get_device_name()

@@ -49,7 +49,7 @@ def main():
     X = rng.normal(size=(n, U.shape[1]))
     X[:, :2] += 1.5 * (2 * y - 1)[:, None]
     X /= 6.5
-    threads, solver, processes = (2 if by == "2 threads" else 1), sf.Newton(), ["self"]
+    threads, compute, processes = (2 if by == "2 threads" else 1), sf.Compute(), ["self"]
     wrap = lambda rows: rows
     if by == "2 Dask workers":
         import os
@@ -65,9 +65,9 @@ def main():
             parts = [da.from_delayed(read(a, b), (b - a, rows.shape[1]), float) for a, b in zip(edges, edges[1:])]
             return DaskRows(da.concatenate(parts), client)
     if by == "cuda":
-        solver, U = sf.Newton("cuda", memory=64 << 30), np.array(U)
+        compute, U = sf.Compute("cuda", memory=64 << 30), np.array(U)
     fit = lambda rows, radius, n=n: sf.RobustLogisticRegression(
-        radius, "clopper-pearson", 1.0, "euclidean", l2=0.0, solver=solver, n_jobs=threads
+        radius, "clopper-pearson", 1.0, "euclidean", l2=0.0, compute=compute, n_jobs=threads
     ).fit(X[:n], y[:n], X_unlabeled=rows)
     fit(wrap(U[:5000]), 5.0, n=20)  # compiles
     start, done, peak = time.perf_counter(), threading.Event(), [0.0]

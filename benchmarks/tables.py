@@ -202,8 +202,8 @@ def scales(out: Path) -> None:
 
     from surefoot import datasets
     from surefoot.pool.table.cells import as_numbers
+    from surefoot.pool.table.cleaning import TailScaler
     from surefoot.pool.table.columns import sort_columns
-    from surefoot.pool.table.scaling import TailScaler
 
     lines = []
     sets: dict[str, tuple[Any, Any]] = {}
@@ -244,7 +244,7 @@ def units(out: Path) -> None:
     from surefoot import RobustLogisticRegression, Unlabeled, datasets
     from surefoot.costs import Learned
     from surefoot.pool.table import clean, read_labeled_table
-    from surefoot.pool.table.scaling import TailScaler
+    from surefoot.pool.table.cleaning import TailScaler
 
     def cleaned(table: Messy) -> tuple[Any, Any]:
         with tempfile.TemporaryDirectory() as folder:

@@ -40,7 +40,7 @@ truth = sf.transport_distance(X_few, y_few, X, y)
 fig, ax = plt.subplots(figsize=(7, 4), layout="constrained")
 for name, model in models.items():
     model.fit(X_few, y_few)
-    curve = sf.worst_case_curve(model, X_few, y_few, X_unlabeled=X_rest, radii=radii)
+    curve = sf.radius_curve(model, X_few, y_few, X_unlabeled=X_rest, radii=radii)
     errors = np.mean(model.predict(X_rest) != y_rest)
     ax.plot(curve.radii, curve.risk, "o-", label=f"{name} (errs on {errors:.1%} of the hidden labels)")
 ax.axvline(truth, color="#666666", linestyle="--", linewidth=1)

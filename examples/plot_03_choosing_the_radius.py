@@ -20,7 +20,7 @@ X, y = load_breast_cancer(return_X_y=True)
 X = scale(X) / 5
 X_few, X_rest, y_few, y_rest = train_test_split(X, y, train_size=40, random_state=0)
 clf = sf.RobustLogisticRegression(radius="auto", metric="euclidean", label_cost=1.0)
-path = sf.radius_path(clf, X_few, y_few, X_unlabeled=X_rest, n_radii=12, X_test=X_rest, y_test=y_rest)
+path = sf.radius_curve(clf, X_few, y_few, X_unlabeled=X_rest, n_radii=12, X_test=X_rest, y_test=y_rest)
 path
 
 # %%

@@ -7,7 +7,7 @@ kind of certificate, wherever the rows lie.
 """
 
 # %%
-# A million unlabeled rows in a file, seventeen labels.
+# A million unlabeled rows in a file, ten labels.
 
 import tempfile
 import time
@@ -19,32 +19,32 @@ import numpy as np
 import surefoot as sf
 
 rng = np.random.default_rng(0)
-y = rng.integers(0, 2, 1_000_017)
+y = rng.integers(0, 2, 1_000_010)
 X = rng.normal(size=(len(y), 2))
 X[:, 0] += 4.0 * y
 X /= np.abs(X).max()
 folder = tempfile.TemporaryDirectory()
 path = Path(folder.name) / "rows.npy"
-np.save(path, X[17:])
+np.save(path, X[10:])
 print(f"{path.stat().st_size / 1e6:.0f} MB")
 
 # %%
-# The file is mapped, not read. ``sf.Newton()`` asks for one block after the other, here with two threads;
-# ``sf.Newton("cuda")`` would run on a GPU, and a Dask array would be read by the workers of a cluster.
+# The file is mapped, not read. ``sf.Compute()`` asks for one block after the other, here with two threads;
+# ``sf.Compute("cuda")`` would run on a GPU, and a Dask array would be read by the workers of a cluster.
 
 rows = np.load(path, mmap_mode="r")
 clf = sf.RobustLogisticRegression(
-    radius=0.26,
+    radius=0.32,
     label_prior=[0.5, 0.5],
     metric="euclidean",
     label_cost=1.0,
     tol=5e-3,
-    solver=sf.Newton(),
+    compute=sf.Compute(),
     n_jobs=2,
 )
 start = time.perf_counter()
-clf.fit(X[:17], y[:17], X_unlabeled=rows)
-print(f"{time.perf_counter() - start:.0f} s, accuracy {clf.score(X[17:], y[17:]):.3f}")
+clf.fit(X[:10], y[:10], X_unlabeled=rows)
+print(f"{time.perf_counter() - start:.0f} s, accuracy {clf.score(X[10:], y[10:]):.3f}")
 clf.certificate_
 
 # %%

@@ -13,9 +13,24 @@ from pathlib import Path
 
 MOST_BYTES = 1_000_000
 # What a distribution may hold, and what it must; a star stands for any part of a path.
-WHEEL = ["surefoot/*.py", "surefoot/*.css", "surefoot/*.html", "surefoot/*.js", "surefoot/*.svg", "surefoot/py.typed"]
+WHEEL = [
+    "surefoot/*.py",
+    "surefoot/*.css",
+    "surefoot/*.html",
+    "surefoot/*.js",
+    "surefoot/*.svg",
+    "surefoot/*.pyi",
+    "surefoot/py.typed",
+]
 WHEEL += ["surefoot-*.dist-info/*"]
-IN_WHEEL = ["surefoot/__init__.py", "surefoot/py.typed", "surefoot/report/template.html", "surefoot/report/style.css"]
+IN_WHEEL = [
+    "surefoot/__init__.py",
+    "surefoot/__init__.pyi",
+    "surefoot/py.typed",
+    "surefoot/report/templates/report.html",
+]
+IN_WHEEL += ["surefoot/report/templates/sections/short.html", "surefoot/report/templates/style.css"]
+IN_WHEEL += ["surefoot/serve/templates/label.html", "surefoot/serve/static/label.js"]
 IN_WHEEL += [f"surefoot-*.dist-info/{name}" for name in ("METADATA", "entry_points.txt", "licenses/LICENSE")]
 FILES = ["README.md", "LICENSE", "CHANGELOG.md", "CITATION.cff", "pyproject.toml", "PKG-INFO"]
 SDIST = [*(f"src/{pattern}" for pattern in WHEEL), *FILES, ".gitignore"]

@@ -7,7 +7,8 @@ import warnings
 import numpy as np
 
 import surefoot as sf
-from surefoot.active import algorithm2, robust_model_change
+from surefoot.active import robust_model_change
+from surefoot.paper import StochasticGradient, StochasticRobustLogisticRegression, algorithm2
 
 
 def main() -> None:
@@ -16,12 +17,12 @@ def main() -> None:
     rng = np.random.default_rng(0)
     y = np.arange(40) % 3
     X, U = rng.normal(size=(40, 3)) + y[:, None], rng.normal(size=(120, 3)) + 1.0
-    steps = sf.StochasticGradient(n_steps=200)
+    steps = StochasticGradient(n_steps=200)
     for K in (2, 3):
         few, labels = X[y < K], y[y < K]
         clf = sf.RobustLogisticRegression().fit(few, labels, X_unlabeled=U)
-        sf.RobustLogisticRegression(radius=5.0, solver=sf.Newton()).fit(few, labels, X_unlabeled=U)
-        sf.RobustLogisticRegression(radius=5.0, solver=steps).fit(few, labels, X_unlabeled=U)
+        sf.RobustLogisticRegression(radius=5.0, compute=sf.Compute()).fit(few, labels, X_unlabeled=U)
+        StochasticRobustLogisticRegression(radius=5.0, steps=steps).fit(few, labels, X_unlabeled=U)
         sf.certify(clf, few, labels, X_unlabeled=U, radius="calibrated", loss="zero_one")
         impact = rng.random((len(U), K))
         for margin in (0.0, 0.3 / 160):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 import surefoot as sf
+from refusals import Refused, refuses
 
 rng = np.random.default_rng(0)
 Y = np.arange(12) % 2
@@ -75,9 +77,9 @@ def test_the_input_that_is_spoiled_below_is_good(call: Call) -> None:
 def test_not_finite(call: Call, name: str, value: float, rule: str) -> None:
     array = DEFAULTS[name].astype(float)
     array.flat[3] = value
-    if name.startswith("y") and np.isnan(value):
-        rule = "must hold a label for each row"  # what scikit-learn marks as unlabeled belongs elsewhere
-    with pytest.raises(ValueError, match=rf"\b{name}\b.*{rule}"):
+    # what scikit-learn marks as unlabeled belongs elsewhere
+    refused = name if name.startswith("y") and np.isnan(value) else re.compile(rf"\b{name}\b.*{rule}")
+    with refuses(refused):
         call(**{name: array})
 
 
@@ -86,40 +88,40 @@ def test_not_finite(call: Call, name: str, value: float, rule: str) -> None:
     [
         *per_call(
             ALL,
-            ("X", X[:, 0], r"Expected 2D array, got 1D array"),
-            ("X", X[:, :, None], r"Found array with dim 3|Expected 2D array, got 3D|expected <= 2"),
-            ("X", X[:0], r"0 sample\(s\)|inconsistent numbers of samples"),
-            ("X", X[:, :0], r"0 feature\(s\) \(shape=\(12, 0\)\) while a minimum of 1"),
-            ("X", X[:-1], r"inconsistent numbers of samples: \[11, 12\]"),
-            ("y", Y[:-1], r"inconsistent numbers of samples: \[12, 11\]"),
-            ("y", np.column_stack([Y, Y]), r"y should be a 1d array, got an array of shape \(12, 2\)"),
-            ("sample_weight", np.ones(11), r"sample_weight.*\(11,\).*\(12,\)"),
-            ("sample_weight", np.ones((12, 2)), r"(?i)sample.weight.* must be 1D"),
-            ("sample_weight", -np.ones(12), r"(?i)negative values.*sample_weight"),
-            ("sample_weight", np.zeros(12), r"(?i)sample.weight.* (non-zero|positive)"),
+            ("X", X[:, 0], re.compile(r"Expected 2D array, got 1D array")),
+            ("X", X[:, :, None], re.compile(r"Found array with dim 3|Expected 2D array, got 3D|expected <= 2")),
+            ("X", X[:0], re.compile(r"0 sample\(s\)|inconsistent numbers of samples")),
+            ("X", X[:, :0], re.compile(r"0 feature\(s\) \(shape=\(12, 0\)\) while a minimum of 1")),
+            ("X", X[:-1], re.compile(r"inconsistent numbers of samples: \[11, 12\]")),
+            ("y", Y[:-1], re.compile(r"inconsistent numbers of samples: \[12, 11\]")),
+            ("y", np.column_stack([Y, Y]), re.compile(r"y should be a 1d array, got an array of shape \(12, 2\)")),
+            ("sample_weight", np.ones(11), ("sample_weight", "(11,)", "(12,)")),
+            ("sample_weight", np.ones((12, 2)), ("sample_weight", "shape (12, 2)")),
+            ("sample_weight", -np.ones(12), ("sample_weight", "-1.0 at index 0")),
+            ("sample_weight", np.zeros(12), "sample_weight"),
         ),
         *per_call(
             WITH_UNLABELED,
-            ("X_unlabeled", U[:, 0], r"Expected 2D array, got 1D array"),
-            ("X_unlabeled", U[:, :1], r"X_unlabeled must have as many features as X, 2; got 1\. Pass the same columns"),
-            ("X_unlabeled", np.hstack([U, U]), r"X_unlabeled must have as many features as X, 2; got 4\. Pass"),
+            ("X_unlabeled", U[:, 0], re.compile(r"Expected 2D array, got 1D array")),
+            ("X_unlabeled", U[:, :1], ("X_unlabeled", 2, 1)),
+            ("X_unlabeled", np.hstack([U, U]), ("X_unlabeled", 2, 4)),
             (
                 "X_unlabeled",
                 sf.Unlabeled(np.hstack([U, U])),
-                r"X_unlabeled must have as many features as X, 2; got 4\.",
+                ("X_unlabeled", 2, 4),
             ),
         ),
         *per_call(
             (distance,),
-            ("X_ref", np.hstack([U, U]), r"X_ref must have as many features as X, 2; got 4\. Pass the same columns"),
-            ("y_ref", Y_REF[:-1], r"inconsistent numbers of samples: \[20, 19\]"),
-            ("ref_weight", np.ones(19), r"(?i)ref_weight"),
-            ("ref_weight", np.zeros(20), r"(?i)ref_weight"),
+            ("X_ref", np.hstack([U, U]), ("X_ref", 2, 4)),
+            ("y_ref", Y_REF[:-1], re.compile(r"inconsistent numbers of samples: \[20, 19\]")),
+            ("ref_weight", np.ones(19), "ref_weight"),
+            ("ref_weight", np.zeros(20), "ref_weight"),
         ),
     ],
 )
-def test_wrong_shapes_and_weights(call: Call, name: str, bad: Any, match: str) -> None:
-    with pytest.raises(ValueError, match=match):
+def test_wrong_shapes_and_weights(call: Call, name: str, bad: Any, match: Refused) -> None:
+    with refuses(match):
         call(**{name: bad})
 
 
@@ -131,51 +133,51 @@ NOT_NUMBERS = ("a", None, True, [1.0, 2.0])
     [
         *per_call(
             (robust, ball),
-            ("radius", -0.5, r"radius must be a finite number >= 0; got -0\.5\. Pass a non-negative number"),
-            ("radius", np.nan, r"radius must be a finite number >= 0; got nan\. Pass"),
-            ("radius", np.inf, r"radius must be a finite number >= 0; got inf\. Pass"),
-            ("radius", "big", r"radius must be .*number.*; got 'big'.* Pass one"),
-            ("radius", None, r"radius must be .*number.*; got None.* Pass one"),
-            ("tol", 0.0, r"tol must be a finite number > 0; got 0\.0\. Pass a positive number"),
-            ("tol", -1e-4, r"tol must be a finite number > 0; got -0\.0001\. Pass a positive number"),
-            ("tol", np.nan, r"tol must be a finite number > 0; got nan\. Pass"),
-            *[("tol", bad, r"tol must be a finite number > 0; got .* Pass one number") for bad in NOT_NUMBERS],
-            ("max_iter", -1, r"max_iter must be .*; got -1\b"),
-            ("max_iter", 2.5, r"max_iter must be .*; got 2\.5\b"),
-            ("max_iter", "a", r"max_iter must be .*; got 'a'"),
-            ("max_iter", 0, r"max_iter must be an integer >= 1; got 0 \(int\)\. Pass a positive whole number"),
-            ("max_iter", True, r"max_iter must be an integer >= 1; got True \(bool\)"),
+            ("radius", -0.5, ("radius", 0, -0.5)),
+            ("radius", np.nan, ("radius", 0)),
+            ("radius", np.inf, ("radius", 0)),
+            ("radius", "big", ("radius", "'big'")),
+            ("radius", None, ("radius", "None")),
+            ("tol", 0.0, ("tol", 0, 0.0)),
+            ("tol", -1e-4, ("tol", 0, -0.0001)),
+            ("tol", np.nan, ("tol", 0)),
+            *[("tol", bad, ("tol", 0)) for bad in NOT_NUMBERS],
+            ("max_iter", -1, ("max_iter", -1)),
+            ("max_iter", 2.5, ("max_iter", 2.5)),
+            ("max_iter", "a", ("max_iter", "'a'")),
+            ("max_iter", 0, ("max_iter", 1, 0)),
+            ("max_iter", True, ("max_iter", 1, "True")),
         ),
         *per_call(
             (robust,),
-            ("l2", -1.0, r"l2 must be a finite number >= 0; got -1\.0\. Pass a non-negative number"),
-            ("l2", np.nan, r"l2 must be a finite number >= 0; got nan\. Pass"),
-            ("confidence", 1.5, r"confidence must be .*; got 1\.5"),
-            ("confidence", np.nan, r"confidence must be .*; got nan"),
-            ("confidence", "a", r"confidence must be .*; got 'a'"),
-            ("n_jobs", 0, r"n_jobs must be None or an integer other than 0; got 0\b.* Pass a number of threads"),
-            ("n_jobs", 1.5, r"n_jobs must be None or an integer other than 0; got 1\.5\b"),
-            ("n_jobs", "all", r"n_jobs must be None or an integer other than 0; got 'all'"),
+            ("l2", -1.0, ("l2", 0, -1.0)),
+            ("l2", np.nan, ("l2", 0)),
+            ("confidence", 1.5, ("confidence", 1.5)),
+            ("confidence", np.nan, ("confidence", "nan")),
+            ("confidence", "a", ("confidence", "'a'")),
+            ("n_jobs", 0, ("n_jobs", 0)),
+            ("n_jobs", 1.5, ("n_jobs", 0, 1.5)),
+            ("n_jobs", "all", ("n_jobs", 0, "'all'")),
         ),
         *per_call(
             ALL,
-            ("label_cost", 0.0, r"label_cost must be .*(> 0|positive).*; got 0(\.0)?\b"),
-            ("label_cost", -1.0, r"label_cost must be .*(> 0|positive).*; got -1(\.0)?\b"),
-            ("label_cost", np.nan, r"label_cost must be .*(> 0|positive).*; got nan"),
-            ("label_cost", "a", r"label_cost must be .*; got 'a'"),
-            ("label_cost", np.ones((3, 3)), r"label_cost must be .*; got .*"),
+            ("label_cost", 0.0, ("label_cost", 0)),
+            ("label_cost", -1.0, ("label_cost", 0, -1.0)),
+            ("label_cost", np.nan, ("label_cost", 0)),
+            ("label_cost", "a", ("label_cost", "'a'")),
+            ("label_cost", np.ones((3, 3)), "label_cost"),
         ),
         *per_call(
             WITH_MATRIX,
-            ("label_cost", np.ones((3, 3)), r"K = 2 classes; got shape \(3, 3\)\. Pass a matrix of shape \(2, 2\)"),
-            ("label_cost", [[0, 1], [-1, 0]], r"label_cost must be > 0 off its diagonal; got -1\.0\. Pass a positive"),
-            ("label_cost", [[1, 1], [1, 0]], r"label_cost must have a zero diagonal.*; got \[1\. 0\.\]\. Set"),
+            ("label_cost", np.ones((3, 3)), ("label_cost", 2, "(3, 3)", "(2, 2)")),
+            ("label_cost", [[0, 1], [-1, 0]], ("label_cost", 0, -1.0)),
+            ("label_cost", [[1, 1], [1, 0]], ("label_cost", "[1. 0.]")),
         ),
     ],
 )
-def test_numbers(call: Call, name: str, bad: Any, match: str) -> None:
+def test_numbers(call: Call, name: str, bad: Any, match: Refused) -> None:
     extra = {"radius": "auto"} if name == "confidence" else {}
-    with pytest.raises(ValueError, match=match):
+    with refuses(match):
         call(**{name: bad}, **extra)
 
 
@@ -184,68 +186,68 @@ def test_numbers(call: Call, name: str, bad: Any, match: str) -> None:
     [
         *per_call(
             ALL,
-            ("metric", "euclid", r"metric must be one of 'euclidean', .*; got 'euclid'\. Pass one of these"),
-            ("metric", sf.costs.Manhattan, r"metric must be an instance; got the class Manhattan\. Pass Manhattan\("),
+            ("metric", "euclid", ("metric", "'euclidean'", "'euclid'")),
+            ("metric", sf.costs.Manhattan, "metric"),
             (
                 "metric",
                 sf.costs.Mahalanobis(np.eye(3)),
-                r"as many features as inverse_covariance has rows, 3; got 2\. Pass",
+                re.compile(r"as many features as inverse_covariance has rows, 3; got 2\. Pass"),
             ),
         ),
         *per_call(
             (ball, minimal, distance),
-            ("metric", None, r"metric must be one of 'euclidean', .*; got None\. Pass one of these"),
+            ("metric", None, ("metric", "'euclidean'", "None")),
         ),
         *per_call(
             (robust, minimal),
-            ("metric", sf.costs.Precomputed(np.ones((12, 32))), r"\(N, n\) = \(32, 12\).*; got \(12, 32\)\. Pass"),
-            ("metric", sf.costs.Precomputed(np.ones((20, 12))), r"\(N, n\) = \(32, 12\).*; got \(20, 12\)\. Pass"),
+            ("metric", sf.costs.Precomputed(np.ones((12, 32))), ("metric", "(32, 12)", "(12, 32)")),
+            ("metric", sf.costs.Precomputed(np.ones((20, 12))), ("metric", "(32, 12)", "(20, 12)")),
             (
                 "metric",
                 lambda a, b: -1.0,
-                r"finite and non-negative distances; got values from -1\.0.* correct a function",
+                ("function", -1.0),
             ),
-            ("label_prior", "clopper", r"label_prior must be one of .*'clopper-pearson'.*; got 'clopper'\. Pass one"),
-            ("label_prior", [0.2, 0.3, 0.5], r"one entry per class; got 3 entries for 2 classes\. Pass 2 entries"),
-            ("label_prior", [[0.0, 1.0]] * 3, r"one entry per class; got 3 entries for 2 classes\. Pass 2 entries"),
-            ("label_prior", [0.5, 0.6], r"label_prior must sum to 1; got .*sum 1\.1\. Divide by the sum"),
-            ("label_prior", [0.5, np.nan], r"label_prior must be finite; got nan at index 1\. Remove"),
-            ("label_prior", [[0.1, 0.2], [0.1, 0.3]], r"admit a distribution: the upper .* got 0\.5\. Raise some"),
-            ("label_prior", [[0.8, 0.9], [0.7, 0.9]], r"admit a distribution: the lower .* got 1\.5\. Lower some"),
-            ("label_prior", [[0.6, 0.5], [0.1, 0.9]], r"lower <= upper; got \[0\.6, 0\.5\] for class 0\. Swap"),
-            ("label_prior", [[0.5, 1.5], [0.1, 0.9]], r"must lie in \[0, 1\]; got bounds from 0\.1 to 1\.5\. Pass"),
+            ("label_prior", "clopper", ("label_prior", "'clopper-pearson'", "'clopper'")),
+            ("label_prior", [0.2, 0.3, 0.5], ("label_prior", 3, 2)),
+            ("label_prior", [[0.0, 1.0]] * 3, ("label_prior", 3, 2)),
+            ("label_prior", [0.5, 0.6], ("label_prior", 1, 1.1)),
+            ("label_prior", [0.5, np.nan], ("label_prior", 1)),
+            ("label_prior", [[0.1, 0.2], [0.1, 0.3]], ("label_prior", 0.5)),
+            ("label_prior", [[0.8, 0.9], [0.7, 0.9]], ("label_prior", 1.5)),
+            ("label_prior", [[0.6, 0.5], [0.1, 0.9]], ("label_prior", "[0.6, 0.5]")),
+            ("label_prior", [[0.5, 1.5], [0.1, 0.9]], ("label_prior", "[0, 1]", 0.1, 1.5)),
             (
                 "classes",
                 [0, 2],
-                r"classes must contain every label of y; got classes=\[0, 2\] without \[1\]\. Add them",
+                ("classes", "[0, 2]", "[1]"),
             ),
-            ("classes", ["a", "b"], r"classes must contain every label of y; got classes=\['a', 'b'\]"),
-            ("classes", [0.0, 1.0, np.nan], r"classes must .*nan"),
-            ("classes", np.array([0, 1, np.nan], dtype=object), r"classes must not contain NaN; got .*nan\]\. Leave"),
-            ("classes", [[0, 1]], r"classes must be a list of labels; got \[\[0, 1\]\].* Pass classes="),
-            ("classes", 2, r"classes must be a list of labels; got 2 \(int\)\. Pass classes="),
-            ("y", np.zeros(12, dtype=int), r"at least 2 classes.*; got 1 class, \[0\]\. Label a row of another class"),
+            ("classes", ["a", "b"], ("classes", "['a', 'b']")),
+            ("classes", [0.0, 1.0, np.nan], "classes"),
+            ("classes", np.array([0, 1, np.nan], dtype=object), "classes"),
+            ("classes", [[0, 1]], ("classes", "[[0, 1]")),
+            ("classes", 2, ("classes", 2)),
+            ("y", np.zeros(12, dtype=int), ("y", 2, 1, "[0]")),
         ),
         *per_call(
             (distance,),
-            ("y_ref", Y_REF.astype(str), r"Mix of label input types"),
-            ("metric", sf.costs.Precomputed(np.ones((12, 20))), r"\(N, n\) = \(20, 12\).*; got \(12, 20\)\. Pass"),
+            ("y_ref", Y_REF.astype(str), re.compile(r"Mix of label input types")),
+            ("metric", sf.costs.Precomputed(np.ones((12, 20))), ("metric", "(20, 12)", "(12, 20)")),
         ),
         *per_call(
             (ball,),
-            ("y", np.zeros(12, dtype=int), r"at least 2 classes.*; got 1 class, \[0\]\. Label a row of another class"),
-            ("y", np.arange(12) % 3, r"Only binary classification.*; got 3 classes\. Pass two"),
+            ("y", np.zeros(12, dtype=int), ("y", 2, 1, "[0]")),
+            ("y", np.arange(12) % 3, ("y", 3)),
         ),
-        *per_call((robust, ball), ("y", np.linspace(0.0, 1.0, 12), r"Unknown label type: continuous")),
+        *per_call((robust, ball), ("y", np.linspace(0.0, 1.0, 12), re.compile(r"Unknown label type: continuous"))),
     ],
 )
-def test_choices(call: Call, name: str, bad: Any, match: str) -> None:
-    with pytest.raises(ValueError, match=match):
+def test_choices(call: Call, name: str, bad: Any, match: Refused) -> None:
+    with refuses(match):
         call(**{name: bad})
 
 
 def test_one_class_given_twice_is_one_class() -> None:
-    with pytest.raises(ValueError, match=r"at least 2 classes.*got 1 class, \[0\]"):
+    with refuses("y", 2, 1, "[0]"):
         robust(y=np.zeros(12, dtype=int), classes=[0, 0])
 
 
@@ -275,9 +277,9 @@ def test_columns_in_another_order(frame: str) -> None:
     library = pytest.importorskip(frame)
     A = library.DataFrame({"a": [0.0, 1.0], "b": [5.0, 6.0]})
     B = library.DataFrame({"b": [5.0, 6.0], "a": [0.0, 1.0]})
-    with pytest.raises(ValueError, match="X_unlabeled must have the columns of X, in the same order"):
+    with refuses("X_unlabeled", "['b', 'a'] where X has ['a', 'b']"):
         sf.minimal_radius(A, [0, 1], X_unlabeled=B)
-    with pytest.raises(ValueError, match="X_ref must have the columns of X, in the same order"):
+    with refuses("X_ref", "['b', 'a'] where X has ['a', 'b']"):
         sf.transport_distance(A, [0, 1], B, [0, 1])
 
 
@@ -288,16 +290,23 @@ class TestMarksOfUnlabeledRows:
 
     @pytest.mark.parametrize("y", [[0, 1, None, 1], [0.0, 1.0, np.nan, 1.0], ["a", "b", None, "b"]])
     def test_none_and_nan(self, y: list[object]) -> None:
-        with pytest.raises(ValueError, match=r"y must hold a label for each row; got .* at index 2.*X_unlabeled"):
+        with refuses("y", 2):
             sf.RobustLogisticRegression().fit(self.X, y)
-        with pytest.raises(ValueError, match="X_unlabeled"):
+        with refuses("y"):
             sf.minimal_radius(self.X, y)
 
     def test_minus_one(self) -> None:
-        with pytest.raises(ValueError, match=r"y holds -1, scikit-learn's mark.*X_unlabeled.*classes=\[-1, 0, 1\]"):
+        with refuses("y", -1, "[-1, 0, 1]"):
             sf.RobustLogisticRegression().fit(self.X, [0, 1, -1, 1])
         fitted = sf.RobustLogisticRegression(radius=5.0, classes=[-1, 0, 1]).fit(self.X, [0, 1, -1, 1])
         assert fitted.classes_.tolist() == [-1, 0, 1]
 
     def test_minus_one_and_one_are_two_classes(self) -> None:
         assert sf.RobustLogisticRegression(radius=5.0).fit(self.X, [-1, 1, -1, 1]).classes_.tolist() == [-1, 1]
+
+
+def test_weights_of_any_size_are_taken_until_their_sum_overflows() -> None:
+    for label_prior in (None, "clopper-pearson"):  # the labeled rows are then all that counts
+        assert minimal(sample_weight=1e300, label_prior=label_prior) == pytest.approx(0.0, abs=1e-6)
+    with pytest.raises(ValueError, match=r"sample_weight must have a finite sum"):
+        minimal(sample_weight=1.7e308)

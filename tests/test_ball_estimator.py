@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import surefoot as sf
 from fits import sample
+from refusals import refuses, warns
 
 
 class TestBall:
@@ -57,18 +58,18 @@ class TestBall:
 
     def test_more_than_two_classes_are_refused(self) -> None:
         X, y, _ = sample(K=3)
-        with pytest.raises(ValueError, match=r"Only binary.*got 3 classes.*RobustLogisticRegression"):
+        with refuses("y", 3):
             sf.WassersteinLogisticRegression().fit(X, y)
 
     def test_metrics_without_a_dual_norm_are_refused(self) -> None:
         X, y, _ = sample()
-        with pytest.raises(ValueError, match=r"known dual norm.*Use RobustLogisticRegression"):
+        with refuses("metric"):
             sf.WassersteinLogisticRegression(metric=cast("Any", lambda a, b: abs(a - b).max())).fit(X, y)
 
     def test_stopping_early_warns_with_the_gap(self) -> None:
         X, y, _ = sample(n=40)
         clf = sf.WassersteinLogisticRegression(max_iter=1)
-        with pytest.warns(ConvergenceWarning, match="certified gap") as record:
+        with warns("gap", ConvergenceWarning) as record:
             clf.fit(X, y)
         assert f"{clf.certificate_.gap:.2e}" in str(record[0].message)
         assert clf.certificate_.status == "stopped"
@@ -94,9 +95,9 @@ class TestBall:
         assert abs(clf.fit(X, y).worst_case_risk(radii) - before).max() > 1e-2
 
     @pytest.mark.parametrize(
-        ("bad", "rule"), [(-0.1, r"at least 0; got -0\.1\. Pass"), (np.nan, "must be finite"), ("a", "real numbers")]
+        ("bad", "named"), [(-0.1, (0, -0.1)), (np.nan, ("nan at index 1",)), ("a", ("[0.1, 'a']",))]
     )
-    def test_bad_radii_are_refused(self, bad: Any, rule: str) -> None:
+    def test_bad_radii_are_refused(self, bad: Any, named: tuple[Any, ...]) -> None:
         X, y, _ = sample()
-        with pytest.raises(ValueError, match=f"radii must be .*{rule.removeprefix('must be ')}"):
+        with refuses("radii", *named):
             sf.WassersteinLogisticRegression().fit(X, y).worst_case_risk([0.1, bad])

@@ -21,6 +21,7 @@ from sklearn.neighbors import KNeighborsClassifier
 import surefoot as sf
 from fits import adversary_loss, sample, transport_by_pot
 from reference.inner import inner_reference
+from refusals import Refused, refuses, warns
 from surefoot.calibration import excess_between
 from surefoot.certificates.sampling import bernstein_term
 
@@ -142,7 +143,7 @@ class TestEstimate:
     def test_copied_rows_say_nothing_new(self, copies: int) -> None:
         X, y, U = sample()
         base = sf.calibrate_radius(X, y, X_unlabeled=U)
-        with pytest.warns(UserWarning, match=rf"{(copies - 1) * len(X)} of {copies * len(X)} labeled rows repeat"):
+        with warns("repeated_rows", copies=(copies - 1) * len(X), n_labels=len(X)):
             copied = sf.calibrate_radius(np.repeat(X, copies, axis=0), np.repeat(y, copies), X_unlabeled=U)
         np.testing.assert_allclose(copied.splits, base.splits, atol=1e-12)
         assert copied.n_labeled == len(X)
@@ -150,11 +151,28 @@ class TestEstimate:
         weighted = sf.calibrate_radius(X, y, X_unlabeled=U, sample_weight=weights)
         assert copied.excess == pytest.approx(weighted.excess, abs=1e-12)
 
+    @pytest.mark.parametrize("metric", ["euclidean", "precomputed"])
+    def test_copies_in_both_halves_hide_no_excess(self, metric: str) -> None:
+        """Labels that have nothing to do with the features: their halves disagree, however often rows are copied."""
+        rng = np.random.default_rng(11)
+        X, y, U = rng.normal(size=(14, 3)), np.arange(14) % 2, rng.normal(size=(9, 3))
+        found = []
+        for A, b in ((X, y), (np.repeat(X, 5, 0), np.repeat(y, 5))):
+            d = metric if metric == "euclidean" else sf.costs.Precomputed(cdist(np.vstack([A, U]), A))
+            found.append(sf.calibrate_radius(A, b, X_unlabeled=U, metric=d, label_prior=[0.5, 0.5], label_cost=1.0))
+        assert found[1].excess == pytest.approx(found[0].excess, rel=1e-9)
+        assert found[1].n_labeled == 14
+
+    def test_too_few_different_rows_are_counted(self) -> None:
+        X, y = np.repeat([[0.0], [1.0], [2.0]], 7, 0), np.repeat([0, 1, 0], 7)
+        with pytest.raises(ValueError, match=r"differ.*got 3 among 21"):
+            sf.calibrate_radius(X, y, X_unlabeled=[[0.5]])
+
     def test_copies_of_one_row_weigh_as_much_as_its_weight(self) -> None:
         X, y, U = sample()
         weights = np.ones(len(X))
         weights[3] = 4.0
-        with pytest.warns(UserWarning, match="3 of"):
+        with warns("repeated_rows", copies=3):
             copied = sf.calibrate_radius(np.vstack([X, X[[3, 3, 3]]]), np.append(y, y[[3, 3, 3]]), X_unlabeled=U)
         expected = sf.calibrate_radius(X, y, X_unlabeled=U, sample_weight=weights)
         np.testing.assert_allclose(copied.splits, expected.splits, atol=1e-12)
@@ -382,19 +400,19 @@ class TestRefused:
     @pytest.mark.parametrize(
         ("given", "match"),
         [
-            ({"level": 0.0}, r"level must lie strictly between 0 and 1; got 0\.0\. Pass"),
-            ({"level": 1.0}, r"level must lie strictly between 0 and 1; got 1\.0\. Pass"),
-            ({"level": "high"}, r"level must be a number from 0 to 1; got 'high'"),
-            ({"n_splits": 0}, r"n_splits must be an integer >= 1; got 0"),
-            ({"n_splits": 2.5}, r"n_splits must be an integer >= 1; got 2\.5"),
+            ({"level": 0.0}, ("level", 0, 1, 0.0)),
+            ({"level": 1.0}, ("level", 0, 1, 1.0)),
+            ({"level": "high"}, ("level", 0, 1, "'high'")),
+            ({"n_splits": 0}, ("n_splits", 1, 0)),
+            ({"n_splits": 2.5}, ("n_splits", 1, 2.5)),
             (
                 {"sample_weight": [1, 1, 1] + 9 * [0]},
-                r"at least 4 labeled rows; got 3\. Label more rows, or pass a num",
+                ("radius", 4, 3),
             ),
         ],
     )
-    def test_bad_settings(self, given: dict[str, Any], match: str) -> None:
-        with pytest.raises(ValueError, match=match):
+    def test_bad_settings(self, given: dict[str, Any], match: Refused) -> None:
+        with refuses(match):
             sf.calibrate_radius(self.X, self.y, X_unlabeled=self.U, **given)
 
     def test_too_few_rows(self) -> None:
@@ -405,7 +423,7 @@ class TestRefused:
             ),
             lambda n: sf.RobustLogisticRegression("calibrated", [0.5, 0.5]).fit(self.X[:n], self.y[:n]),
         ):
-            with pytest.raises(ValueError, match=r"at least 4 labeled rows; got 3\."):
+            with refuses("radius", 4, 3):
                 call(3)
             call(4)
 
@@ -413,7 +431,7 @@ class TestRefused:
         cost = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]])
         clf = KNeighborsClassifier(1).fit(self.X, self.three)
         keywords: dict[str, Any] = {"X_unlabeled": self.U, "radius": "calibrated", "label_cost": cost}
-        with pytest.raises(ValueError, match=r"one label cost for all classes; got a matrix\. Pass a number as label"):
+        with refuses("label_cost"):
             sf.certify(clf, self.X, self.three, **keywords)
         # a matrix that is a number in disguise is one, and exact probabilities take any
         same = sf.certify(clf, self.X, self.three, **keywords | {"label_cost": 1.0 - np.eye(3)})
@@ -424,7 +442,7 @@ class TestRefused:
         y = np.arange(12) % 7
         clf = KNeighborsClassifier(1).fit(self.X, y)
         keywords: dict[str, Any] = {"X_unlabeled": self.U, "radius": "calibrated", "loss": "zero_one"}
-        with pytest.raises(ValueError, match=r"at most 6 classes; got 7\. Pass exact label probabilities"):
+        with refuses("radius", 6, 7):
             sf.certify(clf, self.X, y, **keywords)
         assert sf.certify(clf, self.X, y, label_prior=np.full(7, 1 / 7), **keywords).gap <= 1e-6
 

@@ -12,6 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import surefoot as sf
 from fits import adversary_loss, fitted, sample, transport_by_pot
+from refusals import warns
 from surefoot._printing import rounded_down, rounded_up
 
 
@@ -50,7 +51,7 @@ class TestCertificate:
     def test_stopping_early_warns_with_the_gap_and_keeps_the_bounds(self, K: int) -> None:
         best, X, y, U = fitted(K=K, tol=1e-7)
         clf = clone(best).set_params(max_iter=3)
-        with pytest.warns(ConvergenceWarning, match="certified gap") as record:
+        with warns("gap", ConvergenceWarning) as record:
             clf.fit(X, y, X_unlabeled=U)
         certificate = clf.certificate_
         assert certificate.status == "stopped"
@@ -159,3 +160,27 @@ def test_a_rule_of_thumb_is_headed_by_what_it_is(radius: float | str, promise: b
     if not promise:
         assert head.endswith("not a promise, the truth may lie outside")
         assert "not a promise" in found._repr_html_()
+
+
+def test_a_certificate_names_the_ground_cost_of_its_set() -> None:
+    X, y, U = sample()
+    clf = sf.RobustLogisticRegression().fit(X, y, X_unlabeled=U)
+    assert (clf.certificate_.metric, clf.certificate_.label_cost) == (clf.metric_, clf.label_cost_)
+    assert f"Weighted metric, label cost {clf.label_cost_:.4g}" in repr(clf.certificate_)
+    kappa = np.array([[0.0, 1.0], [2.0, 0.0]])
+    found = sf.certify(clf, X, y, X_unlabeled=U, radius=2.0, label_cost=kappa, metric="manhattan")
+    np.testing.assert_array_equal(found.label_cost, kappa)
+    assert found.metric == sf.costs.Manhattan()
+    assert "Manhattan metric, a matrix of label costs" in repr(found)
+    ball = sf.WassersteinLogisticRegression(label_cost=0.5, metric="chebyshev").fit(X, y).certificate_
+    assert (ball.metric, ball.label_cost) == (sf.costs.Chebyshev(), 0.5)
+
+
+def test_what_auto_stands_for_is_told() -> None:
+    X, y, U = sample()
+    predictive = sf.RobustLogisticRegression().fit(X, y, X_unlabeled=U)
+    assert predictive.l2_ == pytest.approx(2.0 / len(X))  # scikit-learn's C = 0.5 on standardised features
+    assert not predictive.certificate_.promise
+    given = sf.RobustLogisticRegression(5.0).fit(X, y, X_unlabeled=U)
+    assert (given.l2_, given.label_cost_, given.metric_) == (0.0, 1.0, sf.costs.Euclidean())
+    assert given.certificate_.promise

@@ -27,6 +27,7 @@ from sklearn.preprocessing import StandardScaler
 
 import surefoot as sf
 from fits import fitted, just_above, sample
+from refusals import Refused, refuses, warns
 
 TOL = 1e-6
 few = settings(max_examples=15, deadline=None, derandomize=True)
@@ -205,7 +206,7 @@ class TestClassifiers:
         costs = sf.certify(clf, X, y, loss=5.0 * (1.0 - np.eye(3)), **keywords)
         assert costs.risk == pytest.approx(5.0 * errors.risk, abs=5e-6)
         assert costs.loss == "cost"
-        with pytest.raises(ValueError, match="classifier must have predict_proba"):
+        with refuses("classifier", "Perceptron"):
             sf.certify(clf, X, y, **keywords)
 
     def test_a_cost_is_read_truth_by_prediction(self) -> None:
@@ -232,7 +233,7 @@ class TestClassifiers:
             fresh = found.on_fresh_rows(U_frame[:10])
         assert found.risk == wrapped.risk == expected.risk
         assert fresh.mean == expected.on_fresh_rows(U[:10]).mean
-        with pytest.raises(ValueError, match=r"X_unlabeled must have the columns of X.*got \['b', 'a'\]"):
+        with refuses("X_unlabeled", "['b', 'a']"):
             sf.certify(framed, X_frame, y, X_unlabeled=U_frame[["b", "a"]], **keywords)
 
     def test_every_form_of_unlabeled_rows(self) -> None:
@@ -379,7 +380,7 @@ class TestResult:
     def test_a_gap_above_tol_is_announced_where_certify_was_called(self) -> None:
         X, y, U = sample(seed=1)
         clf = KNeighborsClassifier(3).fit(X, y)
-        with pytest.warns(ConvergenceWarning, match=r"gap is .*, above tol=1\.00e-18.*both bounds hold") as record:
+        with warns("gap", ConvergenceWarning, tol=1e-18) as record:
             certificate = sf.certify(clf, X, y, X_unlabeled=U, radius=just_above(X, y, U), tol=1e-18)
         assert record[0].filename == __file__
         assert certificate.status == "stopped"
@@ -422,51 +423,51 @@ def test_the_input_that_is_spoiled_below_is_good() -> None:
 @pytest.mark.parametrize(
     ("given", "match"),
     [
-        ({"radius": -0.5}, r"radius must be a finite number >= 0; got -0\.5\. Pass"),
-        ({"radius": np.nan}, r"radius must be a finite number >= 0; got nan\. Pass"),
-        ({"radius": np.inf}, r"radius must be a finite number >= 0; got inf\. Pass"),
-        ({"radius": None}, r"radius must be given: \"calibrated\" estimates it.*\. Pass one"),
-        ({"radius": "auto"}, r"radius must be a number at least 0, \"calibrated\" or .*; got 'auto'\. Pass one"),
-        ({"radius": "calibrate"}, r"radius must be a number at least 0, \"calibrated\" or .*; got 'calibrate'\. Pass"),
-        ({"loss": "hinge"}, r"loss must be 'log_loss', 'zero_one' or a matrix.*; got 'hinge'\. Pass one of these"),
-        ({"loss": np.ones((3, 3))}, r"loss must have shape \(K, K\) = \(2, 2\).*; got \(3, 3\)\. Pass that matrix"),
-        ({"loss": np.ones((2, 3))}, r"loss must have shape \(K, K\) = \(2, 2\).*; got \(2, 3\)\. Pass that matrix"),
-        ({"loss": [0.0, 1.0]}, r"loss must have 2 dimensions; got shape \(2,\)\. Reshape"),
-        ({"loss": [[0.0, np.nan], [1.0, 0.0]]}, r"loss must be finite; got nan at index \(0, 1\)\. Remove"),
-        ({"losses": np.zeros((12, 2))}, r"losses must have shape \(N, K\) = \(53, 2\).*; got \(12, 2\)\. Pass one row"),
-        ({"losses": np.zeros((53, 3))}, r"losses must have shape \(N, K\) = \(53, 2\).*; got \(53, 3\)\. Pass one row"),
-        ({"losses": np.zeros(53)}, r"losses must have 2 dimensions; got shape \(53,\)\. Reshape"),
-        ({"losses": np.full((53, 2), np.inf)}, r"losses must be finite; got inf at index \(0, 0\)\. Remove"),
-        ({"classifier": object()}, r"classifier must have predict_proba for loss=\"log_loss\"; got object\. Pass a"),
-        ({"classifier": None}, r"classifier must have predict_proba.*; got NoneType\. Pass a fitted classifier"),
-        ({"classifier": object(), "loss": "zero_one"}, r"classifier must have predict for this loss; got object\. P"),
-        ({"classifier": Broken([0.5, 0.2, 0.3])}, r"one column per class, 2; got shape \(12, 3\)\. Pass a classifier"),
-        ({"classifier": Broken([0.5, 0.2])}, r"each row of proba must sum to 1; got 0\.7 in row 0\. Divide"),
-        ({"classifier": Broken([0.5, np.nan])}, r"proba must be finite; got nan at index \(0, 1\)\. Remove"),
-        ({"classifier": Broken(predicted=7), "loss": "zero_one"}, r"classes \[0, 1\]; got \[7\]\. Pass classes="),
-        ({"classes": [0, 2]}, r"classes must contain every class of the classifier; got none of \[1\]\. Add them"),
-        ({"y": np.arange(12) % 3}, r"y must hold classes of the classifier; .* without \[2\]"),
-        ({"clip": 0.0}, r"clip must lie strictly between 0 and 1; got 0\.0\. Pass"),
-        ({"clip": 1.5}, r"clip must lie strictly between 0 and 1; got 1\.5\. Pass"),
-        ({"tol": 0.0}, r"tol must be a finite number > 0; got 0\.0\. Pass a positive number"),
-        ({"n_jobs": 0}, r"n_jobs must be None or an integer other than 0; got 0"),
-        ({"label_prior": "clopper"}, r"label_prior must be one of .*; got 'clopper'\. Pass one"),
-        ({"label_cost": -1.0}, r"label_cost must be .*(> 0|positive).*; got -1(\.0)?\b"),
-        ({"metric": "euclid"}, r"metric must be one of 'euclidean', .*; got 'euclid'\. Pass one"),
-        ({"sample_weight": np.ones(11)}, r"sample_weight.*\(11,\).*\(12,\)"),
-        ({"X_unlabeled": np.ones((4, 3))}, r"X_unlabeled must have as many features as X, 2; got 3\. Pass the same"),
-        ({"X": np.full((12, 2), np.nan)}, r"X.*contains NaN"),
-        ({"X_unlabeled": np.full((5, 2), np.nan)}, r"X_unlabeled.*contains NaN"),
-        ({"y": np.zeros(11, dtype=int)}, r"inconsistent numbers of samples: \[12, 11\]"),
+        ({"radius": -0.5}, ("radius", 0, -0.5)),
+        ({"radius": np.nan}, ("radius", 0)),
+        ({"radius": np.inf}, ("radius", 0)),
+        ({"radius": None}, ("radius", '"calibrated"')),
+        ({"radius": "auto"}, ("radius", 0, '"calibrated"', "'auto'")),
+        ({"radius": "calibrate"}, ("radius", 0, '"calibrated"', "'calibrate'")),
+        ({"loss": "hinge"}, ("loss", "'log_loss'", "'zero_one'", "'hinge'")),
+        ({"loss": np.ones((3, 3))}, ("loss", "(2, 2)", "(3, 3)")),
+        ({"loss": np.ones((2, 3))}, ("loss", "(2, 2)", "(2, 3)")),
+        ({"loss": [0.0, 1.0]}, ("loss", 2, "(2,)")),
+        ({"loss": [[0.0, np.nan], [1.0, 0.0]]}, ("loss", "(0, 1)")),
+        ({"losses": np.zeros((12, 2))}, ("losses", "(53, 2)", "(12, 2)")),
+        ({"losses": np.zeros((53, 3))}, ("losses", "(53, 2)", "(53, 3)")),
+        ({"losses": np.zeros(53)}, ("losses", 2, "(53,)")),
+        ({"losses": np.full((53, 2), np.inf)}, ("losses", "(0, 0)")),
+        ({"classifier": object()}, ("classifier", '"log_loss"')),
+        ({"classifier": None}, ("classifier", "NoneType")),
+        ({"classifier": object(), "loss": "zero_one"}, "classifier"),
+        ({"classifier": Broken([0.5, 0.2, 0.3])}, ("predict_proba", 2, "(12, 3)")),
+        ({"classifier": Broken([0.5, 0.2])}, ("proba", 1, 0.7)),
+        ({"classifier": Broken([0.5, np.nan])}, ("proba", "(0, 1)")),
+        ({"classifier": Broken(predicted=7), "loss": "zero_one"}, ("classifier", "[0, 1]", "[7]")),
+        ({"classes": [0, 2]}, ("classes", "[1]")),
+        ({"y": np.arange(12) % 3}, ("y", "[2]")),
+        ({"clip": 0.0}, ("clip", 0, 1, 0.0)),
+        ({"clip": 1.5}, ("clip", 0, 1, 1.5)),
+        ({"tol": 0.0}, ("tol", 0, 0.0)),
+        ({"n_jobs": 0}, ("n_jobs", 0)),
+        ({"label_prior": "clopper"}, ("label_prior", "'clopper'")),
+        ({"label_cost": -1.0}, ("label_cost", 0, -1.0)),
+        ({"metric": "euclid"}, ("metric", "'euclidean'", "'euclid'")),
+        ({"sample_weight": np.ones(11)}, ("sample_weight", "(11,)", "(12,)")),
+        ({"X_unlabeled": np.ones((4, 3))}, ("X_unlabeled", 2, 3)),
+        ({"X": np.full((12, 2), np.nan)}, re.compile(r"X.*contains NaN")),
+        ({"X_unlabeled": np.full((5, 2), np.nan)}, re.compile(r"X_unlabeled.*contains NaN")),
+        ({"y": np.zeros(11, dtype=int)}, re.compile(r"inconsistent numbers of samples: \[12, 11\]")),
     ],
 )  # fmt: skip
-def test_bad_input(given: dict[str, Any], match: str) -> None:
-    with pytest.raises(ValueError, match=match):
+def test_bad_input(given: dict[str, Any], match: Refused) -> None:
+    with refuses(match):
         bad(**given)
 
 
 def test_a_label_that_the_classifier_does_not_know_is_told_the_way_out() -> None:
-    with pytest.raises(ValueError, match="without") as caught:
+    with refuses("y") as caught:
         bad(y=np.arange(12) % 3)
     assert "classes=None" not in str(caught.value)
     assert bad(y=np.arange(12) % 3, classes=[0, 1, 2]).label_intervals.shape == (3, 2)
@@ -516,7 +517,7 @@ class TestTexts:
         assert found.risk == pytest.approx(expected.risk, abs=1e-6)
         given = sf.certify(model, X, y, X_unlabeled=U, X_metric=np.vstack([first, second]), radius=1.0, loss="zero_one")
         assert given.risk == pytest.approx(expected.risk, abs=1e-6)
-        with pytest.raises(ValueError, match=r"X_metric must have a row for each row of X.*60 in all; got 20"):
+        with refuses("X_metric", 60, 20):
             sf.certify(model, X, y, X_unlabeled=U, X_metric=first, radius=1.0)
 
     @pytest.mark.parametrize("form", [pd.Series, list, np.array], ids=["series", "list", "array"])
@@ -533,9 +534,9 @@ class TestTexts:
 
     def test_texts_without_steps_name_the_way_out(self) -> None:
         X, y, U = self.rows()
-        with pytest.raises(ValueError, match=r"Pass a pipeline, or the numbers as X_metric="):
+        with refuses("X"):
             sf.certify(object(), X, y, X_unlabeled=U, radius=1.0)
 
     def test_a_missing_radius_names_calibrated(self) -> None:
-        with pytest.raises(ValueError, match='"calibrated" estimates it from labels'):
+        with refuses("radius", '"calibrated"'):
             sf.certify(None, [[0.0], [1.0]], [0, 1])

@@ -31,13 +31,14 @@ import torch
 from numpydoc.docscrape import ClassDoc
 
 import surefoot as sf
+from surefoot.active.flexibility import LabelFlexibility
 from test_docs import FENCE, PAGES, ROOT
 
 OBJECTS: dict[str, type] = {
     "certificate": sf.Certificate,
     "certificate_": sf.Certificate,
     "clf": sf.RobustLogisticRegression,
-    "found": sf.active.LabelFlexibility,
+    "found": LabelFlexibility,
     "fresh": sf.FreshCertificate,
     "network": torch.nn.Module,
     "worst_case": sf.WorstCase,
@@ -199,11 +200,11 @@ PAGE = ROOT / "docs" / "index.md"
 @pytest.mark.parametrize(
     "text",
     [
-        "`surefoot.certify` `sf.Newton(memory=1 << 30)` `surefoot.estimators.robust` `solver=sf.Newton()`",
+        "`surefoot.certify` `sf.Compute(memory=1 << 30)` `surefoot.estimators.robust` `compute=sf.Compute()`",
         "`python -m surefoot.demo` `solvers.transport` `active.label_flexibility` `sf.Certificate.on_fresh_rows`",
         "`Certificate.risk` `DecisionSet.row_weights` `certificate_.worst_case.label_proba` `clf.certificate_.gap`",
         "`torch.nn.Unflatten` `ot.emd` `config.json` `tests/reference` `python benchmarks/run.py --quick`",
-        "```python no-run\nimport surefoot.active as al\n```\n`al.PAPER_MARGIN` `al.LabelFlexibility.width`",
+        "```python no-run\nimport surefoot.active as al\n```\n`al.PAPER_MARGIN` `al.ActiveLearner.suggest`",
         "`X_unlabeled=U` `RobustNetClassifier` `1.0` `~/.cache/surefoot` `n/a` `SmoothedDual.decision_set`",
         "```text\nsf.nothing benchmarks/none.py\n```\nsf.nothing in prose",
         "[a](certify.md), [b](../README.md), [c](solver.md#the-ball-alone), [d](https://example.org/none.md)",
@@ -217,7 +218,7 @@ def test_what_exists_is_let_pass(text: str) -> None:
     ("text", "name"),
     [
         ("`surefoot.linear_model`", "surefoot.linear_model"),
-        ("`solver=sf.Neuton()`", "sf.Neuton"),
+        ("`compute=sf.Compote()`", "sf.Compote"),
         ("`solvers.coarse`", "solvers.coarse"),
         ("`worst_case._Search.finish_at_vertex`", "worst_case._Search.finish_at_vertex"),
         ("`gone_module.anything`", "gone_module.anything"),

@@ -36,10 +36,9 @@ HOOKS = {"extra_repr", "get_iterator", "get_loss", "initialize_criterion", "init
 NEED_TRITON = {"surefoot.kernels.torch_fused", "surefoot.kernels.triton_rows"}
 
 NO_EXAMPLE = {
-    "surefoot.active.simulate.simulate": "docs/active-learning.md runs one: learning curves take seconds",
+    "surefoot.active.simulation.simulate": "docs/active-learning.md runs one: learning curves take seconds",
     "surefoot.costs.metrics.FeatureMetric": "an abstract class",
     "surefoot.distributed.local_client": "starts processes",
-    "surefoot.paper.protocol.Experiment": "a protocol; its module's docstring has one",
     "surefoot.paper.reproduce": "writes a folder, for minutes",
     "surefoot.priors.LabelPrior": "an abstract class",
     "surefoot.pool.summary.gather.build_report": "docs/report.md runs one, on a fit that is worth a page",
@@ -85,6 +84,8 @@ def problems(owner: Any, name: str = "") -> list[str]:
         return ["GL08: no docstring"]
     doc = get_doc_object(owner, config={"show_class_members": False})
     skipped = {*NOT_CHECKED, *(["PR01"] if is_result(owner, doc) else [])}
+    if inspect.isclass(owner) and issubclass(owner, Warning):  # given by the package, and filtered by users
+        skipped.add("PR01")
     skipped |= {"PR01", "RT01"} if name.rpartition(".")[2] in HOOKS else set()
     given = name or doc
     found = [f"{code}: {text}" for code, text in validate(given)["errors"] if code not in skipped]
@@ -202,7 +203,7 @@ class TestRules:
         ]
 
     def test_all_of_the_public_interface_is_seen(self) -> None:
-        assert {"surefoot.certify.certify", "surefoot.nn.classifier.RobustNetClassifier"} <= set(OBJECTS)
+        assert {"surefoot.certification.certify", "surefoot.nn.classifier.RobustNetClassifier"} <= set(OBJECTS)
         assert "surefoot.estimators.base.LinearClassifier.predict_proba" in MEMBERS
         assert "surefoot.active.flexibility.LabelFlexibility.intervals" in MEMBERS
         assert set(OBJECTS) >= set(NO_EXAMPLE)

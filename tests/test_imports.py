@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,8 +17,9 @@ SRC = Path(__file__).resolve().parents[1] / "src"
 
 # Each line may import the lines above it, and itself.
 ORDER = [
-    {"_callbacks", "_errors", "_printing", "_types", "_validation", "_version"},
-    {"_difference", "_files", "_label_intervals", "_memory", "_outputs", "_pool_count", "_threads"},
+    {"_address", "_callbacks", "_errors", "_printing", "_types", "_validation", "_version"},
+    {"_convergence", "_difference", "_files", "_label_intervals", "_memory", "_outputs", "_pool_count"},
+    {"_templates", "_threads"},
     {"costs", "losses", "priors", "unlabeled"},
     {"problem"},
     {"dual", "kernels"},
@@ -26,7 +28,7 @@ ORDER = [
     {"certificates"},
     {"exact"},
     {"blocks", "distributed"},
-    {"certify", "radius"},
+    {"certification", "radius"},
     {"bounds"},
     {"estimators"},
     {"path"},
@@ -36,18 +38,20 @@ ORDER = [
     {"paper", "pool"},
     {"report", "serve"},
     {"cli", "demo"},
-    {"_public"},
     {"__init__"},
 ]
 # A result draws itself by the display that stands above it: imported where `plot` is called, never with the module.
 DRAWN = {
     ("surefoot.certificates.certificate", "surefoot.plots"),
-    ("surefoot.path.radii", "surefoot.plots"),
+    ("surefoot.path.curve", "surefoot.plots"),
 }
+# What the views take of each other: the command line starts the server and writes a report, each through one function.
+VIEWS = {"cli", "report", "serve"}
+ENTRANCES = {("cli", "surefoot.report", "write_report"), ("cli", "surefoot.serve", "run_site")}
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 
 NEVER_AT_TOP = {"cvxpy", "clarabel", "highspy", "dask", "distributed"}
-HEAVY = ["numba", "llvmlite", "ot", "matplotlib", "pandas", "polars", "cvxpy", "torch", "dask"]
+HEAVY = ["numba", "llvmlite", "ot", "matplotlib", "jinja2", "pandas", "polars", "cvxpy", "torch", "dask"]
 
 
 def module_files(src: Path) -> dict[str, Path]:
@@ -131,6 +135,72 @@ def heavy_faults(src: Path) -> list[str]:
     return faults
 
 
+def names_between_views(src: Path) -> set[tuple[str, str, str]]:
+    """Importing view, module of another view, and the name taken from it (empty for the module itself)."""
+    found = set()
+    for module, path in module_files(src).items():
+        mine = part_of(module)
+        if mine not in VIEWS:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                taken = [(alias.name, "") for alias in node.names]
+            elif isinstance(node, ast.ImportFrom):
+                taken = [(node.module or "", alias.name) for alias in node.names]
+            else:
+                continue
+            for whole, name in taken:
+                parts = f"{whole}.{name}".split(".")
+                if parts[0] == "surefoot" and parts[1] in VIEWS - {mine}:
+                    found.add((mine, whole, name))
+    return found
+
+
+TAG = re.compile(r"</?[a-z][\w-]*(\s[^<>]*)?/?>")
+
+
+def html_in_strings(src: Path) -> list[str]:
+    """Texts of the page in Python, where they belong in a template."""
+    files = {name: path for name, path in module_files(src).items() if part_of(name) in {"report", "serve"}}
+    return [
+        f"{module}: {node.value[:60]}"
+        for module, path in files.items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and TAG.search(node.value)
+    ]
+
+
+def test_views_take_one_function_of_each_other_and_only_the_command_line_does() -> None:
+    assert names_between_views(SRC) == ENTRANCES
+
+
+def test_html_stands_in_templates() -> None:
+    assert html_in_strings(SRC) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("from surefoot.serve.server import run", ("report", "surefoot.serve.server", "run")),
+        ("def f():\n    from surefoot import cli", ("report", "surefoot", "cli")),
+        ("import surefoot.cli.fit", ("report", "surefoot.cli.fit", "")),
+    ],
+)
+def test_a_view_in_a_view_is_noticed(tmp_path: Path, text: str, found: tuple[str, str, str]) -> None:
+    path = tmp_path / "surefoot" / "report" / "page.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    assert names_between_views(tmp_path) == {found}
+
+
+@pytest.mark.parametrize(("text", "n_faults"), [("x = f'<p class=\"a\">{y}</p>'", 2), ("x = 'a < b and c > d'", 0)])
+def test_html_in_a_string_is_noticed(tmp_path: Path, text: str, n_faults: int) -> None:
+    path = tmp_path / "surefoot" / "serve" / "page.py"
+    path.parent.mkdir(parents=True)
+    path.write_text(text, encoding="utf-8")
+    assert len(html_in_strings(tmp_path)) == n_faults
+
+
 def test_the_package_is_found() -> None:
     assert {"surefoot.costs", "surefoot.losses", "surefoot.priors"} <= set(module_files(SRC))
 
@@ -155,7 +225,7 @@ def test_heavy_packages_are_imported_late() -> None:
 @pytest.mark.parametrize(
     ("file", "text", "fault"),
     [
-        ("costs.py", "from surefoot.path import radius_path", "surefoot.costs imports surefoot.path"),
+        ("costs.py", "from surefoot.path import radius_curve", "surefoot.costs imports surefoot.path"),
         ("costs.py", "from . import path", "surefoot.costs imports surefoot.path"),
         ("costs.py", "from .path import x", "surefoot.costs imports surefoot.path"),
         ("costs.py", "from surefoot import certify", "surefoot.costs imports surefoot"),
@@ -212,6 +282,15 @@ def test_import_surefoot_is_light() -> None:
     by_sklearn = imported_by("import sklearn.linear_model")
     assert by_sklearn <= {"pandas"}
     assert imported_by("import surefoot") <= by_sklearn
+
+
+def test_help_of_the_command_line_makes_no_page() -> None:
+    help_page = "from surefoot.cli import run; run(['--help'])"
+    loaded = subprocess.run(
+        [sys.executable, "-c", f"import sys; {help_page}; print('jinja2' in sys.modules)"],
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(SRC)},
+    )  # fmt: skip
+    assert loaded.stdout.splitlines()[-1] == "False"
 
 
 def test_a_heavy_package_in_memory_is_noticed() -> None:

@@ -16,6 +16,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import StandardScaler
 
 import surefoot as sf
+from refusals import warns
 from surefoot.active import NearestCertifier, label_flexibility
 
 
@@ -72,12 +73,18 @@ class TestPipeline:
         np.testing.assert_array_equal(pipe.predict_proba(U), by_hand.predict_proba(scaler.transform(U)))
         assert len(pipe["clf"].worst_case_.row_weights) == len(X) + len(U)
 
-    @pytest.mark.parametrize(("centre", "unit"), [(100.0, 20.0), (0.0, 1e3), (0.0, 1e-3)])
-    def test_without_it_a_warning_names_the_fix(self, rows: tuple[np.ndarray, ...], centre: float, unit: float) -> None:
+    @pytest.mark.parametrize(
+        ("centre", "unit", "code"),
+        [(100.0, 20.0, "moved_features"), (0.0, 1e3, "moved_features"), (0.0, 1e-3, "stretched_features")],
+    )
+    def test_without_it_a_warning_names_the_fix(
+        self, rows: tuple[np.ndarray, ...], centre: float, unit: float, code: str
+    ) -> None:
         X, y, U = (rows[0] - 115.0) / 20.0, rows[1], (rows[2] - 115.0) / 20.0  # both centred, of unit size
         pipe = pipeline(None).set_params(clf__radius=1e5)
-        with pytest.warns(sf.UnlabeledRowsWarning, match=r'transform_input=\["X_unlabeled"\]'):
+        with warns(code, sf.UnlabeledRowsWarning) as record:
             pipe.fit(centre + unit * X, y, X_unlabeled=centre + unit * U)
+        assert 'transform_input=["X_unlabeled"]' in record[0].message.fix
 
     def test_the_warning_needs_rows_that_lie_apart(self, rows: tuple[np.ndarray, ...]) -> None:
         X, y, U = rows
@@ -86,7 +93,7 @@ class TestPipeline:
             warnings.simplefilter("error", sf.UnlabeledRowsWarning)
             clf.fit(X, y, X_unlabeled=U)
             clf.fit(X, y, X_unlabeled=U[:0])
-        with pytest.warns(sf.UnlabeledRowsWarning, match="farther"):
+        with warns("moved_features", sf.UnlabeledRowsWarning):
             clf.set_params(radius=1e4).fit(X, y, X_unlabeled=U + 1000.0)
 
     @pytest.mark.parametrize("factor", [0.3, 1.0, 3.0])
@@ -121,29 +128,31 @@ class TestPipeline:
 
 
 def doors(X: np.ndarray, y: np.ndarray, U: np.ndarray, how: Any) -> dict[str, Callable[[], object]]:
-    """Everything that takes unlabeled rows, in memory or (with a solver) over blocks of them."""
+    """Everything that takes unlabeled rows, in memory or (with `compute`) over blocks of them."""
     clf, radius = LogisticRegression().fit(X, y), {"radius": 1e5}
-    solver = {} if how is None else {"solver": how}
+    compute = {} if how is None else {"compute": how}
     return {
-        "fit": lambda: sf.RobustLogisticRegression(**radius, **solver).fit(X, y, X_unlabeled=U),
-        "certify": lambda: sf.certify(clf, X, y, X_unlabeled=U, **radius, **solver),
-        "worst_case_curve": lambda: sf.worst_case_curve(clf, X, y, X_unlabeled=U, radii=[1e5], **solver),
-        "radius_path": lambda: sf.radius_path(sf.RobustLogisticRegression(**solver), X, y, X_unlabeled=U, radii=[1e5]),
-        "minimal_radius": lambda: sf.minimal_radius(X, y, X_unlabeled=U, **solver),
-        "calibrate_radius": lambda: sf.calibrate_radius(X, y, X_unlabeled=U, n_splits=10, **solver),
-        "error_bound": lambda: sf.error_bound(
-            clf, X, y, X_unlabeled=U, method="transport", radius=1e5, certify_options=solver
+        "fit": lambda: sf.RobustLogisticRegression(**radius, **compute).fit(X, y, X_unlabeled=U),
+        "certify": lambda: sf.certify(clf, X, y, X_unlabeled=U, **radius, **compute),
+        "radius_curve, judged": lambda: sf.radius_curve(clf, X, y, X_unlabeled=U, radii=[1e5], **compute),
+        "radius_curve": lambda: sf.radius_curve(
+            sf.RobustLogisticRegression(**compute), X, y, X_unlabeled=U, radii=[1e5]
         ),
-        "label_flexibility": lambda: label_flexibility(X, y, X_unlabeled=U, **radius, **solver),
+        "minimal_radius": lambda: sf.minimal_radius(X, y, X_unlabeled=U, **compute),
+        "calibrate_radius": lambda: sf.calibrate_radius(X, y, X_unlabeled=U, n_splits=10, **compute),
+        "error_bound": lambda: sf.error_bound(
+            clf, X, y, X_unlabeled=U, method="transport", radius=1e5, certify_options=compute
+        ),
+        "label_flexibility": lambda: label_flexibility(X, y, X_unlabeled=U, **radius, **compute),
         "NearestCertifier": lambda: NearestCertifier(excess=0.1)(clf, X, y, X_unlabeled=U),
     }
 
 
 @pytest.mark.parametrize("door", list(doors(np.eye(2), np.arange(2), np.eye(2), None)))
-@pytest.mark.parametrize("how", [None, sf.Newton(block_rows=7)], ids=["memory", "blocks"])
+@pytest.mark.parametrize("how", [None, sf.Compute(block_rows=7)], ids=["memory", "blocks"])
 def test_every_door_says_that_rows_lie_apart(rows: tuple[np.ndarray, ...], door: str, how: Any) -> None:
     X, y, U = rows
-    with pytest.warns(sf.UnlabeledRowsWarning, match="farther"):
+    with warns("moved_features", sf.UnlabeledRowsWarning):
         doors(X, y, U + 1000.0, how)[door]()
 
 
@@ -156,7 +165,7 @@ class TestCrossValidation:
         self, clf: Recording, rows: tuple[np.ndarray, ...], received: list[Any]
     ) -> None:
         X, y, U = rows
-        with pytest.warns(sf.UnlabeledRowsWarning, match=r"as many rows as X \(16\).*surefoot\.Unlabeled") as record:
+        with warns("cut_by_folds", sf.UnlabeledRowsWarning, n_rows=16) as record:
             cross_validate(clf, X, y, cv=3, params={"X_unlabeled": U[:24]}, error_score="raise")
         assert [len(passed) for _, passed, _ in received] == [16, 16, 16]  # the trap itself
         ours = [warning for warning in record if issubclass(warning.category, sf.UnlabeledRowsWarning)]

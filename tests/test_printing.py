@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 import surefoot as sf
 from surefoot._printing import PrintedTable, PrintsAsTable
 from surefoot.active.proof_state import AUDIT, ProofState
+from surefoot.bounds.result import ErrorBounds
 
 
 class Parts(PrintsAsTable):
@@ -55,6 +56,6 @@ def test_a_bound_is_never_printed_smaller_than_it_is() -> None:
     assert found.groups is not None
     below = replace(found, groups={name: replace(each, value=0.12063) for name, each in found.groups.items()})
     assert re.findall(r"group \d +(\S+)", repr(below)) == ["0.1207", "0.1207"]
-    assert "0.1207" in repr(sf.ErrorBounds({"holdout": replace(found, value=0.12063)}, advice="holdout"))
+    assert "0.1207" in repr(ErrorBounds({"holdout": replace(found, value=0.12063)}, advice="holdout"))
     state = ProofState(AUDIT, 30, 40, 1, 10, 0, 50, 0.12063, 0.95, 0.1, 0.9)
     assert "bound 0.1207 at level 0.95" in repr(state)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 from scipy.stats import binomtest
 
+from refusals import refuses
 from surefoot.priors import (
     Assisted,
     ClopperPearson,
@@ -84,11 +85,11 @@ class TestClopperPearson:
 
     @pytest.mark.parametrize("level", [0.0, 1.0, -0.5, 95, np.nan, "0.95", True])
     def test_refuses_a_bad_level(self, level: object) -> None:
-        with pytest.raises(ValueError, match="level must be"):
+        with refuses("level"):
             ClopperPearson(level)
 
     def test_needs_labels(self) -> None:
-        with pytest.raises(ValueError, match="intervals need labels"):
+        with refuses("class_weights", "[0. 0.]"):
             ClopperPearson().intervals([0, 0])
 
     def test_is_data(self) -> None:
@@ -112,26 +113,26 @@ class TestOtherPriors:
 
     @pytest.mark.parametrize("prior", [ExactPrior([0.25, 0.75]), IntervalPrior([[0.2, 0.5], [0.5, 0.9]])])
     def test_refuses_another_number_of_classes_and_names_both(self, prior: LabelPrior) -> None:
-        with pytest.raises(ValueError, match="got 2 entries for 3 classes"):
+        with refuses("label_prior", 2, 3):
             prior.intervals([1, 2, 3])
 
     @pytest.mark.parametrize("prior", [NoPrior(), ClopperPearson(), ExactPrior([1.0]), IntervalPrior([[0.0, 1.0]])])
     @pytest.mark.parametrize("bad", [[-1.0], [np.nan], [], [[1.0]]])
     def test_refuses_bad_class_weights(self, prior: LabelPrior, bad: object) -> None:
-        with pytest.raises(ValueError, match="class_weights must"):
+        with refuses("class_weights"):
             prior.intervals(bad)
 
     @pytest.mark.parametrize(
-        ("bad", "match"),
+        ("bad", "named"),
         [
-            ([0.5, 0.6], r"must sum to 1; got .* sum 1\.1"),
-            ([-0.5, 1.5], r"must be probabilities in \[0, 1\]"),
-            ([0.5, np.nan], "must be finite"),
-            ([[0.5, 0.5]], "must have 1 dimension"),
+            ([0.5, 0.6], "sum 1.1"),
+            ([-0.5, 1.5], "[0, 1]"),
+            ([0.5, np.nan], "nan at index 1"),
+            ([[0.5, 0.5]], "shape (1, 2)"),
         ],
     )
-    def test_exact_refuses(self, bad: object, match: str) -> None:
-        with pytest.raises(ValueError, match=f"label_prior {match}"):
+    def test_exact_refuses(self, bad: object, named: str) -> None:
+        with refuses("label_prior", named):
             ExactPrior(bad)
 
     def test_are_copies_that_cannot_be_written_to(self) -> None:
@@ -152,13 +153,13 @@ class TestOtherPriors:
 
 
 BAD_INTERVALS = [
-    ([[0.6, 0.7], [0.5, 0.9]], r"the lower bounds may sum to at most 1; got 1\.1"),
-    ([[0.1, 0.25], [0.1, 0.5]], r"the upper bounds must sum to at least 1; got 0\.75"),
-    ([[0.6, 0.5], [0.1, 0.9]], r"lower <= upper; got \[0\.6, 0\.5\] for class 0"),
-    ([[-0.5, 0.5], [0.1, 0.9]], r"must lie in \[0, 1\]; got bounds from -0\.5"),
-    ([[0.5, 1.5], [0.1, 0.9]], r"must lie in \[0, 1\]; got bounds from 0\.1 to 1\.5"),
-    ([[0.5, np.nan], [0.1, 0.9]], "must be finite"),
-    ([[0.1, 0.2, 0.3]], r"must have shape \(K, 2\).*got \(1, 3\)"),
+    ([[0.6, 0.7], [0.5, 0.9]], 1.1),
+    ([[0.1, 0.25], [0.1, 0.5]], 0.75),
+    ([[0.6, 0.5], [0.1, 0.9]], "[0.6, 0.5] for class 0"),
+    ([[-0.5, 0.5], [0.1, 0.9]], "bounds from -0.5"),
+    ([[0.5, 1.5], [0.1, 0.9]], "bounds from 0.1 to 1.5"),
+    ([[0.5, np.nan], [0.1, 0.9]], "nan at index (0, 1)"),
+    ([[0.1, 0.2, 0.3]], "(1, 3)"),
 ]
 
 
@@ -195,11 +196,11 @@ class TestTighten:
         third = np.full((3, 2), 1 / 3 + 1e-13)
         np.testing.assert_array_equal(tighten(third), third)
 
-    @pytest.mark.parametrize(("bad", "match"), BAD_INTERVALS)
-    def test_refuses(self, bad: object, match: str) -> None:
-        with pytest.raises(ValueError, match=f"label_prior .*{match}"):
+    @pytest.mark.parametrize(("bad", "named"), BAD_INTERVALS)
+    def test_refuses(self, bad: object, named: object) -> None:
+        with refuses("label_prior", named):
             tighten(bad)
-        with pytest.raises(ValueError, match=f"label_prior .*{match}"):
+        with refuses("label_prior", named):
             IntervalPrior(bad)
 
 
@@ -216,18 +217,25 @@ class TestResolvePrior:
 
     @pytest.mark.parametrize("bad", ["clopper", 0.5, np.zeros((2, 2, 2))])
     def test_refuses_others_and_lists_the_choices(self, bad: object) -> None:
-        with pytest.raises(
-            ValueError, match="must be one of 'auto', None, 'clopper-pearson', 'hypergeometric', 'assisted', prob"
-        ):
+        with refuses("label_prior", "'auto'", "'clopper-pearson'", "'hypergeometric'", "'assisted'"):
             resolve_prior(bad)
 
     def test_refuses_a_class(self) -> None:
-        with pytest.raises(ValueError, match="label_prior must be an instance; got the class NoPrior"):
+        with refuses("label_prior"):
             resolve_prior(NoPrior)
 
 
 def test_intervals_that_rounding_left_outside_are_clipped() -> None:
     prior = IntervalPrior(np.array([[-1e-16, 1.0 + 2e-16], [0.0, 1.0]]))
     np.testing.assert_array_equal(prior.bounds, [[0.0, 1.0], [0.0, 1.0]])
-    with pytest.raises(ValueError, match=r"must lie in \[0, 1\]"):
+    with refuses("label_prior", "[0, 1]"):
         IntervalPrior(np.array([[0.0, 1.0 + 1e-9], [0.0, 1.0]]))
+
+
+def test_huge_counts_leave_a_point() -> None:
+    """Weights may be of any size: beyond what the beta distribution can tell the shares are what they are."""
+    for n in (1e14, 1e18, 1e300):
+        found = ClopperPearson().intervals([0.3 * n, 0.7 * n])
+        np.testing.assert_allclose(found, [[0.3, 0.3], [0.7, 0.7]], atol=1e-6)
+        assert (found[:, 0] <= found[:, 1]).all()
+        assert np.isfinite(ClopperPearson().intervals([5.0, n])).all()

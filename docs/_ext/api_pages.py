@@ -10,14 +10,14 @@ from typing import Any
 from sphinx.application import Sphinx
 from sphinx.config import Config
 
-from public_names import names_by_module
+from public_names import RESULTS, names_by_module
 
 # What the names of `surefoot` itself are for, by the room that defines them.
 TOPICS = {
     "estimators": "Learning",
-    "certify": "Certificates",
+    "certification": "Certificates",
     "certificates": "Certificates",
-    "promises": "Bounds from labels, and audits",
+    "bounds": "Bounds from labels, and audits",
     "radius": "The radius",
     "calibration": "The radius",
     "path": "The radius",
@@ -44,6 +44,7 @@ def index_page() -> str:
             introductions[module] = (inspect.getdoc(importlib.import_module(module)) or "").partition("\n")[0]
         for name, value in names.items():
             sections.setdefault(topic(value) if module == "surefoot" else module, []).append(f"{module}.{name}")
+    sections["Results"] = RESULTS
     lines = [TITLE, "=" * len(TITLE), INTRODUCTION]
     for title, names_listed in sections.items():
         heading = f"``{title}``" if title in introductions else title

@@ -11,14 +11,31 @@ PUBLIC_MODULES = [
     "surefoot.active",
     "surefoot.costs",
     "surefoot.datasets",
-    "surefoot.paper",
     "surefoot.nn",
+    "surefoot.paper",
     "surefoot.plots",
     "surefoot.priors",
-    "surefoot.report",
 ]
 # From modules whose other names only the package itself uses.
-PUBLIC_NAMES = ["surefoot.distributed.local_client"]
+PUBLIC_NAMES = [
+    "surefoot.distributed.local_client",
+    "surefoot.report.build_report",
+    "surefoot.report.render_report",
+    "surefoot.report.write_report",
+]
+# What public functions return: read, not constructed, so not exported; documented all the same.
+RESULTS = [
+    "surefoot.active.flexibility.LabelFlexibility",
+    "surefoot.active.loop.Round",
+    "surefoot.active.proof_state.ProofState",
+    "surefoot.active.proof_state.Question",
+    "surefoot.active.simulation.Simulation",
+    "surefoot.bounds.population.Shift",
+    "surefoot.bounds.result.ErrorBounds",
+    "surefoot.bounds.size.AuditSize",
+    "surefoot.path.curve.RadiusCurve",
+    "surefoot.paper.runner.Reproduction",
+]
 
 
 def names_by_module() -> dict[str, dict[str, Any]]:
@@ -38,13 +55,20 @@ def names_by_module() -> dict[str, dict[str, Any]]:
         seen |= {defined_name(value) for value in callables.values()}
     for name in PUBLIC_NAMES:
         module_name, _, key = name.rpartition(".")
-        found.setdefault(module_name, {})[key] = getattr(importlib.import_module(module_name), key)
+        found.setdefault(module_name, {})[key] = named(name)
     return found
 
 
 def public_objects() -> dict[str, Any]:
-    """The same, by the name under which they are defined."""
-    return {defined_name(value): value for names in names_by_module().values() for value in names.values()}
+    """The same and the classes of results, by the name under which they are defined."""
+    found = {defined_name(value): value for names in names_by_module().values() for value in names.values()}
+    return found | {name: named(name) for name in RESULTS}
+
+
+def named(name: str) -> Any:
+    """What a dotted name stands for."""
+    module, _, key = name.rpartition(".")
+    return getattr(importlib.import_module(module), key)
 
 
 def defined_name(value: Any) -> str:

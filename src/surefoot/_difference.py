@@ -19,13 +19,27 @@ _TOLERANCE = 1e-12
 _RIDGE = 0.05
 
 
-def fold_numbers(y: NDArray[Any], n_folds: int, random_state: int | None) -> NDArray[np.intp]:
-    """(n,) the fold of each row: every class spread evenly, at random within it; n folds where there are fewer rows."""
+def fold_numbers(
+    y: NDArray[Any], n_folds: int, random_state: int | None, clusters: NDArray[np.intp] | None = None
+) -> NDArray[np.intp]:
+    """(n,) the fold of each row: every class spread evenly, at random within it; n folds where there are fewer rows.
+
+    clusters : (n,) rows of equal number share a fold, and count by the label of the first.
+    """
+    if clusters is not None:
+        _, first, inverse = np.unique(clusters, return_index=True, return_inverse=True)
+        return fold_numbers(y[first], n_folds, random_state)[inverse]
     n = len(y)
     order = np.lexsort([np.random.default_rng(random_state).random(n), y])
     folds = np.empty(n, dtype=np.intp)
     folds[order] = np.arange(n) % min(n_folds, n)
     return folds
+
+
+def _first_equal(X: FloatArray) -> NDArray[np.intp]:
+    """(n,) the first row that equals each."""
+    _, first, inverse = np.unique(X + 0.0, axis=0, return_index=True, return_inverse=True)
+    return first[inverse.ravel()]
 
 
 def difference_estimate(hit: FloatArray, guess: FloatArray, mean_guess: float) -> tuple[float, float]:
@@ -62,7 +76,7 @@ def cross_fitted_shares(
     """Class probabilities (n, K) at labeled rows by models that did not see them, and their mean (K,) over all rows."""
     n, everything = len(X), np.vstack([X, X_unlabeled])
     scaler = StandardScaler().fit(everything)
-    folds = fold_numbers(codes, n_folds, random_state)
+    folds = fold_numbers(codes, n_folds, random_state, _first_equal(X))
     at_labels, everywhere = np.zeros((n, n_classes)), np.zeros(n_classes)
     rows, pool = scaler.transform(X), scaler.transform(everything)
     for fold in np.unique(folds):

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Mapping
+from functools import partial
 from importlib import import_module
+from string import Template
 from typing import Any
 
 # Frames of these packages stand between the user's line and ours: estimators are called through wrappers,
@@ -29,7 +32,61 @@ def see(topic: str) -> str:
     return f" See {DOCUMENTATION}/{HELP[topic]}"
 
 
-class InfeasibleRadiusError(ValueError):
+class ParameterError(ValueError):
+    """A parameter that has a value which is not allowed.
+
+    The message is made of its parts, so that a program with names of its own for the parameters can write it with
+    these names.
+
+    Parameters
+    ----------
+    parameter : str
+        The name of the parameter.
+    rule : str
+        What the parameter must be: the rest of a sentence that begins with the parameter.
+    got : object, default=None
+        What was given instead; kept as a text.
+    fix : str, default=""
+        What to do, in whole sentences. "$radius" stands for the parameter radius, likewise for the others.
+    """
+
+    def __init__(self, parameter: str, rule: str, got: object = None, fix: str = "") -> None:
+        self.parameter, self.rule, self.fix = parameter, rule, fix
+        self.got = None if got is None else str(got)
+        super().__init__(parameter, rule, self.got, fix)  # the arguments, by which it is pickled
+
+    def __str__(self) -> str:
+        return self.message({})
+
+    def message(self, names: Mapping[str, str]) -> str:
+        """Compose the message, with other names in place of the parameters.
+
+        Parameters
+        ----------
+        names : mapping of str to str
+            Other names, by parameter.
+
+        Returns
+        -------
+        str
+            The whole message.
+        """
+        got = "" if self.got is None else f"; got {self.got}"
+        return _join(f"{names.get(self.parameter, self.parameter)} {self.rule}{got}.", self.fix, names)
+
+
+def _join(statement: str, fix: str, names: Mapping[str, str]) -> str:
+    return f"{statement} {Template(fix).safe_substitute(_Names(names))}" if fix else statement
+
+
+class _Names(dict[str, str]):
+    """Names of parameters; one that has no other stands for itself."""
+
+    def __missing__(self, parameter: str) -> str:
+        return parameter
+
+
+class InfeasibleRadiusError(ParameterError):
     """The decision set is empty: no distribution lies within the radius given.
 
     Parameters
@@ -44,9 +101,12 @@ class InfeasibleRadiusError(ValueError):
         self.radius = float(radius)
         self.minimal_radius = float(minimal_radius)
         super().__init__(
-            "radius must be at least the minimal radius of the data, or no distribution has the given feature marginal "
-            f"and label probabilities; got radius={self.radius!r}, minimal_radius={self.minimal_radius!r}. Pass a "
-            f"radius of {self.minimal_radius!r} or more, widen label_prior, or lower label_cost." + see("radius")
+            "radius",
+            "must be at least the minimal radius of the data, or no distribution has the given feature marginal and "
+            "label probabilities",
+            f"radius={self.radius!r}, minimal_radius={self.minimal_radius!r}",
+            f"Pass a radius of {self.minimal_radius!r} or more, widen $label_prior, or lower $label_cost."
+            + see("radius"),
         )
 
     def __reduce__(self) -> tuple[type[InfeasibleRadiusError], tuple[float, float]]:
@@ -73,8 +133,56 @@ class LockedError(FileError):
         super().__init__(message)
 
 
-class UnlabeledRowsWarning(UserWarning):
+class CodedWarning(UserWarning):
+    """A warning that a program can tell apart by a code and the numbers in it.
+
+    Parameters
+    ----------
+    code : str
+        One word for each thing that is warned of.
+    statement : str
+        What is so, as a sentence.
+    fix : str, default=""
+        What to do, in whole sentences, as in ParameterError.
+    **values
+        The numbers that the statement names; they are attributes too.
+    """
+
+    def __init__(self, code: str, statement: str, fix: str = "", **values: Any) -> None:
+        self.code, self.statement, self.fix, self.values = code, statement, fix, values
+        self.__dict__.update(values)
+        super().__init__(statement)
+
+    def __reduce__(self) -> Any:
+        return partial(type(self), self.code, self.statement, self.fix, **self.values), ()
+
+    def __str__(self) -> str:
+        return self.message({})
+
+    def message(self, names: Mapping[str, str], fix: str | None = None) -> str:
+        """Compose the message, with other names in place of the parameters.
+
+        Parameters
+        ----------
+        names : mapping of str to str
+            Other names, by parameter.
+        fix : str or None, default=None
+            What to do, in place of the warning's own advice.
+
+        Returns
+        -------
+        str
+            The whole message.
+        """
+        return _join(self.statement, self.fix if fix is None else fix, names)
+
+
+class UnlabeledRowsWarning(CodedWarning):
     """X_unlabeled looks as if a pipeline or a cross-validation had changed it, or left it unchanged, by accident."""
+
+
+class RepeatedRowsWarning(CodedWarning):
+    """Labeled rows repeat one another: they count as one draw, which may be more careful than the data need."""
 
 
 def import_extra(module: str, extra: str, what: str) -> Any:
@@ -90,12 +198,12 @@ def import_extra(module: str, extra: str, what: str) -> Any:
         ) from error
 
 
-def warn_caller(message: str, category: type[Warning]) -> None:
+def warn_caller(warning: Warning) -> None:
     """Warn at the nearest line outside this package, scikit-learn and joblib; at the outermost one if there is none."""
     level, frame = 1, sys._getframe()  # at level 1 a warning points here
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in _BETWEEN:
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
+    warnings.warn(warning, stacklevel=level)
 
 
 def first_line(error: BaseException) -> str:

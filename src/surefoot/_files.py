@@ -152,6 +152,33 @@ def read_events(log: LineLog) -> list[dict[str, Any]]:
     return events
 
 
+def hold_file(path: AnyPath) -> int:
+    """Open a file, created if there is none, so that no one else can hold it; its descriptor, closed to let it go.
+
+    The system lets it go when the process ends, however it ends.
+    """
+    is_new = not Path(path).exists()
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            if fcntl is not None:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if is_new:
+                sync_folder(Path(path).resolve().parent)
+        except BaseException:
+            os.close(file)
+            raise
+    except BlockingIOError as error:
+        raise LockedError(
+            f"{path} can have one writer at a time, and another one, in this process or another, has it open. Close "
+            "that one, or pass another path.",
+            "another writer",
+        ) from error
+    except OSError as error:
+        raise cannot_write(path, error) from error
+    return file
+
+
 @contextmanager
 def sole_writer(path: AnyPath) -> Iterator[None]:
     """Hold the lock of a file, which lies beside it; `LockedError` says who holds it already.

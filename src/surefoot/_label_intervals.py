@@ -7,6 +7,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike
 
+from surefoot._errors import ParameterError
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array
 
@@ -47,22 +48,28 @@ def tighten(intervals: ArrayLike) -> FloatArray:
 def check_intervals(value: ArrayLike) -> FloatArray:
     bounds = check_finite_array(value, "label_prior", ndim=2)
     if bounds.shape[1] != 2 or len(bounds) == 0:
-        raise ValueError(
-            f"label_prior intervals must have shape (K, 2), lower and upper bound of each class; got {bounds.shape}. "
-            "Pass one row per class."
+        raise ParameterError(
+            "label_prior",
+            "intervals must have shape (K, 2), lower and upper bound of each class",
+            bounds.shape,
+            "Pass one row per class.",
         )
     if bounds.min() < -TOLERANCE or bounds.max() > 1 + TOLERANCE:
-        raise ValueError(
-            f"label_prior intervals must lie in [0, 1]; got bounds from {float(bounds.min())!r} to "
-            f"{float(bounds.max())!r}. Pass probabilities."
+        raise ParameterError(
+            "label_prior",
+            "intervals must lie in [0, 1]",
+            f"bounds from {float(bounds.min())!r} to {float(bounds.max())!r}",
+            "Pass probabilities.",
         )
     bounds = np.clip(bounds, 0.0, 1.0)  # rounding may have left the interval
     crossed = np.flatnonzero(bounds[:, 0] > bounds[:, 1])
     if crossed.size:
         k = int(crossed[0])
-        raise ValueError(
-            f"label_prior intervals must have lower <= upper; got {bounds[k].tolist()} for class {k}. "
-            "Swap the two bounds."
+        raise ParameterError(
+            "label_prior",
+            "intervals must have lower <= upper",
+            f"{bounds[k].tolist()} for class {k}",
+            "Swap the two bounds.",
         )
     return bounds
 
@@ -71,27 +78,33 @@ def check_admits_distribution(bounds: FloatArray) -> None:
     """Check Σ p_lo ≤ 1 ≤ Σ p_hi."""
     low, high = math.fsum(bounds[:, 0]), math.fsum(bounds[:, 1])
     if low > 1 + TOLERANCE:
-        raise ValueError(
-            f"label_prior intervals must admit a distribution: the lower bounds may sum to at most 1; got {low!r}. "
-            "Lower some of them."
+        raise ParameterError(
+            "label_prior",
+            "intervals must admit a distribution: the lower bounds may sum to at most 1",
+            repr(low),
+            "Lower some of them.",
         )
     if high < 1 - TOLERANCE:
-        raise ValueError(
-            f"label_prior intervals must admit a distribution: the upper bounds must sum to at least 1; got {high!r}. "
-            "Raise some of them."
+        raise ParameterError(
+            "label_prior",
+            "intervals must admit a distribution: the upper bounds must sum to at least 1",
+            repr(high),
+            "Raise some of them.",
         )
 
 
 def check_class_weights(value: ArrayLike) -> FloatArray:
     weights = check_finite_array(value, "class_weights", ndim=1)
     if weights.size == 0 or weights.min() < 0:
-        raise ValueError(f"class_weights must be non-negative, one per class; got {weights}. Pass counts of labels.")
+        raise ParameterError("class_weights", "must be non-negative, one per class", weights, "Pass counts of labels.")
     return weights
 
 
 def check_class_count(given: int, n_classes: int) -> None:
     if given != n_classes:
-        raise ValueError(
-            f"label_prior must have one entry per class; got {given} entries for {n_classes} classes. Pass {n_classes} "
-            "entries, for the classes in sorted order, and all classes where the labels miss some."
+        raise ParameterError(
+            "label_prior",
+            "must have one entry per class",
+            f"{given} entries for {n_classes} classes",
+            f"Pass {n_classes} entries, for the classes in sorted order, and all classes where the labels miss some.",
         )

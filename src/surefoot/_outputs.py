@@ -61,3 +61,29 @@ def _is_own(out: OutputFile) -> bool:
         return out.is_own(out.path)
     except (OSError, ValueError):  # it cannot be read, or is of another kind
         return False
+
+
+def is_report(path: Path) -> bool:
+    """Whether a file is a report of surefoot, by what its head says.
+
+    Parameters
+    ----------
+    path : Path
+        The file.
+
+    Returns
+    -------
+    bool
+        True for a page that `write_report` wrote.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     page = Path(folder) / "page.html"
+    ...     _ = page.write_text("<html></html>")
+    ...     is_report(page)
+    False
+    """
+    with path.open("rb") as file:
+        return b'<meta name="generator" content="surefoot">' in file.read(4096)

@@ -175,3 +175,9 @@ def at_most(share: float) -> str:
 def at_least(share: float) -> str:
     """A lower bound as a percentage, rounded down to a tenth."""
     return f"{share_at_least(share)}{_PERCENT}"
+
+
+def short_percent(share: float, *, up: bool = False) -> str:
+    """A share as a percentage with at most one decimal; `up` rounds a bound up."""
+    tenths = math.ceil(1000 * share - _ROUNDING) if up else round(1000 * share)
+    return f"{tenths / 10:g}{_PERCENT}"

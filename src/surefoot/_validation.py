@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.validation import _get_feature_names
 
+from surefoot._errors import ParameterError
 from surefoot._types import FloatArray
 
 _SUM_TOLERANCE = 1e-8
@@ -20,19 +21,21 @@ def check_finite_array(value: Any, name: str, *, ndim: int | None = None) -> Flo
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"{name} must be an array of real numbers; got {_describe(value)}. Pass numbers, in rows of one length."
+        raise ParameterError(
+            name, "must be an array of real numbers", _describe(value), "Pass numbers, in rows of one length."
         ) from error
     if ndim is not None and array.ndim != ndim:
-        raise ValueError(
-            f"{name} must have {ndim} dimension{'s' if ndim != 1 else ''}; got shape {array.shape}. Reshape it."
+        raise ParameterError(
+            name, f"must have {ndim} dimension{'s' if ndim != 1 else ''}", f"shape {array.shape}", "Reshape it."
         )
     finite = np.isfinite(array)
     if not finite.all():
         where = tuple(int(i) for i in np.argwhere(~finite)[0])
-        raise ValueError(
-            f"{name} must be finite; got {array[where]} at index {where if array.ndim != 1 else where[0]}. "
-            "Remove or impute NaN and infinite entries."
+        raise ParameterError(
+            name,
+            "must be finite",
+            f"{array[where]} at index {where if array.ndim != 1 else where[0]}",
+            "Remove or impute NaN and infinite entries.",
         )
     return array
 
@@ -40,27 +43,27 @@ def check_finite_array(value: Any, name: str, *, ndim: int | None = None) -> Flo
 def check_positive_scalar(value: Any, name: str, *, allow_zero: bool = False, allow_infinity: bool = False) -> float:
     """Return `value` as a float, > 0 or (with `allow_zero`) >= 0, and finite unless `allow_infinity`."""
     kind = "number" if allow_infinity else "finite number"
-    rule = f"{name} must be a {kind} {'>=' if allow_zero else '>'} 0"
-    scalar = _real_number(value, rule)
+    rule = f"must be a {kind} {'>=' if allow_zero else '>'} 0"
+    scalar = _real_number(value, name, rule)
     in_range = scalar >= 0 if allow_zero else scalar > 0
     if not in_range or (scalar == np.inf and not allow_infinity):
-        raise ValueError(f"{rule}; got {scalar!r}. Pass a {'non-negative' if allow_zero else 'positive'} number.")
+        raise ParameterError(name, rule, repr(scalar), f"Pass a {'non-negative' if allow_zero else 'positive'} number.")
     return scalar
 
 
 def check_unit_scalar(value: Any, name: str) -> float:
     """Return `value` as a float in [0, 1]."""
-    rule = f"{name} must be a number from 0 to 1"
-    scalar = _real_number(value, rule)
+    rule = "must be a number from 0 to 1"
+    scalar = _real_number(value, name, rule)
     if not 0 <= scalar <= 1:
-        raise ValueError(f"{rule}; got {scalar!r}. Pass a number in this range.")
+        raise ParameterError(name, rule, repr(scalar), "Pass a number in this range.")
     return scalar
 
 
 def check_positive_integer(value: Any, name: str) -> int:
     """Return `value` as an int >= 1."""
     if not _is_integer(value) or value < 1:
-        raise ValueError(f"{name} must be an integer >= 1; got {_describe(value)}. Pass a positive whole number.")
+        raise ParameterError(name, "must be an integer >= 1", _describe(value), "Pass a positive whole number.")
     return int(value)
 
 
@@ -69,9 +72,11 @@ def check_n_jobs(value: Any) -> int | None:
     if value is None:
         return None
     if not _is_integer(value) or value == 0:
-        raise ValueError(
-            f"n_jobs must be None or an integer other than 0; got {_describe(value)}. "
-            "Pass a number of threads, or -1 for one per core."
+        raise ParameterError(
+            "n_jobs",
+            "must be None or an integer other than 0",
+            _describe(value),
+            "Pass a number of threads, or -1 for one per core.",
         )
     return int(value)
 
@@ -92,10 +97,11 @@ def check_all_labeled(y: Any, name: str = "y") -> None:
     empty = empty.ravel().astype(bool) | np.asarray(labels != labels).ravel()  # noqa: PLR0124 - NaN
     if empty.any():
         at = int(empty.argmax())
-        raise ValueError(
-            f"{name} must hold a label for each row; got {labels.ravel()[at]} at index {at}"
-            f"{f' and {int(empty.sum()) - 1} more' if empty.sum() > 1 else ''}. Pass rows without a label as "
-            "X_unlabeled."
+        raise ParameterError(
+            name,
+            "must hold a label for each row",
+            f"{labels.ravel()[at]} at index {at}{f' and {int(empty.sum()) - 1} more' if empty.sum() > 1 else ''}",
+            "Pass rows without a label as X_unlabeled.",
         )
 
 
@@ -107,9 +113,11 @@ def is_source(rows: Any) -> bool:
 def check_more_rows(other: Any, name: str, n_features: int) -> FloatArray:
     """Finite rows (M, d), M = 0 allowed, with as many features as X has."""
     if is_source(other):
-        raise ValueError(
-            f"{name} must be rows in memory here; got {_describe(other)}, which is read in blocks. Pass "
-            "rows.read(0, rows.n_rows)."
+        raise ParameterError(
+            name,
+            "must be rows in memory here",
+            f"{_describe(other)}, which is read in blocks",
+            "Pass rows.read(0, rows.n_rows).",
         )
     rows = check_array(other, dtype=np.float64, input_name=name, ensure_min_samples=0)
     check_n_features(rows, name, n_features)
@@ -119,9 +127,11 @@ def check_more_rows(other: Any, name: str, n_features: int) -> FloatArray:
 def check_n_features(rows: FloatArray, name: str, n_features: int) -> None:
     """Refuse rows with another number of features than X."""
     if rows.shape[1] != n_features:
-        raise ValueError(
-            f"{name} must have as many features as X, {n_features}; got {rows.shape[1]}. "
-            "Pass the same columns, in the same order, in both."
+        raise ParameterError(
+            name,
+            f"must have as many features as X, {n_features}",
+            rows.shape[1],
+            "Pass the same columns, in the same order, in both.",
         )
 
 
@@ -133,17 +143,23 @@ def check_weights(value: Any, name: str, n_rows: int) -> FloatArray:
         value = np.full(n_rows, value)
     weights: FloatArray = check_array(value, ensure_2d=False, dtype=np.float64, input_name=name, ensure_min_samples=0)
     if weights.ndim != 1:
-        raise ValueError(f"{name} must be 1D; got shape {weights.shape}. Pass one weight per row, {n_rows} in all.")
+        raise ParameterError(name, "must be 1D", f"shape {weights.shape}", f"Pass one weight per row, {n_rows} in all.")
     if len(weights) != n_rows:
-        raise ValueError(f"{name} must have one weight per row; got shape {weights.shape}. Pass shape ({n_rows},).")
+        raise ParameterError(name, "must have one weight per row", f"shape {weights.shape}", f"Pass shape ({n_rows},).")
     if (weights < 0).any():
         row = int(weights.argmin())
-        raise ValueError(
-            f"{name} must hold no negative values; got {float(weights[row])!r} at index {row}. "
-            f"Set {name} to 0 for rows to leave out."
+        raise ParameterError(
+            name,
+            "must hold no negative values",
+            f"{float(weights[row])!r} at index {row}",
+            f"Set {name} to 0 for rows to leave out.",
         )
     if not weights.any():
-        raise ValueError(f"{name} must have a positive entry; got only zeros. Pass a weight for some row.")
+        raise ParameterError(name, "must have a positive entry", "only zeros", "Pass a weight for some row.")
+    if not np.isfinite(weights.sum()):
+        raise ParameterError(
+            name, "must have a finite sum", f"entries up to {float(weights.max())!r}", "Divide them all."
+        )
     return weights
 
 
@@ -151,21 +167,27 @@ def encode_labels(y: ArrayLike, classes: ArrayLike | None) -> tuple[NDArray[Any]
     """Sorted classes (K,) and the codes (n,) of y among them; `classes` may name more than y shows."""
     seen = np.unique(np.asarray(y))
     if classes is None and seen.dtype.kind in "if" and -1 in seen and not {*seen.tolist()} <= {-1, 1}:
-        raise ValueError(
-            f"y holds -1, scikit-learn's mark of a row without a label, beside {seen[seen != -1].tolist()}. Pass such "
-            f"rows as X_unlabeled; or classes={seen.tolist()} where -1 is a class."
+        raise ParameterError(
+            "y",
+            f"holds -1, scikit-learn's mark of a row without a label, beside {seen[seen != -1].tolist()}",
+            None,
+            f"Pass such rows as $X_unlabeled; or classes={seen.tolist()} where -1 is a class.",
         )
     known = seen if classes is None else _check_classes(classes)
     missing = np.setdiff1d(seen, known)
     if len(missing):
-        raise ValueError(
-            f"classes must contain every label of y; got classes={known.tolist()} without {missing.tolist()}. "
-            "Add them, or pass classes=None."
+        raise ParameterError(
+            "classes",
+            "must contain every label of y",
+            f"classes={known.tolist()} without {missing.tolist()}",
+            "Add them, or pass classes=None.",
         )
     if len(known) < 2:
-        raise ValueError(
-            f"y must show at least 2 classes, or classes= must name them; got 1 class, {known.tolist()}. "
-            "Label a row of another class, or pass all classes as classes=[...]."
+        raise ParameterError(
+            "y",
+            "must show at least 2 classes, or classes= must name them",
+            f"1 class, {known.tolist()}",
+            "Label a row of another class, or pass all classes as classes=[...].",
         )
     return known, np.searchsorted(known, np.asarray(y))
 
@@ -173,9 +195,9 @@ def encode_labels(y: ArrayLike, classes: ArrayLike | None) -> tuple[NDArray[Any]
 def _check_classes(classes: ArrayLike) -> NDArray[Any]:
     given = np.asarray(classes)
     if given.ndim != 1:
-        raise ValueError(f"classes must be a list of labels; got {_describe(classes)}. Pass classes=[...].")
+        raise ParameterError("classes", "must be a list of labels", _describe(classes), "Pass classes=[...].")
     if (given != given).any():  # noqa: PLR0124 - NaN, of floats and of objects alike
-        raise ValueError(f"classes must not contain NaN; got classes={given.tolist()}. Leave it out.")
+        raise ParameterError("classes", "must not contain NaN", f"classes={given.tolist()}", "Leave it out.")
     return np.unique(given)
 
 
@@ -186,10 +208,10 @@ def check_probability_vector(value: Any, name: str) -> FloatArray:
     """
     array = check_finite_array(value, name, ndim=1)
     if array.size == 0 or array.min() < 0 or array.max() > 1:
-        raise ValueError(f"{name} must be probabilities in [0, 1]; got {array}. Pass one probability per class.")
+        raise ParameterError(name, "must be probabilities in [0, 1]", array, "Pass one probability per class.")
     total = float(array.sum())
     if abs(total - 1.0) > _SUM_TOLERANCE:
-        raise ValueError(f"{name} must sum to 1; got {array}, with sum {total!r}. Divide by the sum.")
+        raise ParameterError(name, "must sum to 1", f"{array}, with sum {total!r}", "Divide by the sum.")
     return array / total
 
 
@@ -204,10 +226,10 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
-def _real_number(value: Any, rule: str) -> float:
+def _real_number(value: Any, name: str, rule: str) -> float:
     number = np.asarray(value)
     if number.ndim != 0 or not isinstance(number.item(), numbers.Real) or isinstance(number.item(), bool):
-        raise ValueError(f"{rule}; got {_describe(value)}. Pass one number.")
+        raise ParameterError(name, rule, _describe(value), "Pass one number.")
     return float(number)
 
 
@@ -222,8 +244,9 @@ def check_same_names(X: Any, other: Any, name: str) -> None:
     if theirs is None:
         theirs = getattr(other, "columns", None)
     if ours is not None and theirs is not None and list(ours) != list(theirs):
-        raise ValueError(
-            f"{name} must have the columns of X, in the same order; got {list(theirs)[:8]} where X has "
-            f"{list(ours)[:8]}. "
-            f"Select them, for example {name}[X.columns], or ParquetRows(..., columns=X.columns)."
+        raise ParameterError(
+            name,
+            "must have the columns of X, in the same order",
+            f"{list(theirs)[:8]} where X has {list(ours)[:8]}",
+            f"Select them, for example {name}[X.columns], or ParquetRows(..., columns=X.columns).",
         )

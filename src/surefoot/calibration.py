@@ -20,7 +20,7 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._errors import warn_caller
+from surefoot._errors import CodedWarning, ParameterError, warn_caller
 from surefoot._printing import PrintsAsTable
 from surefoot._types import FloatArray
 from surefoot._validation import check_positive_integer, check_positive_scalar, check_unit_scalar
@@ -62,7 +62,7 @@ class Calibrated:
 
     def __post_init__(self) -> None:
         if not 0 < check_unit_scalar(self.level, "level") < 1:
-            raise ValueError(f"level must lie strictly between 0 and 1; got {self.level!r}. Pass 0.9, say.")
+            raise ParameterError("level", "must lie strictly between 0 and 1", repr(self.level), "Pass 0.9, say.")
         check_positive_integer(self.n_splits, "n_splits")
 
 
@@ -137,9 +137,11 @@ def estimate_excess(
     """
     kept = np.flatnonzero(weights > 0)
     if len(kept) < _FEWEST_ROWS:
-        raise ValueError(
-            f"a calibrated radius needs at least {_FEWEST_ROWS} labeled rows; got {len(kept)}. Label more rows, or "
-            "pass a number as radius."
+        raise ParameterError(
+            "radius",
+            f"can be calibrated from at least {_FEWEST_ROWS} labeled rows that differ in features or label",
+            f"{len(kept)} among {len(codes)}",
+            "Label more rows, or pass a number as $radius.",
         )
     rng = np.random.default_rng(how.random_state)
     found = []
@@ -173,9 +175,9 @@ def excess_between(
 
 def merged_weights(data: LabeledData) -> FloatArray:
     """(n,) weights of labeled rows, those of copies (the same features and label) added to the first of them."""
-    if isinstance(data.metric, Precomputed):
-        return data.weights  # columns of precomputed distances stand for rows one by one, whatever their features
-    first, total = distinct_rows(data.rows, data.codes, data.weights)
+    # with precomputed distances equal rows are those of equal distances to all others
+    rows = data.distances_between_labeled().T if isinstance(data.metric, Precomputed) else data.rows
+    first, total = distinct_rows(rows, data.codes, data.weights)
     weights = np.zeros_like(data.weights)
     weights[first] = total
     return weights
@@ -202,10 +204,14 @@ def calibrate(data: LabeledData, ds: DecisionSet, minimal: HasValue, how: Calibr
     copies = int(np.count_nonzero(data.weights)) - n_labeled
     if copies:
         warn_caller(
-            f"{copies} of {n_labeled + copies} labeled rows repeat another in features and label: the radius is "
-            f"estimated from the {n_labeled} that differ, with the weights of their copies. Where rows were copied to "
-            "weigh more, pass sample_weight instead.",
-            UserWarning,
+            CodedWarning(
+                "repeated_rows",
+                f"{copies} of {n_labeled + copies} labeled rows repeat another in features and label: the radius is "
+                f"estimated from the {n_labeled} that differ, with the weights of their copies.",
+                "Where rows were copied to weigh more, pass $sample_weight instead.",
+                copies=copies,
+                n_labels=n_labeled,
+            )
         )
     excess = float(np.quantile(splits, 0.5 * (1.0 + how.level)))
     return RadiusEstimate(minimal.value + excess, excess, minimal.value, how.level, splits, n_labeled, data.target)
@@ -235,7 +241,7 @@ def resolve_radius(radius: float | str | Calibrated, *, auto: bool = False) -> f
         if radius == "calibrated":
             return Calibrated()
         allowed = ('"predictive", "auto", ' if auto else "") + '"calibrated" or Calibrated(...)'
-        raise ValueError(f"radius must be a number at least 0, {allowed}; got {radius!r}. Pass one of these.")
+        raise ParameterError("radius", f"must be a number at least 0, {allowed}", repr(radius), "Pass one of these.")
     return check_positive_scalar(radius, "radius", allow_zero=True)
 
 
@@ -260,14 +266,18 @@ def tied_sets(ds: DecisionSet, minimal: MinimalRadius, excess: float) -> list[tu
         return [(ds.with_radius(minimal.value + excess), minimal)]
     K, kappa = ds.n_classes, float(ds.label_cost.max())
     if not np.array_equal(ds.label_cost, kappa * (1.0 - np.eye(K))):
-        raise ValueError(
-            "a calibrated radius with label intervals needs one label cost for all classes; got a matrix. Pass a "
-            "number as label_cost, or exact label probabilities as label_prior."
+        raise ParameterError(
+            "label_cost",
+            "must be one number for all classes where a radius is calibrated with label intervals",
+            "a matrix",
+            "Pass a number as $label_cost, or exact label probabilities as $label_prior.",
         )
     if K > _MOST_CLASSES:
-        raise ValueError(
-            f"a calibrated radius with label intervals needs at most {_MOST_CLASSES} classes; got {K}. Pass exact "
-            "label probabilities as label_prior."
+        raise ParameterError(
+            "radius",
+            f"can be calibrated with label intervals for at most {_MOST_CLASSES} classes",
+            K,
+            "Pass exact label probabilities as $label_prior.",
         )
     found = []
     for size in range(1, K):

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 from sklearn.datasets import load_breast_cancer
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.preprocessing import StandardScaler
 
+from surefoot._convergence import SeparableWarning
 from surefoot._errors import FileError
 from surefoot._files import whole_file
 from surefoot._outputs import OutputFile, check_outputs
@@ -249,7 +249,7 @@ class Demonstration:
     def draw(self, path: Path) -> None:
         with warnings.catch_warnings():
             # at the smallest radii of a curve coefficients may grow without bound; the certificates hold all the same
-            warnings.filterwarnings("ignore", "the worst case is linearly separable", ConvergenceWarning)
+            warnings.simplefilter("ignore", SeparableWarning)
             found = curves(self.task, self.true_radius)
         draw(found, self.true_radius, path)
 

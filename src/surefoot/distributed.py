@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._errors import import_extra
+from surefoot._errors import ParameterError, import_extra
 from surefoot._threads import one_blas_thread
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array
@@ -71,7 +71,7 @@ class DaskRows:
         if hasattr(rows, "to_dask_array"):
             rows = rows.to_dask_array(lengths=True)
         if rows.ndim != 2:
-            raise ValueError(f"X_unlabeled must have 2 dimensions; got {rows.ndim}. Pass an array (M, d).")
+            raise ParameterError("X_unlabeled", "must have 2 dimensions", rows.ndim, "Pass an array (M, d).")
         if np.isnan(rows.shape[0]):
             rows = rows.compute_chunk_sizes()
         return rows.astype(np.float64)
@@ -312,7 +312,7 @@ def connect(client: Any) -> Any:
 def _prepare(rows: Any, weights: FloatArray, start: int) -> RowBlock:
     found = np.ascontiguousarray(rows, dtype=np.float64)  # the order in memory would show in the last digit
     if not np.isfinite(found).all():
-        raise ValueError("X_unlabeled must hold finite numbers; got NaN or infinity. Drop or fill these rows.")
+        raise ParameterError("X_unlabeled", "must hold finite numbers", "NaN or infinity", "Drop or fill these rows.")
     return RowBlock(found, weights, start)
 
 

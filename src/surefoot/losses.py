@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import expit
 
+from surefoot._errors import ParameterError
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array
 
@@ -67,13 +68,13 @@ def loss_matrix_from_proba(proba: ArrayLike, loss: str, clip: float = 1e-12) -> 
     _check_proba(p)
     if loss == LOG_LOSS:
         if not 0 < clip < 1:
-            raise ValueError(f"clip must lie strictly between 0 and 1; got {clip!r}. Pass 1e-12, say.")
+            raise ParameterError("clip", "must lie strictly between 0 and 1", repr(clip), "Pass 1e-12, say.")
         return np.abs(np.log(np.clip(p, clip, 1.0)))
     if loss == ZERO_ONE:
         losses = np.ones_like(p)
         losses[np.arange(len(p)), p.argmax(axis=1)] = 0.0
         return losses
-    raise ValueError(f"loss must be {LOG_LOSS!r} or {ZERO_ONE!r}; got {loss!r}. Pass one of these.")
+    raise ParameterError("loss", f"must be {LOG_LOSS!r} or {ZERO_ONE!r}", repr(loss), "Pass one of these.")
 
 
 def _check_scores(scores: ArrayLike) -> FloatArray:
@@ -83,22 +84,31 @@ def _check_scores(scores: ArrayLike) -> FloatArray:
         return s[:, 0]
     if s.ndim == 1 or (s.ndim == 2 and s.shape[1] >= 2):
         return s
-    raise ValueError(f"scores must have shape (N,) or (N, 1) for two classes, or (N, K); got {s.shape}. Reshape them.")
+    raise ParameterError(
+        "scores", "must have shape (N,) or (N, 1) for two classes, or (N, K)", s.shape, "Reshape them."
+    )
 
 
 def _check_proba(p: FloatArray) -> None:
     if p.shape[1] < 2:
-        raise ValueError(f"proba must have a column per class, at least 2; got shape {p.shape}. Pass predict_proba(X).")
+        raise ParameterError(
+            "proba", "must have a column per class, at least 2", f"shape {p.shape}", "Pass predict_proba(X)."
+        )
     if not p.size:
         return
     if p.min() < 0 or p.max() > 1 + _SUM_TOLERANCE:
-        raise ValueError(
-            f"proba must lie in [0, 1]; got values from {float(p.min())!r} to {float(p.max())!r}. "
-            "Pass probabilities, not scores."
+        raise ParameterError(
+            "proba",
+            "must lie in [0, 1]",
+            f"values from {float(p.min())!r} to {float(p.max())!r}",
+            "Pass probabilities, not scores.",
         )
     sums = p.sum(axis=1)
     worst = int(np.abs(sums - 1).argmax())
     if abs(sums[worst] - 1) > _SUM_TOLERANCE:
-        raise ValueError(
-            f"each row of proba must sum to 1; got {float(sums[worst])!r} in row {worst}. Divide each row by its sum."
+        raise ParameterError(
+            "proba",
+            "must sum to 1 in each row",
+            f"{float(sums[worst])!r} in row {worst}",
+            "Divide each row by its sum.",
         )

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.stats import beta
 
 from surefoot._difference import cross_fitted_shares, difference_estimate
+from surefoot._errors import ParameterError
 from surefoot._label_intervals import (
     TOLERANCE,
     check_admits_distribution,
@@ -28,8 +29,12 @@ from surefoot._validation import (
     read_only_copy,
 )
 
+__all__ = ["Assisted", "ClopperPearson", "ExactPrior", "FinitePool", "IntervalPrior", "LabelPrior", "NoPrior"]
+
 AUTO = "auto"
 _NO_COUNT = 1e-4
+# Labels in all beyond which the beta distribution has no quantiles in double precision; the interval is a point before.
+_MOST_COUNTED = 1e15
 
 
 class LabelPrior(ABC):
@@ -163,14 +168,18 @@ class ClopperPearson(LabelPrior):
 
     def __post_init__(self) -> None:
         if check_positive_scalar(self.level, "level") >= 1:
-            raise ValueError(f"level must be a number below 1; got {self.level!r}. Pass 0.95, say.")
+            raise ParameterError("level", "must be a number below 1", repr(self.level), "Pass 0.95, say.")
 
     def intervals(self, class_weights: ArrayLike) -> FloatArray:
         m = check_class_weights(class_weights)
+        m = m * min(1.0, _MOST_COUNTED / max(float(m.sum()), 1.0))
         n = float(m.sum())
         if n <= 0:
-            raise ValueError(
-                f"Clopper-Pearson intervals need labels; got class weights {m}. Pass rows of positive weight."
+            raise ParameterError(
+                "class_weights",
+                "must be positive for some class: Clopper-Pearson intervals need labels",
+                m,
+                "Pass rows of positive weight.",
             )
         tail = (1.0 - self.level) / 2
         rest = np.maximum(n - m, 0.0)
@@ -218,22 +227,28 @@ class FinitePool(LabelPrior):
         if self.n_rows is not None:
             return self
         if X_unlabeled is None:
-            raise ValueError(
-                "FinitePool() counts unlabeled rows of the labels' own population, in memory; got none. Pass "
-                "X_unlabeled, FinitePool(n_rows=...), or label_prior='clopper-pearson'."
+            raise ParameterError(
+                "X_unlabeled",
+                "must be rows in memory of the labels' own population, which FinitePool() counts",
+                "none",
+                "Pass $X_unlabeled, FinitePool(n_rows=...), or $label_prior='clopper-pearson'.",
             )
         return FinitePool(len(X) + len(X_unlabeled), self.level)
 
     def intervals(self, class_weights: ArrayLike) -> FloatArray:
         m = check_class_weights(class_weights)
         if self.n_rows is None:
-            raise ValueError("FinitePool must know the number of rows; got None. Pass FinitePool(n_rows=...).")
+            raise ParameterError(
+                "n_rows", "must be given where FinitePool does not see the rows", "None", "Pass FinitePool(n_rows=...)."
+            )
         counts = np.rint(m).astype(int)
         n = int(counts.sum())
         if np.abs(m - counts).max() > TOLERANCE or not 0 < n <= self.n_rows:
-            raise ValueError(
-                f"FinitePool needs whole labeled rows, 1 to {self.n_rows} of them; got class weights {m}. Pass rows "
-                "without sample weights, and n_rows as large as the pool."
+            raise ParameterError(
+                "class_weights",
+                f"must count whole labeled rows, 1 to {self.n_rows} of them, for FinitePool",
+                m,
+                "Pass rows without sample weights, and n_rows as large as the pool.",
             )
         each, N = (1.0 + self.level) / 2, self.n_rows
         ends = [[hypergeometric_lower(x, n, N, each), hypergeometric_upper(x, n, N, each)] for x in counts.tolist()]
@@ -282,9 +297,11 @@ class Assisted(LabelPrior):
         self, X: FloatArray, codes: NDArray[np.intp], n_classes: int, X_unlabeled: FloatArray | None
     ) -> LabelPrior:
         if X_unlabeled is None or not len(X_unlabeled):
-            raise ValueError(
-                "label_prior='assisted' needs unlabeled rows of the labels' own population, in memory; got none. Pass "
-                "X_unlabeled, or label_prior='clopper-pearson'."
+            raise ParameterError(
+                "X_unlabeled",
+                "must be rows in memory of the labels' own population for label_prior='assisted'",
+                "none",
+                "Pass $X_unlabeled, or $label_prior='clopper-pearson'.",
             )
         at_labels, everywhere = cross_fitted_shares(X, codes, n_classes, X_unlabeled, self.n_folds, self.random_state)
         found = []
@@ -294,9 +311,11 @@ class Assisted(LabelPrior):
         return IntervalPrior(np.array(found))
 
     def intervals(self, class_weights: ArrayLike) -> FloatArray:
-        raise ValueError(
-            f"{self!r} needs the rows, not their class weights {np.asarray(class_weights)}: they are given to "
-            "for_rows(...). Pass it as label_prior of a function that has the rows."
+        raise ParameterError(
+            "label_prior",
+            f"that is {self!r} needs the rows, which are given to for_rows(...)",
+            f"their class weights {np.asarray(class_weights)}",
+            "Pass it as $label_prior of a function that has the rows.",
         )
 
 
@@ -346,7 +365,7 @@ def resolve_prior(label_prior: LabelPrior | ArrayLike | str | None, *, other_pop
     )
     if isinstance(label_prior, type) and issubclass(label_prior, LabelPrior):
         name = label_prior.__name__
-        raise ValueError(f"label_prior must be an instance; got the class {name}. Pass {name}(...).")
+        raise ParameterError("label_prior", "must be an instance", f"the class {name}", f"Pass {name}(...).")
     if isinstance(label_prior, str):
         named: dict[str, LabelPrior] = {
             AUTO: NoPrior() if other_population else ClopperPearson(),
@@ -356,10 +375,12 @@ def resolve_prior(label_prior: LabelPrior | ArrayLike | str | None, *, other_pop
         }
         if label_prior in named:
             return named[label_prior]
-        raise ValueError(f"label_prior must be one of {choices}; got {label_prior!r}. Pass one of these.")
+        raise ParameterError("label_prior", f"must be one of {choices}", repr(label_prior), "Pass one of these.")
     array = check_finite_array(label_prior, "label_prior")
     if array.ndim == 1:
         return ExactPrior(array)
     if array.ndim == 2:
         return IntervalPrior(array)
-    raise ValueError(f"label_prior must be one of {choices}; got an array of shape {array.shape}. Pass one of these.")
+    raise ParameterError(
+        "label_prior", f"must be one of {choices}", f"an array of shape {array.shape}", "Pass one of these."
+    )

@@ -11,10 +11,12 @@ from sklearn.utils.multiclass import unique_labels
 
 from surefoot._types import FloatArray
 from surefoot._validation import check_labeled_rows, check_n_features, check_same_names, check_weights
-from surefoot.blocks.newton import Newton
+from surefoot.blocks.compute import Compute
 from surefoot.blocks.placement import check_problem
 from surefoot.calibration import Calibrated, RadiusEstimate
-from surefoot.costs import FeatureMetric, label_cost_matrix, resolve_metric
+from surefoot.costs import FeatureMetric
+from surefoot.costs.labels import label_cost_matrix
+from surefoot.costs.learned import resolve_metric
 from surefoot.dual.models import LinearModel
 from surefoot.exact.judge import JointState
 from surefoot.exact.solution import Solution, solve_certified
@@ -38,12 +40,12 @@ def minimal_radius(
     X_unlabeled: ArrayLike | Unlabeled | None = None,
     X_target: ArrayLike | Unlabeled | None = None,
     sample_weight: ArrayLike | None = None,
-    label_prior: LabelPrior | ArrayLike | str | None = None,
+    label_prior: LabelPrior | ArrayLike | str | None = "auto",
     label_cost: ArrayLike = 1.0,
     metric: FeatureMetric | str | Callable[..., float] = "euclidean",
     classes: ArrayLike | None = None,
     n_jobs: int | None = None,
-    solver: Newton | None = None,
+    compute: Compute | None = None,
 ) -> float:
     """Smallest radius at which some distribution has the feature marginal and the label probabilities asked for.
 
@@ -65,8 +67,9 @@ def minimal_radius(
         Rows of another population, as X_unlabeled may be: they alone are the feature marginal then, without those of X.
     sample_weight : array of shape (n,) or None, default=None
         How many times each labeled row counts; by default once.
-    label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default=None
-        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained, which is the default here.
+    label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
+        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order. "auto":
+        "clopper-pearson", and None with X_target, of whose label probabilities y says nothing.
     label_cost : float or array of shape (K, K), default=1.0
         Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
     metric : str, FeatureMetric or callable, default="euclidean"
@@ -75,7 +78,7 @@ def minimal_radius(
         All classes, where the labels may miss some.
     n_jobs : int or None, default=None
         Threads over blocks of rows; None means one, -1 one per core.
-    solver : Newton or None, default=None
+    compute : Compute or None, default=None
         Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
         distances, beyond in blocks.
 
@@ -99,7 +102,7 @@ def minimal_radius(
         metric=metric,
         label_prior=label_prior,
         label_cost=label_cost,
-        solver=solver,
+        compute=compute,
         n_jobs=n_jobs,
     ).minimal.value
 
@@ -119,7 +122,7 @@ def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
     metric: FeatureMetric | str | Callable[..., float] = "euclidean",
     classes: ArrayLike | None = None,
     n_jobs: int | None = None,
-    solver: Newton | None = None,
+    compute: Compute | None = None,
 ) -> RadiusEstimate:
     """Estimate the radius that covers the truth in a share `level` of samples, from the labeled rows alone.
 
@@ -143,7 +146,7 @@ def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
     n_splits : int, default=50
         Random half-splits of the labeled rows.
     random_state : int, default=0
-        Seed of the splits.
+        Seed of the splits. A fixed one, so that the same data give the same radius.
     sample_weight : array of shape (n,) or None, default=None
         How many times each labeled row counts; by default once.
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
@@ -157,7 +160,7 @@ def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
         All classes, where the labels may miss some.
     n_jobs : int or None, default=None
         Threads over groups of rows; None means one, -1 one per core.
-    solver : Newton or None, default=None
+    compute : Compute or None, default=None
         Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
         distances, beyond in blocks.
 
@@ -184,7 +187,7 @@ def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
         metric=metric,
         label_prior=label_prior,
         label_cost=label_cost,
-        solver=solver,
+        compute=compute,
         n_jobs=n_jobs,
     )
     return problem.calibrate(Calibrated(level, n_splits, random_state))

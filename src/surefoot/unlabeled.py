@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils.validation import validate_data
 
-from surefoot._errors import UnlabeledRowsWarning, see, warn_caller
+from surefoot._errors import ParameterError, UnlabeledRowsWarning, see, warn_caller
 from surefoot._types import FloatArray
 from surefoot._validation import check_more_rows
 
@@ -85,9 +85,11 @@ def choose_marginal(X_unlabeled: Any, X_target: Any) -> tuple[Any, str]:
         return X_unlabeled, UNLABELED
     if X_unlabeled is not None:
         warn_caller(
-            "the feature marginal is that of X_target alone: the rows of X_unlabeled take no part. Leave them out, or "
-            "pass all rows of the population to judge as X_target.",
-            UnlabeledRowsWarning,
+            UnlabeledRowsWarning(
+                "unused_rows",
+                "the feature marginal is that of X_target alone: the rows of X_unlabeled take no part.",
+                "Leave them out, or pass all rows of the population to judge as X_target.",
+            )
         )
     return X_target, TARGET
 
@@ -97,7 +99,7 @@ def check_unlabeled(estimator: Any, X: FloatArray, rows: Any, name: str = UNLABE
     try:
         validate_data(estimator, rows, reset=False, skip_check_array=True, ensure_2d=False)  # names of columns
     except ValueError as error:
-        raise ValueError(f"{name} must have the columns of X, in the same order. {error}") from error
+        raise ParameterError(name, "must have the columns of X, in the same order", None, str(error)) from error
     return check_more_rows(rows, name, X.shape[1])
 
 
@@ -114,10 +116,13 @@ def _warn_if_cut_by_folds(n_labeled: int, n_unlabeled: int, name: str) -> None:
     """`cross_validate` slices every parameter that is as long as X, X_unlabeled too."""
     if n_labeled == n_unlabeled:
         warn_caller(
-            f"{name} has as many rows as X ({n_labeled}). If this fit runs inside cross_validate or a search, it "
-            f"has been cut into folds along with X: pass surefoot.Unlabeled({name}) instead, which is passed on "
-            "whole." + see("unlabeled rows"),
-            UnlabeledRowsWarning,
+            UnlabeledRowsWarning(
+                "cut_by_folds",
+                f"{name} has as many rows as X ({n_labeled}).",
+                "If this fit runs inside cross_validate or a search, it has been cut into folds along with X: pass "
+                f"surefoot.Unlabeled({name}) instead, which is passed on whole." + see("unlabeled rows"),
+                n_rows=n_labeled,
+            )
         )
 
 
@@ -130,17 +135,25 @@ def _warn_if_scaled_apart(X: FloatArray, U: FloatArray, name: str) -> None:
     moved = _share_moved(X, U)
     if moved > _SHARE:
         warn_caller(
-            f"in {moved:.0%} of the features the median of {name} lies farther from that of X than the whole "
-            f"range of X. {_FIX.format(name=name)}{see('unlabeled rows')}",
-            UnlabeledRowsWarning,
+            UnlabeledRowsWarning(
+                "moved_features",
+                f"in {moved:.0%} of the features the median of {name} lies farther from that of X than the whole "
+                "range of X.",
+                _FIX.format(name=name) + see("unlabeled rows"),
+                share=moved,
+            )
         )
         return
     stretched = _share_stretched(X, U) if len(U) >= _ENOUGH_ROWS else 0.0
     if stretched > _SHARE:
         warn_caller(
-            f"in {stretched:.0%} of the features the interquartile range of {name} and that of X differ by a "
-            f"factor of more than {_SPREAD_RATIO:.0f}. {_FIX.format(name=name)}{see('unlabeled rows')}",
-            UnlabeledRowsWarning,
+            UnlabeledRowsWarning(
+                "stretched_features",
+                f"in {stretched:.0%} of the features the interquartile range of {name} and that of X differ by a "
+                f"factor of more than {_SPREAD_RATIO:.0f}.",
+                _FIX.format(name=name) + see("unlabeled rows"),
+                share=stretched,
+            )
         )
 
 

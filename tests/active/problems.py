@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference.label_flexibility import worst_impact_reference
-from surefoot.active import LabelFlexibility
-from surefoot.active.flexibility import replace_excess
+from surefoot.active.flexibility import LabelFlexibility, replace_excess
 from surefoot.problem.sets import DecisionSet, build_decision_set
 from surefoot.solvers.minimal import solve_minimal_radius
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -14,7 +15,9 @@ from hypothesis import strategies as st
 import surefoot as sf
 import surefoot.active as al
 from active.problems import Problem, draw
+from refusals import Refused, refuses
 from surefoot.active import flexibility
+from surefoot.active.flexibility import DEFAULT_MARGIN, LabelFlexibility
 
 MARGINS = [0.0, 0.1, 0.4, 1.0, 1.6, 2.0]
 
@@ -129,7 +132,7 @@ class TestRadius:
 
     problem = draw(5, 2, "strong", N=50)
 
-    def find(self, **keywords: object) -> al.LabelFlexibility:
+    def find(self, **keywords: object) -> LabelFlexibility:
         p = self.problem
         return al.label_flexibility(p.X, p.y, X_unlabeled=p.U, **keywords)  # type: ignore[arg-type]
 
@@ -155,7 +158,7 @@ class TestRadius:
 
     def test_default_margin_is_in_units_of_the_label_cost_over_the_rows(self) -> None:
         found = self.find(label_prior=[0.3, 0.7], label_cost=0.5)
-        assert found.excess == pytest.approx(al.DEFAULT_MARGIN * 0.5 / 50, rel=1e-12)
+        assert found.excess == pytest.approx(DEFAULT_MARGIN * 0.5 / 50, rel=1e-12)
 
     def test_a_number(self) -> None:
         least = self.minimal([0.3, 0.7])
@@ -180,26 +183,26 @@ def test_candidates_are_rows_of_the_whole() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"margin": -1.0}, "margin must be a finite number >= 0"),
-        ({"radius": "auto"}, '"ends" or "minimal"; got \'auto\''),
-        ({"X_unlabeled": [[np.nan, 0.0]]}, "NaN"),
-        ({"X_unlabeled": [[1.0]]}, "as many features as X, 2; got 1"),
-        ({"candidates": [99]}, "from 0 to 4, rows of X_unlabeled; got 99"),
-        ({"candidates": [1, 1]}, "distinct"),
-        ({"candidates": [0.5]}, "row indices"),
-        ({"impact": [[1.0, 2.0]]}, r"\(5, 2\); got \(1, 2\)"),
-        ({"impact": np.full((5, 2), np.inf)}, "impact must be finite"),
-        ({"y": [0, 0, 0]}, "at least 2 classes"),
+        ({"margin": -1.0}, ("margin", 0)),
+        ({"radius": "auto"}, ("radius", '"ends"', '"minimal"', "'auto'")),
+        ({"X_unlabeled": [[np.nan, 0.0]]}, re.compile("NaN")),
+        ({"X_unlabeled": [[1.0]]}, ("X_unlabeled", 2, 1)),
+        ({"candidates": [99]}, ("candidates", 0, 4, 99)),
+        ({"candidates": [1, 1]}, "candidates"),
+        ({"candidates": [0.5]}, "candidates"),
+        ({"impact": [[1.0, 2.0]]}, ("impact", "(5, 2)", "(1, 2)")),
+        ({"impact": np.full((5, 2), np.inf)}, ("impact", "inf at index (0, 0)")),
+        ({"y": [0, 0, 0]}, ("y", 2)),
     ],
 )
-def test_bad_input_is_refused(change: dict[str, object], message: str) -> None:
+def test_bad_input_is_refused(change: dict[str, object], message: Refused) -> None:
     given: dict[str, object] = {
         "impact": np.ones((5, 2)),
         "X": np.eye(3)[:, :2],
         "y": [0, 1, 0],
         "X_unlabeled": np.ones((5, 2)),
     }
-    with pytest.raises(ValueError, match=message):
+    with refuses(message):
         al.robust_model_change(**(given | change))  # type: ignore[arg-type]
 
 
@@ -234,7 +237,7 @@ def test_on_real_data_a_small_margin_raises_scores_above_the_least_impact(
     least = impact.min(axis=1)
     np.testing.assert_array_equal(scores(2.0), least)
     last = 0.0
-    for margin in (1.0, al.DEFAULT_MARGIN, 0.03, 0.01, 0.0):  # of 2κ/N and less: the smaller, the more rows stand out
+    for margin in (1.0, DEFAULT_MARGIN, 0.03, 0.01, 0.0):  # of 2κ/N and less: the smaller, the more rows stand out
         found = scores(margin)
         assert np.all(found >= least - 1e-12)
         above = float(np.mean(found > least + 1e-3))

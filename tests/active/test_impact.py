@@ -14,6 +14,9 @@ from sklearn.tree import DecisionTreeClassifier
 
 import surefoot as sf
 import surefoot.active as al
+from refusals import refuses
+from surefoot.active.impact import logistic_impact, torch_impact
+from surefoot.active.scores import expected_model_change, max_model_change, min_model_change
 from surefoot.losses import log_loss_matrix
 
 
@@ -28,7 +31,7 @@ def data(K: int, N: int = 40, d: int = 3) -> tuple[np.ndarray, np.ndarray]:
 def test_the_closed_form_is_the_norm_of_the_gradient(K: int, intercept: bool) -> None:
     X, y = data(K)
     clf = LogisticRegression(fit_intercept=intercept).fit(X, y)
-    impact = al.logistic_impact(clf, X[:5])
+    impact = logistic_impact(clf, X[:5])
     theta = np.hstack([clf.coef_, clf.intercept_[:, None]]) if intercept else clf.coef_
     for j in range(5):
         x = np.append(X[j], 1.0) if intercept else X[j]
@@ -46,20 +49,20 @@ def test_the_paper_s_forms() -> None:
     X, y = data(2)
     clf = LogisticRegression().fit(X, y)
     p, length = clf.predict_proba(X)[:, 1], np.sqrt(1 + np.square(X).sum(axis=1))  # the constant feature counts
-    impact = al.logistic_impact(clf, X)
-    emc = al.expected_model_change(impact, clf.predict_proba(X))
+    impact = logistic_impact(clf, X)
+    emc = expected_model_change(impact, clf.predict_proba(X))
     np.testing.assert_allclose(emc, 2 * length * p * (1 - p), rtol=1e-12)
-    np.testing.assert_allclose(al.min_model_change(impact), length * np.minimum(p, 1 - p), rtol=1e-12)
-    printed = al.logistic_impact(clf, X, feature_norm=False)
-    np.testing.assert_allclose(al.min_model_change(printed), np.minimum(p, 1 - p), rtol=1e-12)
-    np.testing.assert_allclose(al.max_model_change(printed), np.maximum(p, 1 - p), rtol=1e-12)
+    np.testing.assert_allclose(min_model_change(impact), length * np.minimum(p, 1 - p), rtol=1e-12)
+    printed = logistic_impact(clf, X, feature_norm=False)
+    np.testing.assert_allclose(min_model_change(printed), np.minimum(p, 1 - p), rtol=1e-12)
+    np.testing.assert_allclose(max_model_change(printed), np.maximum(p, 1 - p), rtol=1e-12)
 
 
 def test_a_pipeline_s_last_step_is_what_changes() -> None:
     X, y = data(3)
     pipeline = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
     scaled = pipeline[0].transform(X)
-    np.testing.assert_allclose(al.logistic_impact(pipeline, X), al.logistic_impact(pipeline[-1], scaled))
+    np.testing.assert_allclose(logistic_impact(pipeline, X), logistic_impact(pipeline[-1], scaled))
 
 
 def test_the_estimators_of_this_package() -> None:
@@ -67,30 +70,30 @@ def test_the_estimators_of_this_package() -> None:
     clf = sf.RobustLogisticRegression(radius=2.0).fit(X[:15], y[:15], X_unlabeled=X[15:])
     p = clf.predict_proba(X)
     length = np.sqrt(1 + np.square(X).sum(axis=1))
-    np.testing.assert_allclose(al.logistic_impact(clf, X), (1 - p) * length[:, None])
+    np.testing.assert_allclose(logistic_impact(clf, X), (1 - p) * length[:, None])
 
 
 def test_classes_not_seen_yet_have_probability_zero() -> None:
     X, y = data(2)
     clf = LogisticRegression().fit(X, 2 * y)  # classes 0 and 2
-    impact = al.logistic_impact(clf, X, classes=[0, 1, 2])
+    impact = logistic_impact(clf, X, classes=[0, 1, 2])
     p = np.insert(clf.predict_proba(X), 1, 0.0, axis=1)
     length = np.sqrt(1 + np.square(X).sum(axis=1))
     for k in range(3):
         np.testing.assert_allclose(impact[:, k], np.linalg.norm(p - np.eye(3)[k], axis=1) * length)
     with pytest.raises(ValueError, match=r"without \[2\]"):
-        al.logistic_impact(clf, X, classes=[0, 1, 3])
+        logistic_impact(clf, X, classes=[0, 1, 3])
 
 
 def test_what_is_not_logistic_is_refused() -> None:
     X, y = data(3)
-    with pytest.raises(ValueError, match="linear logistic classifier; got DecisionTreeClassifier"):
-        al.logistic_impact(DecisionTreeClassifier().fit(X, y), X)
+    with refuses("clf", "DecisionTreeClassifier"):
+        logistic_impact(DecisionTreeClassifier().fit(X, y), X)
     one_vs_rest = SGDClassifier(loss="log_loss", random_state=0).fit(X, y)
-    with pytest.raises(ValueError, match="softmax of the scores; those of SGDClassifier are not"):
-        al.logistic_impact(one_vs_rest, X)
+    with refuses("clf", "SGDClassifier"):
+        logistic_impact(one_vs_rest, X)
     with pytest.raises(ValueError, match="one shape"):
-        al.expected_model_change(np.ones((3, 2)), np.ones((2, 2)))
+        expected_model_change(np.ones((3, 2)), np.ones((2, 2)))
 
 
 @pytest.fixture
@@ -109,8 +112,8 @@ class TestTorch:
         with torch.no_grad():
             module.weight.copy_(torch.as_tensor(clf.coef_))
             module.bias.copy_(torch.as_tensor(clf.intercept_))
-        np.testing.assert_allclose(al.torch_impact(module, X, batch_size=7), al.logistic_impact(clf, X), rtol=1e-10)
-        np.testing.assert_allclose(al.gradient_impact(module, X), al.logistic_impact(clf, X), rtol=1e-10)
+        np.testing.assert_allclose(torch_impact(module, X, batch_size=7), logistic_impact(clf, X), rtol=1e-10)
+        np.testing.assert_allclose(al.gradient_impact(module, X), logistic_impact(clf, X), rtol=1e-10)
 
     def test_a_deep_module_has_autograd_s_gradients_one_by_one(self, torch: ModuleType) -> None:
         torch.manual_seed(0)
@@ -119,8 +122,8 @@ class TestTorch:
         ).double()
         module.train()
         X, _ = data(3, N=6)
-        impact = al.torch_impact(module, X)
-        last = al.torch_impact(module, X, parameters=lambda name: name.startswith("3."))
+        impact = torch_impact(module, X)
+        last = torch_impact(module, X, parameters=lambda name: name.startswith("3."))
         assert module.training
         module.eval()
         for j in range(6):
@@ -134,4 +137,4 @@ class TestTorch:
 
     def test_no_parameters_are_refused(self, torch: ModuleType) -> None:
         with pytest.raises(ValueError, match="got none"):
-            al.torch_impact(torch.nn.Linear(2, 2), np.ones((1, 2)), parameters=lambda _: False)
+            torch_impact(torch.nn.Linear(2, 2), np.ones((1, 2)), parameters=lambda _: False)

@@ -10,7 +10,8 @@ from sklearn.metrics import log_loss
 
 import surefoot as sf
 import surefoot.active as al
-from surefoot.active.simulate import area_under, likelihood
+from refusals import Refused, refuses
+from surefoot.active.simulation import area_under, likelihood
 
 
 def data() -> tuple[np.ndarray, np.ndarray]:
@@ -94,18 +95,18 @@ def test_the_likelihood_is_that_of_the_labels() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"n_labels": 600}, "n_initial <= n_labels <= 569"),
-        ({"n_initial": 30, "n_labels": 20}, "n_initial=30, n_labels=20"),
-        ({"n_trials": 0}, "n_trials must be an integer >= 1"),
-        ({"n_initial": 1}, "n_initial must be at least 2"),
+        ({"n_labels": 600}, ("n_labels", 569)),
+        ({"n_initial": 30, "n_labels": 20}, ("n_labels", 30, 20)),
+        ({"n_trials": 0}, ("n_trials", 1)),
+        ({"n_initial": 1}, ("n_initial", 2)),
     ],
 )
-def test_bad_arguments_are_refused(change: dict[str, int], message: str) -> None:
+def test_bad_arguments_are_refused(change: dict[str, int], message: Refused) -> None:
     X, y = data()
-    with pytest.raises(ValueError, match=message):
+    with refuses(message):
         al.simulate(al.RandomSampling(), CLF, X, y, **({"n_trials": 1} | change))  # type: ignore[arg-type]
 
 
 def test_one_class_is_refused() -> None:
-    with pytest.raises(ValueError, match="at least 2 classes"):
+    with refuses("y", 2):
         al.simulate(al.RandomSampling(), CLF, np.eye(3), [1, 1, 1], n_initial=2, n_labels=3)

@@ -8,6 +8,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
 import surefoot.active as al
+from refusals import warns
 from surefoot.active.base import QueryStrategy
 
 pytest.importorskip("skactiveml", reason="scikit-activeml is not installed")
@@ -76,7 +77,7 @@ def test_ours_in_their_wrapper() -> None:
 def test_a_single_class_in_their_wrapper() -> None:
     X, y, truth = pool()
     y[truth == 1] = np.nan
-    with pytest.warns(UserWarning, match="the labels show 1 class"):
+    with warns("few_classes", n_classes=1):
         indices = al.MinModelChange(random_state=0).query(X, y, classifier())
     assert np.isnan(y[indices]).all()
 

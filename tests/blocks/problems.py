@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 import surefoot as sf
 
-SMALL_BLOCKS = sf.Newton(block_rows=256)
+SMALL_BLOCKS = sf.Compute(block_rows=256)
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class Pool:
             pq.write_table(table, folder / "parts" / f"{at}.parquet", row_group_size=group)
         return sf.ParquetRows(folder / "parts")
 
-    def fit(self, U: Any, solver: Any = SMALL_BLOCKS, **settings: Any) -> sf.RobustLogisticRegression:
+    def fit(self, U: Any, compute: Any = SMALL_BLOCKS, **settings: Any) -> sf.RobustLogisticRegression:
         radius = settings.pop("radius") if "radius" in settings else self.radius
-        clf = sf.RobustLogisticRegression(radius, solver=solver, **settings)
+        clf = sf.RobustLogisticRegression(radius, compute=compute, **settings)
         return clf.fit(self.X, self.y, X_unlabeled=U)
 
     @property

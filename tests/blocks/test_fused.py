@@ -16,6 +16,7 @@ from scipy.spatial.distance import cdist
 
 import surefoot as sf
 from blocks.problems import Pool
+from refusals import warns
 from surefoot.dual import torch_arrays
 from surefoot.dual.row_sums import RowSums
 from surefoot.dual.torch_arrays import TorchArrays
@@ -129,7 +130,7 @@ def test_distances(how: str, scipy_name: str) -> None:
 @pytest.mark.parametrize("K", [2, 3])
 def test_fits_with_and_without_fused_kernels(K: int, memory: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With all distances kept, with some, and with none."""
-    pool, how = Pool.draw(K, M=1500), sf.Newton("cuda", memory=memory)
+    pool, how = Pool.draw(K, M=1500), sf.Compute("cuda", memory=memory)
     ours = pool.fit(pool.U, how, radius=0.4).certificate_
     monkeypatch.setattr(TorchArrays, "fused", staticmethod(lambda _distances: None))
     theirs = pool.fit(pool.U, how, radius=0.4).certificate_
@@ -145,7 +146,7 @@ def test_without_a_compiler_torch_goes_on_alone(monkeypatch: pytest.MonkeyPatch)
 
     device = torch.device("cuda:0")
     monkeypatch.setattr(fused_rows, "distances", fails)
-    with pytest.warns(UserWarning, match="Failed to find C compiler"):
+    with warns("no_compiler"):
         assert torch_arrays.fused_rows.__wrapped__(device) is None
     monkeypatch.undo()
     assert torch_arrays.fused_rows.__wrapped__(device) is fused_rows

@@ -12,7 +12,7 @@ from scipy.special import betaln
 
 from surefoot._pool_count import hypergeometric_upper
 from surefoot.bounds.anytime import PoolErrors, population_upper
-from surefoot.bounds.finite import clopper_pearson_upper
+from surefoot.bounds.mean_bounds import clopper_pearson_upper
 
 
 def sequence_probability(outcomes: tuple[int, ...], M: int, N: int) -> float:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import surefoot as sf
+from refusals import refuses
 from surefoot._difference import difference_estimate
 from surefoot.priors import Assisted, ClopperPearson, FinitePool
 
@@ -81,9 +82,9 @@ def test_three_classes_and_a_class_not_seen() -> None:
 
 def test_refusals() -> None:
     X, y = pool(0, 1.0)
-    with pytest.raises(ValueError, match="needs unlabeled rows of the labels' own population, in memory"):
+    with refuses("X_unlabeled"):
         sf.RobustLogisticRegression(label_prior="assisted").fit(X[:30], y[:30])
-    with pytest.raises(ValueError, match="needs the rows"):
+    with refuses("label_prior"):
         Assisted().intervals([3, 4])
-    with pytest.raises(ValueError, match="level must be"):
+    with refuses("level", 1.5):
         Assisted(level=1.5)

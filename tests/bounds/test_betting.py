@@ -7,9 +7,8 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from surefoot.bounds.betting import BettingBound, WeightedDraws
-from surefoot.bounds.bounded import BERNSTEIN_FROM, bounded_upper, rule_in_words
-from surefoot.bounds.picks import Picks
+from surefoot.bounds.engine import RowSampler
+from surefoot.bounds.mean_bounds import BERNSTEIN_FROM, BettingBound, WeightedErrors, bounded_upper, rule_in_words
 
 
 class Recorded(BettingBound):
@@ -33,9 +32,9 @@ def test_each_draw_has_the_mean_that_is_left_and_stays_below_its_top() -> None:
     q = rng.dirichlet(np.ones(len(left)))
     mean = 0.0
     for position in range(len(left)):
-        draws = WeightedDraws(N, float(f[drawn].sum()), guess, 0.9)
+        draws = WeightedErrors(N, float(f[drawn].sum()), guess, 0.9)
         draws._bound = recorded = Recorded()
-        draws.add(float(f[left[position]]), position, left, q)
+        draws.add(float(f[left[position]]), draws.bet(position, left, q))
         value, top, spent = recorded.seen[0]
         assert value <= top + 1e-12
         assert spent == pytest.approx(f[drawn].sum() / N)
@@ -43,13 +42,13 @@ def test_each_draw_has_the_mean_that_is_left_and_stays_below_its_top() -> None:
     assert mean == pytest.approx(f[left].sum() / N, abs=1e-12)
 
 
-def wealth_of(order: tuple[int, ...], f: np.ndarray, guess: np.ndarray, picks: Picks) -> tuple[float, list[float]]:
+def wealth_of(order: tuple[int, ...], f: np.ndarray, guess: np.ndarray, picks: RowSampler) -> tuple[float, list[float]]:
     """Probability of drawing rows in this order, and the wealth against the true mean after each."""
-    draws, left, chance, wealth = WeightedDraws(len(f), 0.0, guess, 0.8), np.arange(len(f)), 1.0, []
+    draws, left, chance, wealth = WeightedErrors(len(f), 0.0, guess, 0.8), np.arange(len(f)), 1.0, []
     for row in order:
         q, position = picks.probabilities(left), int(np.flatnonzero(left == row)[0])
         chance *= q[position]
-        draws.add(float(f[row]), position, left, q)
+        draws.add(float(f[row]), draws.bet(position, left, q))
         wealth.append(np.exp(draws._bound.log_wealth(f.mean())))
         left = np.delete(left, position)
     return chance, wealth
@@ -59,7 +58,7 @@ def wealth_of(order: tuple[int, ...], f: np.ndarray, guess: np.ndarray, picks: P
 def test_wealth_against_the_truth_is_a_martingale(wrong: list[int]) -> None:
     """By enumeration of every order of five rows, weighted picks and a control variate."""
     f, guess = np.array(wrong, dtype=float), np.array([0.45, 0.3, 0.1, 0.05, 0.2])
-    picks = Picks((0,), guess, 0.3)
+    picks = RowSampler((0,), guess, 0.3)
     found = [wealth_of(order, f, guess, picks) for order in permutations(range(5))]
     chances = np.array([chance for chance, _ in found])
     wealth = np.array([values for _, values in found])
@@ -126,22 +125,22 @@ class TestPicks:
 
     def test_probabilities_keep_the_uniform_share(self) -> None:
         left = np.arange(5)
-        q = Picks((0,), self.belief, 0.4).probabilities(left)
+        q = RowSampler((0,), self.belief, 0.4).probabilities(left)
         assert q.sum() == pytest.approx(1.0)
         assert q.min() >= 0.4 / 5 - 1e-12
         assert q[2] == pytest.approx(0.4 / 5)
         assert q.argmax() == 0
 
     def test_a_sure_model_is_audited_uniformly(self) -> None:
-        np.testing.assert_allclose(Picks((0,), np.zeros(5), 0.4).probabilities(np.arange(5)), 0.2)
+        np.testing.assert_allclose(RowSampler((0,), np.zeros(5), 0.4).probabilities(np.arange(5)), 0.2)
 
     def test_rows_are_drawn_with_their_probabilities(self) -> None:
         left = np.arange(5)
-        q = Picks((0,), self.belief, 0.4).probabilities(left)
-        counts = np.bincount([Picks((s,), self.belief, 0.4).draw(left, 0)[0] for s in range(4000)], minlength=5)
+        q = RowSampler((0,), self.belief, 0.4).probabilities(left)
+        counts = np.bincount([RowSampler((s,), self.belief, 0.4).draw(left, 0)[0] for s in range(4000)], minlength=5)
         assert np.abs(counts / 4000 - q).max() < 0.03
 
     def test_the_same_history_gives_the_same_row(self) -> None:
-        one, other = (Picks((3, 9), None).draw(np.arange(50), 4)[0] for _ in range(2))
+        one, other = (RowSampler((3, 9), None).draw(np.arange(50), 4)[0] for _ in range(2))
         assert one == other
-        assert len({Picks((3, 9), None).draw(np.arange(50), step)[0] for step in range(20)}) > 5
+        assert len({RowSampler((3, 9), None).draw(np.arange(50), step)[0] for step in range(20)}) > 5

@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 from scipy.stats import binom
 
+from refusals import refuses
 from surefoot._pool_count import hypergeometric_lower, hypergeometric_upper
-from surefoot.bounds.finite import check_level, clopper_pearson_upper
+from surefoot.bounds._arguments import check_level
+from surefoot.bounds.mean_bounds import clopper_pearson_upper
 from surefoot.priors import FinitePool
 
 POOLS = range(1, 31)
@@ -81,7 +83,7 @@ def test_a_large_pool_is_a_population() -> None:
 
 @pytest.mark.parametrize("level", [0.0, 1.0, -0.1, 2.0, "0.9", True])
 def test_a_level_outside_is_refused(level: object) -> None:
-    with pytest.raises(ValueError, match="level must"):
+    with refuses("level"):
         check_level(level)  # type: ignore[arg-type]
 
 
@@ -102,11 +104,11 @@ class TestLabelSharesOfAPool:
         X, U = np.zeros((4, 1)), np.ones((6, 1))
         found = FinitePool().for_rows(X, np.array([0, 0, 1, 1]), 2, U)
         assert found == FinitePool(10)
-        with pytest.raises(ValueError, match="needs whole labeled rows"):
+        with refuses("class_weights", "[1.5 2. ]"):
             found.intervals([1.5, 2.0])
-        with pytest.raises(ValueError, match="needs whole labeled rows"):
+        with refuses("class_weights", "[8. 4.]"):
             found.intervals([8, 4])
-        with pytest.raises(ValueError, match="counts unlabeled rows"):
+        with refuses("X_unlabeled"):
             FinitePool().for_rows(X, np.array([0, 0, 1, 1]), 2, None)
-        with pytest.raises(ValueError, match="must know the number of rows"):
+        with refuses("n_rows", "None"):
             FinitePool().intervals([1, 2])

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cli.pools import make_pool
-from surefoot.pool import appraisal
+from surefoot.pool import appraisal, worst
 from surefoot.pool.choices import Choices
 from surefoot.pool.clock import Clock
 from surefoot.pool.learn_pool import Start
@@ -24,11 +24,11 @@ def test_a_bound_from_some_rows_holds_over_all(
     pool = clean(read_labeled_table(tmp_path / "t.csv", "churn"))
     start = Start.of(pool, np.zeros(len(pool.rows), dtype=bool))
     losses = appraisal.losses_of(train(start, Choices(), Clock()).clf, start)
-    exact = appraisal.worst_case(start, choices, losses, [])
-    monkeypatch.setattr(appraisal, "_ENTRIES", 1)
-    quick = appraisal.worst_case(start, choices, losses, [])
-    assert exact is not None
-    assert quick is not None
+    exact = worst.worst_case(start, choices, losses)
+    monkeypatch.setattr(worst, "_ENTRIES", 1)
+    quick = worst.worst_case(start, choices, losses)
+    assert isinstance(exact, worst.Worst)
+    assert isinstance(quick, worst.Worst)
     assert exact.sample is None
     assert quick.sample is not None
     assert len(quick.sample) == 250

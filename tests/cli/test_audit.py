@@ -13,9 +13,17 @@ import pandas as pd
 import pytest
 
 from cli.pools import Result, make_pool
-from surefoot.pool.table.beside import audit_path, proof_path
+from surefoot.pool.store import Store, store_path
 
 Run = Callable[..., Result]
+
+
+def log(name: str) -> list[dict[str, Any]]:
+    """What the store keeps of an audit."""
+    with Store(store_path("pool.csv")) as store, store.log(name) as found:
+        return found.read()
+
+
 TRUTH = make_pool(120, 120)["churn"].tolist()
 
 
@@ -66,7 +74,7 @@ class TestAudit:
         assert all(labels[row] == TRUTH[row] for row in typed.asked)
         assert labels.notna().sum() == 30 + data["labels"]
         # all known labels and none of the table's others were drawn
-        first = json.loads(audit_path(Path("pool.csv")).read_text().splitlines()[0])
+        first = log("audit audit")[0]
         assert len(first["known"]) == 30
         assert not {row for row, _ in first["known"]} & set(typed.asked)
 
@@ -74,9 +82,8 @@ class TestAudit:
         first = person(5)
         found = audit(run_cli, "--target", "0.15")
         assert found.code == 3
-        journal = audit_path(Path("pool.csv"))
-        assert len(journal.read_text().splitlines()) == 6
-        # killed between the journal and the table: the label is only in the journal
+        assert len(log("audit audit")) == 6
+        # killed before the table was written: the label is only in the store
         frame = pd.read_csv("pool.csv")
         frame.loc[first.asked[-1], "churn"] = None
         frame.to_csv("pool.csv", index=False)
@@ -108,6 +115,13 @@ class TestAudit:
         found = run_cli("audit", "pool.csv", "--label", "churn", "--model", "other.skops", "--target", "0.15")
         assert found.code == 2
         assert "cannot be judged by them" in found.message
+        typed = person(2)
+        more = ("--target", "0.15", "--audit", "of another model")
+        found = run_cli("audit", "pool.csv", "--label", "churn", "--model", "other.skops", *more, "--json")
+        assert (found.code, found.data["labels"], found.data["audit"]) == (3, 2, "of another model")
+        assert len(log("audit of another model")) == 3
+        assert len(log("audit audit")) == 6
+        assert len(typed.asked) == 2
 
     def test_classes_may_hold_a_comma(self, run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
         person(1)
@@ -129,28 +143,26 @@ class TestAudit:
         found = audit(run_cli, "--target", "0.15")
         assert found.code == 2
         assert f"row {row + 1} was labeled" in found.message
+        assert pd.read_csv("pool.csv").loc[row, "churn"] == frame.loc[row, "churn"]  # what was typed stays
 
     @pytest.mark.parametrize(
         ("options", "message"),
         [
             (("--level", "1.5"), "level must be a number from 0 to 1"),
             (("--picks", "best"), "picks must be"),
-            (("--labels", "10", "--picks", "weighted"), "needs picks='uniform'"),
-            (("--journal", "pool.csv"), "must not overwrite a file that is read"),
-            (("--journal", "pool.skops"), "must not overwrite a file that is read"),
-            (("--journal", "pool.csv.surefoot.db"), "must not overwrite a file that is read"),
+            (("--labels", "10", "--picks", "weighted"), "--picks must be 'uniform'"),
         ],
     )
     def test_bad_options(self, run_cli: Run, options: tuple[str, ...], message: str) -> None:
         found = audit(run_cli, *options)
         assert found.code == 2
         assert message in found.message
-        assert not audit_path(Path("pool.csv")).exists()
+        assert log("audit audit") == []
 
 
 class TestLabelUntilProved:
     def label(self, run_cli: Run, *more: Any) -> Result:
-        return run_cli("label", "pool.csv", "--label", "churn", "--target-error", "0.15", "--radius", "1", *more)
+        return run_cli("label", "pool.csv", "--label", "churn", "--target-error", "0.15", "--radius", "0.5", *more)
 
     def test_it_proves_and_writes_the_model(self, run_cli: Run, pool: Path, person: Callable[..., TrueAnswers]) -> None:
         make_pool(n_labels=0).assign(churn=None).to_csv(pool, index=False)
@@ -167,7 +179,7 @@ class TestLabelUntilProved:
         predicted = run_cli("predict", "pool.skops", "pool.csv", "--json").data["predictions"]
         wrong = sum(p != t for p, t in zip(predicted, TRUTH, strict=True)) / len(TRUTH)
         assert wrong <= found.data["bound"]
-        assert proof_path(pool).exists()
+        assert len(log("proof")) > 26
 
     def test_labels_from_elsewhere_teach(self, run_cli: Run, pool: Path, person: Callable[..., TrueAnswers]) -> None:
         person(8)

@@ -11,18 +11,21 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sklearn.metrics import accuracy_score, log_loss
+from typer.main import get_command
 
 import surefoot as sf
+import surefoot.cli.running
 from cli.pools import Result, make_pool
-from surefoot._errors import InfeasibleRadiusError
+from surefoot._errors import CodedWarning, InfeasibleRadiusError, ParameterError
 from surefoot._printing import rounded_down, rounded_up, share_at_least, share_at_most
-from surefoot.cli.translate import in_options
+from surefoot.cli.running import app
+from surefoot.cli.sentences import OPTIONS, sentence
 from surefoot.pool.choices import names
-from surefoot.pool.constant import worst_constant_error
-from surefoot.pool.kept_options import read_settings, settle
-from surefoot.pool.summary.answers import about_answers
+from surefoot.pool.kept_options import read_options, settle
+from surefoot.pool.notes import Code, about_answers
+from surefoot.pool.store import Store, store_path
 from surefoot.pool.table import FileError
-from surefoot.pool.table.beside import settings_path
+from surefoot.pool.worst import worst_constant_error
 
 Run = Callable[..., Result]
 VALUES = {"label": None, "drop": "", "missing": "", "prior": "weak", "radius": "default", "strict": False}
@@ -36,7 +39,7 @@ class TestKept:
         first = ("--label", "churn", "--delimiter", ";", "--missing", "?", "--drop", "noise", "--prior", "0.6,0.4")
         fit = run_cli("fit", pool, *first, "--no-report", "--json")
         assert fit.code == 0, fit.message
-        assert read_settings(settings_path(pool)) == {
+        assert read_options(store_path(pool)) == {
             "label": "churn",
             "delimiter": ";",
             "missing": "?",
@@ -55,7 +58,7 @@ class TestKept:
 
     def test_what_could_not_be_read_is_not_kept(self, run_cli: Run, pool: Path) -> None:
         assert run_cli("fit", pool, "--label", "churn", "--drop", "colour").code == 2
-        assert not settings_path(pool).exists()
+        assert not store_path(pool).exists()
 
     def test_another_label_takes_what_is_of_the_file_alone(self, tmp_path: Path) -> None:
         table = tmp_path / "t.csv"
@@ -66,14 +69,31 @@ class TestKept:
         assert (other.values["drop"], other.values["missing"]) == ("", "?")
         assert settle(table, VALUES, set(), forget=True).values == VALUES
         settle(table, VALUES | {"label": "a"}, {"label"}, forget=True).keep()
-        assert read_settings(settings_path(table)) == {"label": "a"}
+        assert read_options(store_path(table)) == {"label": "a"}
 
-    @pytest.mark.parametrize("text", ["drop = 3", "colour = 'x'", "drop = ", "\xff", "drop = " + "[" * 100_000])
-    def test_a_broken_file_is_named(self, tmp_path: Path, text: str) -> None:
-        path = settings_path(tmp_path / "t.csv")
-        path.write_bytes(text.encode("latin-1"))
-        with pytest.raises(FileError, match=r"t\.csv\.surefoot\.toml must hold options"):
+    @pytest.mark.parametrize("options", ["'drop', '3'", "'colour', '\"x\"'", "'drop', '{'", "'strict', '\"yes\"'"])
+    def test_broken_options_are_named(self, tmp_path: Path, options: str) -> None:
+        with Store(store_path(tmp_path / "t.csv"), {}) as store, store.together() as run:
+            run(f"INSERT INTO options VALUES ({options})")
+        with pytest.raises(FileError, match=r"t\.csv\.surefoot\.db must hold"):
             settle(tmp_path / "t.csv", VALUES, set())
+
+    def test_nothing_is_written_for_a_command_without_options(self, run_cli: Run, pool: Path) -> None:
+        make_pool().rename(columns={"churn": "y"}).to_csv(pool, index=False)
+        assert run_cli("radius", pool).code == 2  # no label is known
+        assert [path.name for path in Path().iterdir()] == ["pool.csv"]
+        assert run_cli("radius", pool, "--label", "y").code == 0
+        assert sorted(path.name for path in Path().iterdir()) == ["pool.csv", "pool.csv.surefoot.db"]
+
+    def test_options_are_read_where_nothing_may_be_written(self, tmp_path: Path) -> None:
+        settle(tmp_path / "t.csv", VALUES | {"drop": "x"}, {"drop"}).keep()
+        content = store_path(tmp_path / "t.csv").read_bytes()
+        with pytest.MonkeyPatch.context() as patch:  # the tests may run as root, who may write anywhere
+            patch.setattr("os.access", lambda path, mode: mode != os.W_OK)
+            found = settle(tmp_path / "t.csv", VALUES | {"drop": "y"}, {"drop"})
+            assert found.before == {"drop": "x"}
+            assert "could not be kept" in str(found.keep())
+        assert store_path(tmp_path / "t.csv").read_bytes() == content
 
 
 class TestScore:
@@ -152,25 +172,35 @@ def test_bounds_are_rounded_to_the_safe_side() -> None:
 
 
 def test_the_library_speaks_in_options_here() -> None:
-    assert in_options("label_prior must sum to 1") == "--prior must sum to 1"
-    assert in_options("radius must be at least the minimal radius") == "--radius must be at least the minimal radius"
-    said = in_options(str(InfeasibleRadiusError(0.05, 0.11737365414931562)))
-    assert "got 0.05, and the minimal one is 0.1174. Pass --radius 0.1174 or more." in said
+    error = ParameterError("label_prior", "must sum to 1", 2, "Pass $label_prior, or another $radius.")
+    assert sentence(error) == "--prior must sum to 1; got 2. Pass --prior, or another --radius."
+    said = sentence(InfeasibleRadiusError(0.05, 0.11737365414931562))
+    assert said.startswith("--radius must be at least the minimal radius 0.1174")
+    assert "got 0.05. Pass --radius 0.1174 or more." in said
     assert "label_cost" not in said
-    assert "sample_weight" not in in_options("a. Where rows were copied to weigh more, pass sample_weight instead.")
+    assert sentence(CodedWarning("repeated_rows", "So.", "Pass $sample_weight.", copies=3)) == "So."
+    assert sentence(CodedWarning("new", "So.", "Raise $radius.")) == "So. Raise --radius."
+
+
+def test_every_option_that_messages_name_exists() -> None:
+    options = {name for command in get_command(app).commands.values() for one in command.params for name in one.opts}
+    assert {name for name in OPTIONS.values() if name.startswith("-")} <= options
 
 
 def test_warnings_about_answers() -> None:
     box = [(0.5, 0.8), (0.2, 0.5)]
     assert about_answers({"no": 0.7, "yes": 0.3}, box) == []
-    assert "'no' for every row" in about_answers({"no": 1.0, "yes": 0.0}, box)[0]
+    (constant,) = about_answers({"no": 1.0, "yes": 0.0}, box)
+    assert (constant.code, constant.parameters) == (Code.CONSTANT_MODEL, {"name": "no"})
     nearly, outside = about_answers({"no": 0.995, "yes": 0.005}, box)
-    assert "99.5 % of the rows" in nearly
-    assert "'no' for 99.5 %" in outside
-    assert "'yes' for 0.5 %" in outside
-    assert "never answers 'c'" in about_answers({"a": 0.5, "b": 0.5, "c": 0.0}, [(0, 1)] * 3)[0]
+    assert (nearly.code, nearly.parameters) == (Code.NEARLY_CONSTANT_MODEL, {"name": "no", "percent": 99.5})
+    assert outside.code == Code.UNLIKELY_SHARES
+    assert "'no' for 99.5 %" in outside.parameters["outside"]
+    assert "'yes' for 0.5 %" in outside.parameters["outside"]
+    (never,) = about_answers({"a": 0.5, "b": 0.5, "c": 0.0}, [(0, 1)] * 3)
+    assert (never.code, never.parameters) == (Code.NEVER_ANSWERED, {"names": "'c'"})
     rare = [(0, 1), (0, 1), (0.0006, 0.1)]  # no share of 0.0 % is named
-    assert about_answers({"a": 0.5, "b": 0.5, "c": 0.0}, rare) == ["the model never answers 'c'."]
+    assert about_answers({"a": 0.5, "b": 0.5, "c": 0.0}, rare)[0].parameters == {"names": "'c'"}
 
 
 @pytest.mark.parametrize("radius", [0.4, 0.6, 2.0, "calibrated"])

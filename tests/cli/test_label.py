@@ -10,13 +10,15 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pexpect
 import pytest
 
 from cli.pools import Result, make_pool
-from surefoot.cli.questions import answer_keys
-from surefoot.pool.table.beside import asked_path
+from surefoot.cli.asking import answer_keys
+from surefoot.pool.store import Store, store_path
+from surefoot.pool.store_labels import picked_rows
 from surefoot.pool.table.pool import read_labeled_table
 
 ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\r")
@@ -54,25 +56,27 @@ class TestTerminal:
 
     def test_killed_and_resumed(self, run_cli: Run, pool: Path) -> None:
         make_pool(n_labels=0).assign(churn=None).to_csv(pool, index=False)
-        before = pool.read_text().splitlines()
+        before = pool.read_bytes()
         child = self.start("--classes", "yes,no", "--target-risk", "0.01")
         first = asked_rows(child.before)[-1]
         child.sendline("2")
         child.expect(PROMPT)
         second = asked_rows(child.before)[-1]
-        assert labels()[first - 1] == "yes"
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
-        assert labels().notna().sum() == 1
-        changed = [n for n, (a, b) in enumerate(zip(before, pool.read_text().splitlines(), strict=True)) if a != b]
-        assert changed == [first]
+        assert pool.read_bytes() == before  # the answer is in the store
+        told = run_cli("radius", pool, "--classes", "yes,no")
+        assert "all 120 are empty" in told.message  # of the table itself
+        told = run_cli("export", pool, "--out", "copy.csv")
+        assert told.code == 0
+        assert pd.read_csv("copy.csv")["churn"].dropna().to_dict() == {first - 1: "yes"}
 
         child = self.start("--classes", "yes,no", "--target-risk", "0.01")
+        assert "1 label of the store is not in pool.csv yet" in " ".join(child.before.split())
         assert asked_rows(child.before)[-1] == second  # the open question is put again
         child.sendline("u")
         child.expect(f"Row {first} is open again")
         child.expect(PROMPT)
-        assert labels().notna().sum() == 0
         child.sendline("maybe")
         child.expect("'maybe' is no class")
         child.sendline("NO")
@@ -89,11 +93,12 @@ class TestTerminal:
         assert labels()[first - 1] == "no"
         assert labels().notna().sum() == 1
 
-    def test_an_interrupt_keeps_all_answers(self, pool: Path) -> None:
+    @pytest.mark.parametrize("by", [signal.SIGINT, signal.SIGTERM])
+    def test_an_interrupt_writes_all_answers_into_the_table(self, pool: Path, by: signal.Signals) -> None:
         child = self.start()
         child.sendline("1")
         child.expect(PROMPT)
-        child.sendintr()
+        os.kill(child.pid, by)
         child.expect("interrupted")
         child.expect(pexpect.EOF)
         child.close()
@@ -156,7 +161,7 @@ def test_all_rows_can_be_labeled(run_cli: Run, pool: Path, answers: Callable[[st
 def test_nothing_is_advised_that_would_be_refused(run_cli: Run, pool: Path, answers: Callable[[str], None]) -> None:
     for left, advised in ((2, True), (1, False)):
         make_pool(24, 24 - left).to_csv(pool, index=False)
-        asked_path(pool).unlink(missing_ok=True)
+        store_path(pool).unlink(missing_ok=True)
         answers("no\nq\n")
         result = run_cli("label", pool, "--label", "churn", "--radius", 5)
         assert ("Next: surefoot fit" in result.out) == advised
@@ -165,7 +170,6 @@ def test_nothing_is_advised_that_would_be_refused(run_cli: Run, pool: Path, answ
 def test_picked_labels_are_no_random_sample(run_cli: Run, pool: Path, answers: Callable[[str], None]) -> None:
     answers("1\n1\n1\nq\n")
     run_cli("label", pool, "--label", "churn", "--prior", "0.6,0.4")
-    assert asked_path(pool).exists()
     result = run_cli("fit", pool, "--label", "churn", "--prior", "0.6,0.4", "--no-report", "--json").data
     assert any("3 of 33 labels were picked" in note for note in result["notes"])
     assert result["certificate"].get("calibration", {"labels": 30})["labels"] == 30
@@ -178,17 +182,16 @@ def test_picked_labels_are_no_random_sample(run_cli: Run, pool: Path, answers: C
     frame.to_csv(pool, index=False)
     changed = run_cli("fit", pool, "--label", "churn", "--no-report")
     assert changed.code == 2
-    assert "the rows have changed since" in changed.message
+    assert "cannot be found" in changed.message
 
 
 def test_random_rows_come_first(run_cli: Run, pool: Path, answers: Callable[[str], None]) -> None:
     make_pool(n_labels=0).assign(churn=None).to_csv(pool, index=False)
     answers("".join(f"{'yes' if i % 2 else 'no'}\n" for i in range(6)))
     run_cli(*ARGUMENTS, "--random-first", 4, "--classes", "yes,no")
-    assert asked_path(pool).read_text().count('"random":true') == 4
+    with Store(store_path(pool)) as store:
+        assert sum(event.kind == "pick" and event.purpose == "random" for event in store.events()) == 4
     table = read_labeled_table(pool, "churn")
-    from surefoot.pool.table.asked import picked_rows
-
     assert picked_rows(table)[table.labeled].sum() == 2
 
 
@@ -212,22 +215,37 @@ def test_other_formats(run_cli: Run, pool: Path, suffix: str, answers: Callable[
 def test_another_programs_changes_are_not_overwritten(
     run_cli: Run, pool: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Another program adds a row at the top and takes one out while rows are labeled."""
+    rows = []
+
     class Typing(io.StringIO):
         def readline(self, *_: object) -> str:
-            pool.write_text(pool.read_text() + "1,2,max,\n")
+            if rows:
+                return ""
+            with Store(store_path(pool)) as store:
+                rows.append(store.events()[-1].row)
+            lines = pool.read_text().splitlines(keepends=True)
+            gone = next(row for row in range(120) if row != rows[0])
+            kept = [line for row, line in enumerate(lines[1:]) if row != gone]
+            pool.write_text("".join([lines[0], "1,2,max,\n", "1,2,min,\n", *kept]))
             return "1\n"
 
     monkeypatch.setattr("sys.stdin", Typing())
+    frame = make_pool()
     result = run_cli(*ARGUMENTS)
-    assert result.code == 2
-    assert "changed by another program" in result.message
-    assert labels().notna().sum() == 30
+    assert result.code == 0, result.message
+    after = pd.read_csv(pool)
+    expected = frame.assign(churn=frame["churn"].where(np.arange(120) != rows[0], "no"))
+    gone = next(row for row in range(120) if row != rows[0])
+    assert after["age"].iloc[2:].tolist() == expected["age"].drop(gone).tolist()
+    assert after["churn"].iloc[2:].fillna("").tolist() == expected["churn"].drop(gone).fillna("").tolist()
+    assert after["churn"].iloc[:2].isna().all()
 
 
 def test_a_table_saved_while_it_is_read_keeps_its_rows(
     run_cli: Run, pool: Path, answers: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another program takes a row out after the table was read: a label would go to the row below."""
+    """Another program takes a row out after the table was read: the label goes to its row, wherever that is now."""
     from surefoot.pool import table
 
     def clean(*arguments: object, **options: object) -> object:
@@ -238,32 +256,41 @@ def test_a_table_saved_while_it_is_read_keeps_its_rows(
     cleaned = table.clean
     monkeypatch.setattr(table, "clean", clean)
     answers("1\n")
-    result = run_cli(*ARGUMENTS)
-    assert result.code == 2
-    assert "changed by another program" in result.message
-    assert labels().fillna("").tolist() == make_pool()["churn"].iloc[1:].fillna("").tolist()
+    result = run_cli(*ARGUMENTS, "--json")
+    assert result.code == 0
+    row = asked_rows(result.err)[0] - 1
+    expected = make_pool()["churn"]
+    expected[row] = "no"
+    assert labels().fillna("").tolist() == expected.iloc[1:].fillna("").tolist()
 
 
-def test_a_second_process_is_refused(run_cli: Run, pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_terminals_label_one_table(run_cli: Run, pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one, between a question and its answer in the first, is asked for another row; both are kept."""
     from surefoot.cli import run
 
-    codes = []
+    inner: list[int] = []
 
     class Typing(io.StringIO):
         def readline(self, *_: object) -> str:
-            if codes:
-                return "q\n"
-            codes.append(run(["label", str(pool), "--label", "churn"]))
-            return "1\n"
+            if not inner:
+                inner.append(-1)
+                inner.append(run(list(ARGUMENTS)))
+                return "1\n"
+            if inner == [-1]:
+                inner.append(-2)
+                return "2\n"
+            return "q\n"
 
     monkeypatch.setattr("sys.stdin", Typing())
     result = run_cli(*ARGUMENTS)
-    assert codes == [2]
-    assert f"only one process may write to pool.csv at a time; process {os.getpid()}" in " ".join(result.err.split())
     assert result.code == 0
-    assert labels().notna().sum() == 31
-    kept = ["pool.csv.asked.jsonl", "pool.csv.surefoot.toml"]
-    assert sorted(path.name for path in Path().iterdir()) == ["pool.csv", *kept]
+    assert inner[-1] == 0
+    first, second, third, *_ = asked_rows(result.out)
+    assert first != second
+    assert len({first, second, third}) == 3
+    assert (labels()[first - 1], labels()[second - 1]) == ("no", "yes")
+    assert labels().notna().sum() == 32
+    assert sorted(path.name for path in Path().iterdir()) == ["pool.csv", "pool.csv.surefoot.db"]
 
 
 @pytest.mark.parametrize("name", ["NA", "nan", "null"])
@@ -282,12 +309,16 @@ def test_a_full_disk_keeps_the_table(
         raise OSError(28, "No space left on device")
 
     answers("1\n")
-    monkeypatch.setattr("pathlib.Path.replace", full)
-    result = run_cli(*ARGUMENTS)
+    with monkeypatch.context() as patch:
+        patch.setattr("pathlib.Path.replace", full)
+        result = run_cli(*ARGUMENTS)
     assert result.code == 2
+    assert "All answers are in pool.csv.surefoot.db" in result.message
     assert "No space left on device" in result.message
     assert pool.read_bytes() == before
-    assert sorted(path.name for path in Path().iterdir()) == ["pool.csv", "pool.csv.asked.jsonl"]
+    assert sorted(path.name for path in Path().iterdir()) == ["pool.csv", "pool.csv.surefoot.db"]
+    assert run_cli("export", pool, "--in-place").code == 0  # once there is room
+    assert labels().notna().sum() == 31
 
 
 def test_a_radius_below_the_minimal_one_only_costs_the_certificate(

@@ -14,9 +14,10 @@ from sklearn.linear_model import LogisticRegression
 
 from cli.pools import Result, make_pool
 from surefoot import demo
+from surefoot.pool.store import Store, store_path
 
 Run = Callable[..., Result]
-BESIDE = [f"pool.csv.{end}" for end in ("asked.jsonl", "audit.jsonl", "proof.jsonl", "surefoot.toml", "surefoot.db")]
+BESIDE = [f"pool.csv.surefoot.db{end}" for end in ("", "-wal", "-shm")]
 FIT = ("fit", "pool.csv", "--label", "churn", "--radius", 5)
 
 
@@ -27,8 +28,8 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     def read(*_: object, **__: object) -> None:
         raise AssertionError("the table was read")
 
-    monkeypatch.setattr("surefoot.cli.options.read_pool", read)
-    monkeypatch.setattr("surefoot.cli.predict.read_table", read)
+    monkeypatch.setattr("surefoot.cli.app.Call.read_pool", read)
+    monkeypatch.setattr("surefoot.pool.table.read_table", read)
     monkeypatch.setattr("surefoot.pool.model_file.load_model", read)
     monkeypatch.setattr("surefoot.demo.Demonstration.of", read)
 
@@ -44,8 +45,7 @@ class TestRefused:
     def test_an_input(self, run_cli: Run, pool: Path, option: str, name: str) -> None:
         Path("link.csv").symlink_to(pool)
         os.link(pool, "hard.csv")
-        for beside in BESIDE:
-            Path(beside).write_text("")
+        Store(store_path(pool), {}).close()
         before = contents()
         result = run_cli(*FIT, option, name, "--force")
         assert result.code == 2

@@ -23,8 +23,8 @@ from surefoot._printing import cell_text, visible
 from surefoot.distributed import local_client
 from surefoot.paper import reproduce
 from surefoot.pool.model_file import load_model
+from surefoot.pool.store import store_path
 from surefoot.pool.table import read_table
-from surefoot.pool.table.beside import asked_path
 
 Run = Callable[..., Result]
 EVIL = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202e\u061c\x7f"
@@ -162,12 +162,13 @@ class TestSentences:
             result = run_cli("fit", tmp_path / name, "--label", "churn")
             assert (result.code, "must be a plain file" in result.message) == (2, True)
 
-    @pytest.mark.parametrize("text", ["5\n", '["x"]\n', '{"journal": []}\n', "not JSON\n"])
-    def test_odd_journals(self, run_cli: Run, pool: Path, text: str) -> None:
-        asked_path(pool).write_text(text)
+    @pytest.mark.parametrize("text", ["5\n", '["x"]\n', "x" * 10_000])
+    def test_odd_stores(self, run_cli: Run, pool: Path, text: str) -> None:
+        store_path(pool).write_text(text)
         result = run_cli("fit", pool, "--label", "churn", "--no-report")
         assert result.code == 2
-        assert "pool.csv.asked.jsonl" in result.message.replace(" ", "")
+        assert "pool.csv.surefoot.db" in result.message.replace(" ", "")
+        assert store_path(pool).read_text() == text
 
     def test_a_report_on_a_full_disk(self, run_cli: Run, pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         replace = Path.replace
@@ -181,13 +182,13 @@ class TestSentences:
         result = run_cli("fit", pool, "--label", "churn", "--radius", 5)
         assert result.code == 2
         assert "pool.html could not be written: No space left on device" in result.message
-        assert sorted(path.name for path in Path().iterdir()) == ["pool.csv", "pool.csv.surefoot.toml", "pool.skops"]
+        assert sorted(path.name for path in Path().iterdir()) == ["pool.csv", "pool.csv.surefoot.db", "pool.skops"]
 
     def test_other_errors_of_the_system(self, run_cli: Run, pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         def fail(*_: Any, **__: Any) -> None:
             raise PermissionError(13, "Permission denied", "somewhere")
 
-        monkeypatch.setattr("surefoot.cli.fit.train", fail)
+        monkeypatch.setattr("surefoot.pool.model.train", fail)
         result = run_cli("fit", pool, "--label", "churn")
         assert result.code == 2
         assert "somewhere: Permission denied" in result.message

@@ -1,4 +1,4 @@
-"""`surefoot label`, killed at every call that changes a file: every acknowledged answer is there afterwards.
+"""`surefoot label`, killed at every call that changes a file or its store: no acknowledged answer is lost or doubled.
 
 An answer is acknowledged when the next question is put. The child process is forked, so that a kill costs a fraction of
 a second; it labels random rows only, and so starts no threads of compiled code.
@@ -10,7 +10,9 @@ import csv
 import io
 import os
 import signal
+import sqlite3
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,13 +21,15 @@ import pytest
 
 from cli.pools import make_pool
 from surefoot.cli import run
-from surefoot.pool.table.beside import asked_path
+from surefoot.pool.store import Store, store_path
+from surefoot.pool.store_labels import stored_book
+from surefoot.pool.table import read_labeled_table
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 
 ANSWERS = ["yes", "no", "skip", "yes", "undo", "no"]
 COMMAND = ["label", "pool.csv", "--label", "churn", "--classes", "yes,no", "--random-first", "1000"]
-# All that `label` does to files goes through these.
+# All that `label` does to files goes through these, and through the statements of SQLite.
 CALLS = [(os, "write"), (os, "fsync"), (os, "ftruncate"), (os, "open"), (os, "pwrite"), (os, "chmod")]
 CALLS += [(Path, "write_bytes"), (Path, "replace"), (Path, "unlink"), (Path, "chmod")]
 
@@ -73,6 +77,9 @@ def label_until_killed(at: int, half: bool) -> tuple[int, bool]:
             wrap = killing(at, half)
             for owner, name in CALLS:
                 setattr(owner, name, wrap(getattr(owner, name)))
+            connect, execute = sqlite3.connect, wrap(sqlite3.Connection.execute)
+            killed = type("Killed", (sqlite3.Connection,), {"execute": execute})
+            sqlite3.connect = lambda *arguments, **options: connect(*arguments, **options, factory=killed)
             os._exit(run(COMMAND))
         finally:
             os._exit(99)
@@ -84,9 +91,15 @@ def label_until_killed(at: int, half: bool) -> tuple[int, bool]:
     return (notes[-1] if notes else 0), status == signal.SIGKILL
 
 
-def labels() -> list[str]:
+def in_table() -> list[str]:
     with Path("pool.csv").open(newline="") as file:
         return [row["churn"] for row in csv.DictReader(file)]
+
+
+def labels() -> list[str]:
+    """The labels of the table and its store together."""
+    book = stored_book(read_labeled_table("pool.csv", "churn", classes=["no", "yes"]))
+    return in_table() if book is None else [book.labels.get(row, "") for row in range(20)]
 
 
 def history() -> list[list[str]]:
@@ -103,7 +116,8 @@ def history() -> list[list[str]]:
 
 def fresh() -> None:
     make_pool(n_rows=20, n_labels=0).assign(churn=None).to_csv("pool.csv", index=False)
-    asked_path("pool.csv").unlink(missing_ok=True)
+    for end in ("", "-wal", "-shm"):
+        Path(f"pool.csv.surefoot.db{end}").unlink(missing_ok=True)
 
 
 def check_kills(points: range, states: list[list[str]]) -> int:
@@ -112,6 +126,7 @@ def check_kills(points: range, states: list[list[str]]) -> int:
         for half in (False, True):
             fresh()
             acknowledged, killed = label_until_killed(at, half)
+            assert in_table() in ([""] * 20, labels())  # all or nothing
             # the answer that was being written may be there or not; those before it are
             assert labels() in states[acknowledged : acknowledged + 2], f"killed at call {at}, half {half}"
             with pytest.MonkeyPatch.context() as patch:
@@ -120,19 +135,20 @@ def check_kills(points: range, states: list[list[str]]) -> int:
                 assert run(COMMAND) == 0, f"no resumption after a kill at call {at}, half {half}"
             changed = [(old, new) for old, new in zip(before, labels(), strict=True) if old != new]
             assert changed == [("", "no")]
-            assert {path.name for path in Path().iterdir()} == {
-                "pool.csv",
-                "pool.csv.asked.jsonl",
-                "pool.csv.surefoot.toml",
-            }
+            assert in_table() == labels()
+            with Store(store_path("pool.csv")) as store:
+                rows = Counter(event.row for event in store.events() if event.kind == "label")
+                undone = Counter(event.row for event in store.events() if event.kind == "undo")
+            assert all(rows[row] - undone[row] <= 1 for row in rows)
+            assert {path.name for path in Path().iterdir()} == {"pool.csv", "pool.csv.surefoot.db"}
             if not killed:
                 return at
     return points.stop
 
 
-@pytest.mark.parametrize("step", [9, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [23, pytest.param(3, marks=pytest.mark.slow)])
 def test_no_acknowledged_answer_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     monkeypatch.chdir(tmp_path)
     states = history()
     assert len({tuple(state) for state in states}) > 3
-    assert check_kills(range(2, 500, step), states) > 40
+    assert check_kills(range(2, 1000, step), states) > 80

@@ -172,7 +172,8 @@ def test_both_bounds_hold_the_exact_worst_loss(seed: int) -> None:
     check_both_bounds(seed)
 
 
-@pytest.mark.parametrize("seed", SEEDS[:12])
+# 1170: a step of the interior-point method overshoots to gaps beyond 1e150
+@pytest.mark.parametrize("seed", [*SEEDS[:12], 1170])
 def test_learning_is_the_conic_program_s(seed: int) -> None:
     check_learning(seed)
 

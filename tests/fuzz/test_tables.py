@@ -14,8 +14,11 @@ from random import Random
 import pytest
 
 from surefoot.cli import run
+from surefoot.pool.labeling import events as e
+from surefoot.pool.labeling.events import Event
+from surefoot.pool.store import store_path
+from surefoot.pool.store_labels import open_store, stored_book, write_table
 from surefoot.pool.table import FileError, Format, TableError, read_labeled_table
-from surefoot.pool.table.asked import AskedRows
 from surefoot.pool.table.editing import label_writer
 
 CLASSES = ["no", "yes", 'may "be"', "a,b", "c;d", "two\nlines"]
@@ -92,15 +95,22 @@ def check_one_table(folder: Path, rng: Random) -> bool:
     assert len(expected) == 1 + len(table.labels)
     for _ in range(4):
         row, label = rng.randrange(len(table.labels)), rng.choice([*table.classes, None])
-        writer.write(row, label)
+        writer.write({row: label})
         expected[row + 1][at] = label or ""
         assert cells_of(path.read_bytes(), how) == expected
-        again = read_labeled_table(path, "y", how=how, classes=table.classes)
-        assert again.labels[row] == label
-        asked = AskedRows(again)
-        asked.ask(row, random=rng.random() < 0.5)
-        assert AskedRows(again).order[-1] == row
-    asked.path.unlink()
+        table = read_labeled_table(path, "y", how=how, classes=table.classes)
+        assert table.labels[row] == label
+        writer = label_writer(table, path.read_bytes())
+    with open_store(table) as store:
+        ada = store.person("ada").id
+        store.append([Event(e.PICK, row, ada, purpose=e.LEARN)])
+        assert stored_book(table).picked() == {row}
+        if table.classes:
+            store.append([Event(e.LABEL, row, ada, table.classes[0], e.LEARN)])
+            write_table(store, table, path.read_bytes(), lambda _: table)
+            expected[row + 1][at] = table.classes[0] if label in (None, table.classes[0]) else label
+            assert cells_of(path.read_bytes(), how) == expected
+    store_path(path).unlink()
     return True
 
 
@@ -129,7 +139,7 @@ def check_commands(rng: Random, monkeypatch: pytest.MonkeyPatch, printed: Callab
     path = Path("t.csv")
     content, how = make_table(rng)
     path.write_bytes(content)
-    Path("t.csv.asked.jsonl").unlink(missing_ok=True)
+    store_path(path).unlink(missing_ok=True)
     options = ["t.csv", "--label", "y", "--drop-useless", "--delimiter", str(how.delimiter), "--encoding", how.encoding]
     fit = ["fit", *options, "--radius", "50", "--no-report", "--no-error"]
     before = run(fit)

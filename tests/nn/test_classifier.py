@@ -17,7 +17,9 @@ from torch import nn
 
 import surefoot as sf
 from nn.problems import moons, two_layers
-from surefoot.nn import DualLoss, Embedded, RobustNetClassifier
+from refusals import refuses
+from surefoot.nn import DualLoss, RobustNetClassifier
+from surefoot.nn.frozen import Embedded
 
 torch.set_num_threads(1)
 
@@ -231,38 +233,38 @@ class TestCuda:
 class TestRefusals:
     def test_radii(self) -> None:
         X, y, U = small()
-        with pytest.raises(ValueError, match="radius must be a number at least 0"):
+        with refuses("radius", 0):
             RobustNetClassifier(TwoLayers, radius="auto").fit(X, y, X_unlabeled=U)
         with pytest.raises(sf.InfeasibleRadiusError):
             RobustNetClassifier(TwoLayers, radius=1e-3).fit(X, y, X_unlabeled=U)
 
     def test_labels_and_outputs(self) -> None:
         X, y, U = small()
-        with pytest.raises(ValueError, match="at least 2 classes"):
+        with refuses("y", 2):
             RobustNetClassifier(TwoLayers, radius=2.0).fit(X, np.zeros(10), X_unlabeled=U)
-        with pytest.raises(ValueError, match="logits must have a column per class, 2"):
+        with refuses("logits", 2):
             RobustNetClassifier(TwoLayers, radius=2.0, module__n_outputs=3, **QUICK).fit(X, y, X_unlabeled=U)
-        with pytest.raises(ValueError, match="embedding must be a torch module or a function"):
+        with refuses("embedding", "'pca'"):
             RobustNetClassifier(TwoLayers, radius=2.0, embedding="pca").fit(X, y, X_unlabeled=U)
-        with pytest.raises(ValueError, match="embedding must give a row per row"):
+        with refuses("embedding", 3):
             RobustNetClassifier(TwoLayers, radius=2.0, embedding=lambda rows: rows[:3]).fit(X, y, X_unlabeled=U)
 
     def test_a_criterion(self) -> None:
         X, y, U = small()
         net = RobustNetClassifier(TwoLayers, radius=2.0, criterion=nn.CrossEntropyLoss, **QUICK)
-        with pytest.raises(ValueError, match="criterion is the dual objective"):
+        with refuses("criterion"):
             net.fit(X, y, X_unlabeled=U)
 
     def test_before_a_fit(self) -> None:
         net = RobustNetClassifier(TwoLayers)
         with pytest.raises(NotFittedError):
             net.predict_proba([[0.0, 0.0]])
-        with pytest.raises(ValueError, match=r"Call fit\(X, y, X_unlabeled=U\)"):
+        with refuses("y"):
             net.initialize()
 
     def test_partial_fit(self) -> None:
         X, y, U = small()
         net = RobustNetClassifier(TwoLayers, radius=2.0, **QUICK).fit(X, y, X_unlabeled=U)
-        with pytest.raises(ValueError, match="warm_start=True"):
+        with refuses("y"):
             net.partial_fit(X.astype(np.float32), y.astype(np.float32))
         assert isinstance(net.criterion_.losses[0], DualLoss)

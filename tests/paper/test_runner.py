@@ -18,9 +18,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from surefoot.paper import Settings, Task, experiment, names, reproduce
+from refusals import Refused, refuses
+from surefoot.paper import experiment, names, reproduce
 from surefoot.paper.progress import TimeLeft
-from surefoot.paper.protocol import grid_of_tasks
+from surefoot.paper.protocol import Settings, Task, grid_of_tasks
 from surefoot.paper.records import Record, Records
 from surefoot.paper.runner import run_experiment
 
@@ -105,7 +106,7 @@ class TestRecords:
     def test_a_second_writer_is_refused(self, tmp_path: Path) -> None:
         with (
             Records(tmp_path / "r").writer(),
-            pytest.raises(ValueError, match="only one run may write"),
+            refuses("out"),
             Records(tmp_path / "r").writer(),
         ):
             pass
@@ -131,9 +132,9 @@ class TestResuming:
             Settings(("wine",), 4),
             Settings(("abalone", "wine"), 4, seed=1),
         ):
-            with pytest.raises(ValueError, match=r"a folder holds one run: .* was begun with settings=.*another out"):
+            with refuses("settings"):
                 run_experiment(Example(), other, out=whole, progress=False)
-        with pytest.raises(ValueError, match='study="example"; got "figure1"'):
+        with refuses("study", '"example"', '"figure1"'):
             reproduce("figure1", datasets=["breast-cancer"], trials=1, out=whole, progress=False)
 
     def test_the_configuration_is_kept(self, whole: Path) -> None:
@@ -229,18 +230,18 @@ class TestReproduce:
     @pytest.mark.parametrize(
         ("arguments", "message"),
         [
-            ({"name": "figure9"}, "name must be one of figure1, .*; got 'figure9'"),
-            ({"datasets": "wine"}, r"datasets must be a list of names; got the string 'wine'. Pass \['wine'\]"),
-            ({"datasets": ["vine"]}, "Did you mean 'wine'"),
-            ({"datasets": []}, "datasets must name at least one"),
-            ({"trials": 0}, "trials must be an integer >= 1"),
-            ({"seed": -1}, "seed must be an integer >= 0; got -1"),
-            ({"seed": 0.5}, "seed must be an integer >= 0; got 0.5"),
-            ({"jobs": 0}, "n_jobs must be None or an integer other than 0"),
+            ({"name": "figure9"}, ("name", "'figure9'")),
+            ({"datasets": "wine"}, ("datasets", "'wine'", "['wine']")),
+            ({"datasets": ["vine"]}, ("name", "'wine'")),
+            ({"datasets": []}, "datasets"),
+            ({"trials": 0}, ("trials", 1)),
+            ({"seed": -1}, ("seed", 0, -1)),
+            ({"seed": 0.5}, ("seed", 0, 0.5)),
+            ({"jobs": 0}, ("n_jobs", 0)),
         ],
     )
-    def test_bad_arguments_are_refused(self, arguments: dict[str, Any], message: str, tmp_path: Path) -> None:
-        with pytest.raises(ValueError, match=message):
+    def test_bad_arguments_are_refused(self, arguments: dict[str, Any], message: Refused, tmp_path: Path) -> None:
+        with refuses(message):
             reproduce(**({"name": "table2", "quick": True, "out": tmp_path, "progress": False} | arguments))
         assert not (tmp_path / "records.jsonl").exists()
 

@@ -13,6 +13,7 @@ from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
 
 import surefoot.active as al
+from surefoot.active.impact import logistic_impact
 from surefoot.datasets._preprocessing import standardize
 from surefoot.paper.table1.trial import METHODS, LogisticFits, Reading, RobustSets, impact_norms, run_trial
 
@@ -28,7 +29,7 @@ def data(n_features: int = 30) -> tuple[np.ndarray, np.ndarray]:
 
 
 def impact(norm: str, clf: Any, X: np.ndarray) -> np.ndarray:
-    return al.logistic_impact(clf, X, feature_norm=False) * impact_norms(X, norm)[:, None]
+    return logistic_impact(clf, X, feature_norm=False) * impact_norms(X, norm)[:, None]
 
 
 def public_strategies(reading: Reading, intervals: Any, strong: np.ndarray) -> dict[str, Any]:

@@ -24,7 +24,9 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.preprocessing import scale
 
 import surefoot as sf
-from surefoot.plots import CertificateDisplay, RadiusPathDisplay, WorstCaseDisplay
+from refusals import refuses
+from surefoot.path import RadiusCurve
+from surefoot.plots import CertificateDisplay, RadiusCurveDisplay, WorstCaseDisplay
 
 BASELINE = Path(__file__).parent / "baseline"
 # root-mean-square difference of pixels, of 255: fonts and line caps may differ a little between versions
@@ -49,10 +51,10 @@ def assert_looks_like(figure: Any, name: str, tmp_path: Path) -> None:
     assert difference is None, difference
 
 
-def a_path(*, tested: bool = True) -> sf.RadiusPath:
+def a_path(*, tested: bool = True) -> RadiusCurve:
     excess = np.geomspace(1e-3, 1.0, 12)
     share = 1.0 / (1.0 + 30.0 * excess)
-    return sf.RadiusPath(
+    return RadiusCurve(
         radii=0.3 + excess,
         minimal_radius=0.3,
         risk=0.69 - 0.4 * share,
@@ -77,10 +79,10 @@ def a_fresh_one(*, error: float = 0.08, reused: int = 0) -> sf.FreshCertificate:
 
 class TestImages:
     def test_radius_path(self, tmp_path: Path) -> None:
-        assert_looks_like(RadiusPathDisplay.from_path(a_path(), chosen=0.32).figure_, "radius_path", tmp_path)
+        assert_looks_like(RadiusCurveDisplay.from_curve(a_path(), chosen=0.32).figure_, "radius_path", tmp_path)
 
     def test_radius_path_on_a_plain_axis(self, tmp_path: Path) -> None:
-        display = RadiusPathDisplay(a_path(tested=False)).plot(excess=False, threshold=None)
+        display = RadiusCurveDisplay(a_path(tested=False)).plot(excess=False, threshold=None)
         assert_looks_like(display.figure_, "radius_path_plain", tmp_path)
 
     def test_worst_case(self, tmp_path: Path) -> None:
@@ -118,10 +120,10 @@ class TestFromEstimator:
         clf, X, y, U = fitted
         radii = [0.6, 0.7, 1.2]
         _, ax = plt.subplots()
-        display = RadiusPathDisplay.from_estimator(clf, X, y, X_unlabeled=U, radii=radii, ax=ax)
+        display = RadiusCurveDisplay.from_estimator(clf, X, y, X_unlabeled=U, radii=radii, ax=ax)
         assert display.ax_ is ax
         assert display.figure_ is ax.figure
-        path = sf.radius_path(clf, X, y, X_unlabeled=U, radii=radii)
+        path = sf.radius_curve(clf, X, y, X_unlabeled=U, radii=radii)
         np.testing.assert_array_equal(display.lines_["certified likelihood"].get_ydata(), path.likelihood)
         assert "test likelihood" not in display.lines_
         assert display.chosen == clf.radius_
@@ -152,16 +154,16 @@ class TestFromEstimator:
 class TestMessages:
     def test_rows_other_than_those_of_the_certificate(self, fitted: Any) -> None:
         clf, X, _, _ = fitted
-        with pytest.raises(ValueError, match="rows of the certificate, 200 in all; got 30"):
+        with refuses("X", 200, 30):
             WorstCaseDisplay.from_estimator(clf, X)
 
     def test_no_adversary(self) -> None:
         ball = sf.WassersteinLogisticRegression().fit([[0.0], [1.0]], [0, 1])
-        with pytest.raises(ValueError, match="must hold the adversary's labels"):
+        with refuses("certificate"):
             WorstCaseDisplay.from_estimator(ball, [[0.0]])
 
     def test_probabilities_of_different_rows(self) -> None:
-        with pytest.raises(ValueError, match="one entry per row each"):
+        with refuses("model_proba"):
             WorstCaseDisplay([0.1, 0.2], [0.3])
 
     def test_too_few_fresh_rows_and_reused_ones_are_said(self) -> None:
@@ -179,4 +181,4 @@ class TestMessages:
 
         monkeypatch.setattr(builtins, "__import__", no_matplotlib)
         with pytest.raises(ImportError, match=r'pip install "surefoot\[plots\]"'):
-            RadiusPathDisplay.from_path(a_path())
+            RadiusCurveDisplay.from_curve(a_path())

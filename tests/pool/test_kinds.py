@@ -21,13 +21,21 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import check_estimator
 
 from surefoot.pool.model_file import ModelFile, load_model, save_model
+from surefoot.pool.notes import Code
 from surefoot.pool.table import TableError, clean, read_labeled_table, sort_columns
-from surefoot.pool.table.cells import COMMA, POINT, THOUSANDS, as_numbers, number_style
-from surefoot.pool.table.dates import FORMATS, DateParts, as_days, date_format
-from surefoot.pool.table.kinds import counts_rows, is_free_text
+from surefoot.pool.table.cells import (
+    COMMA,
+    FORMATS,
+    POINT,
+    THOUSANDS,
+    as_days,
+    as_numbers,
+    date_format,
+    number_style,
+)
+from surefoot.pool.table.cleaning import FARTHEST, DateParts, TailScaler, TextParts
+from surefoot.pool.table.columns import counts_rows, is_free_text
 from surefoot.pool.table.pool import as_targets, in_order
-from surefoot.pool.table.scaling import FARTHEST, TailScaler
-from surefoot.pool.table.texts import TextParts
 
 SUBJECTS = ["invoice", "refund", "parcel", "password", "screen", "battery", "contract", "address"]
 
@@ -198,7 +206,7 @@ class TestTexts:
         from sklearn.pipeline import Pipeline
 
         stored = ModelFile(
-            Pipeline([*pool.cleaner.steps, ("classify", model)]), "kind", pool.classes, reading=pool.columns.stored()
+            Pipeline([*pool.cleaner.steps, ("classify", model)]), "kind", pool.classes, pool.columns.stored()
         )
         save_model(tmp_path / "m.skops", stored)
         loaded = load_model(tmp_path / "m.skops")
@@ -277,3 +285,25 @@ class TestLabels:
         path.write_text("x,Survived\n1,a\n2,b\n", encoding="utf-8")
         with pytest.raises(TableError, match=re.escape("did you mean 'Survived'?")):
             read_labeled_table(path, "survive")
+
+
+class TestLargeNumbers:
+    """Identifiers beyond 2^53 are fewer in floating point than as they are written."""
+
+    @pytest.mark.parametrize("as_texts", [False, True])
+    @pytest.mark.parametrize("start", [2**54, 2**63])
+    def test_an_identifier_names_the_rows(self, start: int, as_texts: bool) -> None:
+        ids = np.arange(60, dtype=np.uint64) + np.uint64(start)
+        frame = pd.DataFrame({"id": ids.astype(str).astype(object) if as_texts else ids, "x": np.arange(60.0) % 7})
+        found = sort_columns(frame)
+        assert found.left_out["id"].code is Code.NAMES_ROWS
+        assert found.left_out["id"].parameters == {"n_texts": 60, "n_rows": 60}
+
+    def test_large_measurements_stay_numbers(self) -> None:
+        moments = 1_600_000_000_000_000_000 + 10**6 * np.random.default_rng(0).integers(0, 10**9, 60)
+        frame = pd.DataFrame({"nanoseconds": moments, "x": np.arange(60.0) % 7})
+        assert sort_columns(frame).numbers == ["nanoseconds", "x"]
+
+    def test_names_of_customers_are_categories(self) -> None:
+        names = (2**60 + np.arange(60) % 5).astype(np.int64)
+        assert sort_columns(pd.DataFrame({"customer": names, "x": np.arange(60.0) % 7})).categories == ["customer"]

@@ -23,7 +23,6 @@ from surefoot.pool.table import (
     read_table,
     sort_columns,
 )
-from surefoot.pool.table.cleaning import columns_of
 from surefoot.pool.table.pool import read_labels
 
 
@@ -133,7 +132,7 @@ class TestCleaning:
         assert scaled[:, 1].tolist() == [0, 0, 1, 0]
         assert scaled[:, 2:].tolist() == [[0, 1, 0], [1, 0, 0], [0, 0, 1], [0, 1, 0]]
         assert np.abs(pool.rows).max() == 1.0
-        assert columns_of(pool.cleaner).used == ["a", "b"]
+        assert pool.columns.used == ["a", "b"]
         again = pool.columns.read(pd.DataFrame({"b": ["new"], "a": [None]}))
         assert pool.cleaner.transform(again)[0, 2:].tolist() == [0, 0, 0]
 

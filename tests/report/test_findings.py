@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 import surefoot as sf
 from surefoot.pool.model_with_rows import ModelWithRows, Names
-from surefoot.pool.summary.findings import far_rows, repeated_rows
-from surefoot.pool.summary.leakage import leakage_suspects
+from surefoot.pool.summary.findings import far_rows, leakage_suspects, repeated_rows
 
 RNG = np.random.default_rng(0)
 

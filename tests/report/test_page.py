@@ -13,13 +13,14 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jinja2 import UndefinedError
 
 from report.cases import HOSTILE, SECTIONS
 from surefoot._errors import FileError
 from surefoot._printing import at_least, at_most, percent
+from surefoot._templates import _environment
 from surefoot.report import Report, render_report, write_report
-from surefoot.report.html import Html, el
-from surefoot.report.scale import Axis
+from surefoot.report.charts import Axis
 
 VOID = {"meta", "link", "line", "circle", "rect", "path", "polyline", "br"}
 NAMES = ["two", "tied", "four"]
@@ -118,15 +119,21 @@ def test_texts_of_the_user_stay_texts(outline: Outline) -> None:
 
 
 @given(st.text(), st.text())
-def test_elements_escape_any_text(text: str, value: str) -> None:
+def test_templates_escape_any_text(text: str, value: str) -> None:
+    template = _environment("surefoot.report").from_string('<p title="{{ value }}">{{ text }}</p>')
+
     def read(html: str) -> tuple[str, str | None]:
         outline = Outline(html)
         assert [tag for tag, _ in outline.tags] == ["p"]
         return "".join(data for _, data in outline.texts), outline.tags[0][1]["title"]
 
     # the parser turns no control character or line end into another one, so the round trip is exact
-    assert read(el("p", text, title=value)) == (text, value)
-    assert isinstance(el("p", text), Html)
+    assert read(template.render(text=text, value=value)) == (text, value)
+
+
+def test_a_name_that_the_context_lacks_is_an_error() -> None:
+    with pytest.raises(UndefinedError, match="titel"):
+        _environment("surefoot.report").from_string("{{ titel }}").render(title="")
 
 
 def with_head(report: Report, **texts: str) -> Report:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import numpy as np
 
-from surefoot.pool.labeling.desk import Desk, Settings
+from surefoot.pool.labeling.desk import Desk
 from surefoot.pool.labeling.learning import Job, Ranking
-from surefoot.pool.labeling.proof import Goal
-from surefoot.pool.labeling.store import Store
+from surefoot.pool.labeling.schedule import Goal, Settings
+from surefoot.pool.store import Store
 
 CLASSES = ["no", "yes"]
 

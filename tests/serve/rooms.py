@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +13,16 @@ import numpy as np
 from starlette.testclient import TestClient
 
 from serve.desks import CLASSES, Knowing
-from surefoot.pool.labeling.desk import Settings
+from surefoot.pool.labeling.desk import Desk
 from surefoot.pool.labeling.learning import Neighbours
-from surefoot.pool.labeling.open_store import open_desk
-from surefoot.pool.labeling.proof import Goal
+from surefoot.pool.labeling.schedule import Goal, Settings
+from surefoot.pool.store_labels import open_store
 from surefoot.pool.table import read_labeled_table
+from surefoot.pool.table.reading import PLAIN
 from surefoot.serve.cards import Cards
-from surefoot.serve.room import Room
 from surefoot.serve.server import bind, guarded, run
-from surefoot.serve.worker import Fitter, SameProcess
+from surefoot.serve.state import AppState
+from surefoot.serve.worker import RANK, Fitter
 
 EVIL = '<script>window.hacked = 1</script><img src=x onerror="hacked=1">'
 
@@ -37,23 +39,40 @@ def write_pool(folder: Path, n_rows: int = 60) -> Path:
     return path
 
 
+class SameProcess:
+    """The process that fits, without a process."""
+
+    def __init__(self, learner: Any) -> None:
+        self._learner = learner
+
+    def start(self) -> None:
+        """Nothing to do."""
+
+    def ask(self, what: str, job: Any) -> Any:
+        return self._learner.rank(job) if what == RANK else self._learner.report(job)
+
+    def stop(self) -> None:
+        """Nothing to do."""
+
+
 def make_room(
     folder: Path, *, wrong: float = 0.0, name: str = "pool.csv", classes: list[str] = CLASSES, **more: Any
-) -> Room:
+) -> AppState:
     path = folder / name
     if not path.exists():
         write_pool(folder).rename(path)
-    table = read_labeled_table(path, "churn", classes=classes)
+    table = read_labeled_table(path, "churn", classes=classes, how=more.pop("how", PLAIN))
     features = np.arange(len(table.labels), dtype=np.float64)[:, None]
-    desk = open_desk(table, Settings(Goal(0.1, 0.9, 0), random_first=4, overlap=more.pop("overlap", 0.0)))
+    settings = Settings(Goal(0.1, 0.9, 0), random_first=4, overlap=more.pop("overlap", 0.0))
+    desk = Desk(open_store(table), len(table.labels), table.classes, settings)
     fitter = Fitter(SameProcess(Knowing(len(features), wrong)), desk.wanted, desk.take_ranking, desk.freeze_if_due)
-    return Room(desk, Cards(table), fitter, Neighbours(features), **more)
+    return AppState(desk, Cards(table), fitter, Neighbours(features), path.read_bytes(), **more)
 
 
 class Client:
     """Someone at the page, with their session and the token of the page."""
 
-    def __init__(self, room: Room, name: str | None = "ada", host: str = "127.0.0.1") -> None:
+    def __init__(self, room: AppState, name: str | None = "ada", host: str = "127.0.0.1") -> None:
         self.room = room
         self.http = TestClient(guarded(room, host), base_url="http://127.0.0.1:8765", follow_redirects=False)
         self.token = ""
@@ -77,9 +96,10 @@ class Client:
 class Running:
     """A server in a process of its own, forked: it starts in no time and can be killed."""
 
-    def __init__(self, folder: Path, largest_file: int | None = None, **more: Any) -> None:
+    def __init__(self, folder: Path, largest_file: int | None = None, files: int | None = None, **more: Any) -> None:
         self.folder, self.more = folder, {"form_token": "form", **more}
-        self.largest_file = largest_file
+        self.largest_file, self.files = largest_file, files
+        self.log = folder / "server.log"
         with bind("127.0.0.1", 0) as free:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
@@ -91,6 +111,12 @@ class Running:
         self.child = os.fork()
         if self.child == 0:
             try:
+                sys.stderr = self.log.open("a", buffering=1)
+                if self.files is not None:
+                    import resource
+
+                    most = len(list(Path("/dev/fd").iterdir())) + self.files  # beside those that the tests have opened
+                    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
                 room = make_room(self.folder, **self.more)
                 if self.largest_file is not None:  # as a disk with no more room for a file
                     import resource

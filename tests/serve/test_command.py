@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import signal
@@ -11,6 +12,7 @@ import time
 from pathlib import Path
 
 import httpx
+import pandas as pd
 import pytest
 
 from cli.pools import make_pool
@@ -18,8 +20,7 @@ from serve.desks import Knowing
 from serve.rooms import write_pool
 from surefoot.cli import run
 from surefoot.pool.labeling.learning import Job, Ranking
-from surefoot.pool.labeling.store import Store
-from surefoot.pool.table.beside import store_path
+from surefoot.pool.store import Store, store_path
 from surefoot.serve.worker import RANK, REPORT, Process, WorkerError
 
 
@@ -42,7 +43,7 @@ def start(folder: Path, *more: str) -> tuple[subprocess.Popen[str], str]:
 
 
 @pytest.mark.slow
-def test_a_real_model_learns_while_rows_are_labeled(tmp_path: Path) -> None:
+def test_a_real_model_learns_while_rows_are_labeled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     frame = make_pool(n_rows=80, n_labels=24)
     frame.to_csv(tmp_path / "pool.csv", index=False)
     server, url = start(tmp_path)
@@ -61,15 +62,21 @@ def test_a_real_model_learns_while_rows_are_labeled(tmp_path: Path) -> None:
             row = client.get("/api/rows").json()["rows"][0]
             assert client.post("/api/answer", json={"row": row["row"], "label": "yes"}, headers=write).json()["saved"]
             assert client.get("/download/model.skops").content[:2] == b"PK"
-        # the store of a pool that is being served belongs to the server; people may still be invited
-        assert run(["label", str(tmp_path / "pool.csv"), "--label", "churn"]) == 2
+        # a terminal may label the same pool meanwhile, and people may be invited
+        monkeypatch.setattr("sys.stdin", io.StringIO("no\n"))
+        assert run(["label", str(tmp_path / "pool.csv"), "--label", "churn", "--random-first", "90"]) == 0
+        assert client.get("/api/standing").json()["labels"] == 26
         assert run(["serve", str(tmp_path / "pool.csv"), "--label", "churn", "--invite", "bob"]) == 0
     finally:
         server.send_signal(signal.SIGTERM)
         assert server.wait(30) == 0
     assert not list(tmp_path.glob("*-wal"))  # closed in order
     store = Store(store_path(tmp_path / "pool.csv"))
-    assert [event.row for event in store.events() if event.kind == "label"][-1] == row["row"]
+    page, terminal = [event for event in store.events() if event.kind == "label"][-2:]
+    assert (page.row, page.value, terminal.value) == (row["row"], "yes", "no")
+    assert terminal.row != page.row
+    labels = pd.read_csv(tmp_path / "pool.csv")["churn"]  # written when the terminal ended
+    assert (labels[page.row], labels[terminal.row]) == ("yes", "no")
     assert {person.name for person in store.people()} >= {"ada", "bob"}
 
 
@@ -84,13 +91,15 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, capsys: pytest.
     assert "folder that you may write to" in capsys.readouterr().err.replace("\n", " ")
 
 
-@pytest.mark.parametrize("message", ["attempt to write a readonly database", "unable to open database file"])
-def test_a_store_that_turns_read_only_is_said(message: str) -> None:
+@pytest.mark.parametrize("code", ["SQLITE_READONLY", "SQLITE_READONLY_DBMOVED", "SQLITE_CANTOPEN"])
+def test_a_store_that_turns_read_only_is_said(code: str) -> None:
     import sqlite3
 
-    from surefoot.pool.labeling.store import _words
+    from surefoot.pool.database import error_message
 
-    assert "read-only" in _words(Path("pool.csv.surefoot.db"), sqlite3.OperationalError(message), "written to")
+    error = sqlite3.OperationalError("no")
+    error.sqlite_errorcode = getattr(sqlite3, code)
+    assert "read-only" in error_message(Path("pool.csv.surefoot.db"), error, "written to")
 
 
 @pytest.mark.parametrize(
@@ -102,7 +111,7 @@ def test_a_store_that_turns_read_only_is_said(message: str) -> None:
         (["--label", "churn", "--classes", "yes,no", "--host", "192.0.2.1"], "cannot be listened on"),
         (["--label", "churn", "--classes", "yes,no", "--level", "1"], "--level must lie between 0 and 1"),
         (["--label", "churn", "--classes", "yes,no", "--target", "0"], "Pass 0.05, say"),
-        (["--label", "churn", "--classes", "yes,no", "--invite", ""], "A name has 1 to 60 characters"),
+        (["--label", "churn", "--classes", "yes,no", "--invite", ""], "--invite must have 1 to 60 characters"),
         (["--label", "churn", "--classes", "yes,no", "--invite", "(in the table)"], "not begin with a bracket"),
     ],
 )
@@ -135,8 +144,8 @@ def test_the_worker_answers_says_what_failed_and_comes_back() -> None:
             worker.ask(REPORT, job)
         with pytest.raises(WorkerError, match="ended with code 3"):
             worker.ask(RANK, Job({}, frozenset()))
-        first = worker.pid
+        first = worker._process.pid
         assert worker.ask(RANK, job).n_labels == 1
-        assert worker.pid != first
+        assert worker._process.pid != first
     finally:
         worker.stop()

@@ -9,15 +9,13 @@ import pytest
 
 from serve.desks import CLASSES, Knowing, make_desk, truth
 from surefoot.bounds.audit import Audit
-from surefoot.bounds.series import level_of
+from surefoot.bounds.policy import TOO_LONG, level_of
+from surefoot.pool.database import NotSavedError
 from surefoot.pool.labeling import events as e
 from surefoot.pool.labeling.agreement import agreement, fleiss_kappa
-from surefoot.pool.labeling.choosing import is_shared
 from surefoot.pool.labeling.desk import Answer, AnswerError, Desk
 from surefoot.pool.labeling.learning import Neighbours
-from surefoot.pool.labeling.proof import Goal, Proof, pack, unpack
-from surefoot.pool.labeling.store import NotSavedError
-from surefoot.pool.labeling.turns import AUDITING, LEARNING, PROVED
+from surefoot.pool.labeling.schedule import AUDITING, LEARNING, PROVED, Goal, is_shared, pack, unpack
 
 
 def label_next(desk: Desk, person: object, n: int = 1) -> list[int]:
@@ -50,7 +48,7 @@ def test_people_never_hold_the_same_row(tmp_path: Path) -> None:
 def test_the_first_rows_are_random_then_the_model_picks_then_the_audit_draws(tmp_path: Path) -> None:
     desk = make_desk(tmp_path)
     ada = desk.store.person("ada")
-    label_next(desk, ada, 16)
+    first = label_next(desk, ada, 16)
     purposes = [event.purpose for event in desk.book.events if event.kind == e.LABEL]
     assert purposes[:4] == [e.RANDOM] * 4
     assert set(purposes[7:14]) == {e.LEARN}  # rows are handed out three ahead
@@ -58,30 +56,30 @@ def test_the_first_rows_are_random_then_the_model_picks_then_the_audit_draws(tmp
     rows = label_next(desk, ada, 200)
     assert desk.turns.phase == PROVED
     assert desk.rows_for(ada) == []
-    proof = desk.turns.proof
-    assert proof.bound <= 0.1
-    assert list(proof.recorded) == proof.order[: len(proof.recorded)]
-    assert set(proof.recorded) <= set(rows)
-    assert np.mean(Knowing(200, 0.02).predictions != truth(200)) <= proof.bound
+    found = desk.turns.audit
+    assert found.anytime_upper <= 0.1
+    assert list(found.labels) == [draw.row for draw in found.draw(found.n_labels)]
+    assert set(found.labels) <= {*first, *rows}
+    assert np.mean(Knowing(200, 0.02).predictions != truth(200)) <= found.anytime_upper
 
 
 def test_the_page_and_the_audit_agree(tmp_path: Path) -> None:
     """Handing out rows ahead of their labels changes nothing: the bound is that of `Audit` on the same rows."""
     desk = make_desk(tmp_path)
     label_next(desk, desk.store.person("ada"), 30)
-    proof = desk.turns.proof
+    engine = desk.turns.audit
 
     class Lookup:
         def predict(self, rows: np.ndarray) -> np.ndarray:
             return np.array(CLASSES, dtype=object)[Knowing(200, 0.02).predictions][rows[:, 0]]
 
     known = np.full(200, None, dtype=object)
-    for row in proof.known:
+    for row in engine.known:
         known[row] = desk.book.labels[row]
     audit = Audit(Lookup(), np.arange(200)[:, None], known, level=level_of(0.9, 1), target_error=0.1, random_state=1)
-    audit.run(lambda row: CLASSES[truth(200)[row]], len(proof.recorded))
-    assert audit.anytime_bound().value == proof.bound
-    assert list(audit.labels) == list(proof.recorded)
+    audit.run(lambda row: CLASSES[truth(200)[row]], engine.n_labels)
+    assert audit.anytime_bound().value == engine.anytime_upper
+    assert audit.labels == engine.labels
 
 
 def test_a_restart_changes_nothing(tmp_path: Path) -> None:
@@ -92,13 +90,14 @@ def test_a_restart_changes_nothing(tmp_path: Path) -> None:
         desk.book.labels,
         desk.book.held,
         desk.turns.curve.points,
-        desk.turns.proof.bound,
-        desk.turns.proof.order[:5],
+        desk.turns.audit.anytime_upper,
+        desk.turns.audit.draw(5),
     )
     desk.store.close()
     again = make_desk(tmp_path)
-    proof = again.turns.proof
-    assert (again.book.labels, again.book.held, again.turns.curve.points, proof.bound, proof.draw(5)) == before
+    audit = again.turns.audit
+    found = (again.book.labels, again.book.held, again.turns.curve.points, audit.anytime_upper, audit.draw(5))
+    assert found == before
 
 
 def test_a_bad_model_loses_its_audit_and_learning_goes_on(tmp_path: Path) -> None:
@@ -107,31 +106,37 @@ def test_a_bad_model_loses_its_audit_and_learning_goes_on(tmp_path: Path) -> Non
     for _ in range(60):
         row = desk.rows_for(ada)[0].row
         desk.answer(ada, row, CLASSES[hidden[row]])
+        if desk.turns.last is not None:
+            break
         job = desk.wanted()
         if job is not None:
             desk.take_ranking(learner.rank(job), job)
         desk.freeze_if_due()
-        if desk.turns.last is not None:
-            break
     number, errors, labels, why = desk.turns.last
     assert number == 1
     assert errors / labels > 0.05
-    assert why.startswith(f"{errors} of {labels} audited rows were wrong")
+    assert why == TOO_LONG
     assert desk.turns.phase == LEARNING
-    assert desk.turns.freeze_at >= len(desk.book.labels) + 15
+    closed = len(desk.book.labels)
+    assert desk.turns.freeze_at == closed  # the next model has learned from the labels of the audit
+    assert not desk.turns.should_freeze(desk.ranking)
+    fresh = learner.rank(desk.wanted())
+    assert fresh.n_labels == closed
+    assert desk.turns.should_freeze(fresh)
 
 
 def test_an_edit_in_the_audit_counts_anew(tmp_path: Path) -> None:
     desk = make_desk(tmp_path)
     ada = desk.store.person("ada")
     label_next(desk, ada, 24)
-    proof = desk.turns.proof
-    before, row = proof.bound, next(iter(proof.recorded))
+    audit = desk.turns.audit
+    before, errors, row = audit.anytime_upper, audit.n_errors, next(iter(audit.labels))
     right = desk.book.labels[row]
     desk.answer(ada, row, "no" if right == "yes" else "yes")
-    assert (desk.turns.proof.n_errors, desk.turns.proof.bound > before) == (proof.n_errors, True)
+    assert audit.n_errors == errors + 1
+    assert audit.anytime_upper > before
     desk.answer(ada, row, right)
-    assert desk.turns.proof.bound == before
+    assert (audit.n_errors, audit.anytime_upper) == (errors, before)
 
 
 def test_undo_gives_the_row_back_for_its_purpose(tmp_path: Path) -> None:
@@ -139,13 +144,13 @@ def test_undo_gives_the_row_back_for_its_purpose(tmp_path: Path) -> None:
     ada = desk.store.person("ada")
     label_next(desk, ada, 20)
     assert desk.turns.phase == AUDITING
-    bound, n = desk.turns.proof.bound, len(desk.book.labels)
+    bound, n = desk.turns.audit.anytime_upper, len(desk.book.labels)
     pick = desk.rows_for(ada)[0]
     desk.answer(ada, pick.row, None)
     assert pick.row in desk.book.skipped
-    assert desk.turns.proof.bound >= bound  # a skip counts as an error
+    assert desk.turns.audit.anytime_upper >= bound  # a skip counts as an error
     assert desk.undo(ada) == pick.row
-    assert (desk.turns.proof.bound, len(desk.book.labels)) == (bound, n)
+    assert (desk.turns.audit.anytime_upper, len(desk.book.labels)) == (bound, n)
     again = desk.rows_for(ada)[0]
     assert (again.row, again.purpose, again.probability) == (pick.row, e.AUDIT, pick.probability)
 
@@ -205,23 +210,6 @@ def test_a_wrong_answer_is_refused(tmp_path: Path, row: int, label: str) -> None
     assert desk.store.events() == []
 
 
-@pytest.mark.parametrize(("wrong", "target"), [(0.02, 0.04), (0.05, 0.1)])
-def test_the_labels_needed_are_those_that_it_takes(wrong: float, target: float) -> None:
-    """With errors spread evenly at the rate so far, the projection names the label at which the target is proved."""
-    n_rows, predictions = 3000, np.full(3000, "no", dtype=object)
-    proof = Proof(1, predictions, np.empty(0, dtype=np.intp), Goal(target, 0.9, 0), {})
-    labels: dict[int, str] = {}
-    promised, at = None, round(1 / wrong) * 2
-    for place, row in enumerate(proof.draw(n_rows), start=1):
-        labels[row] = "yes" if place % round(1 / wrong) == 0 else "no"
-        proof.take(labels, set(), row)
-        if place == at:
-            promised = at + proof.labels_needed()
-        if proof.proved:
-            break
-    assert abs(place - promised) <= 0.2 * place, (place, promised)
-
-
 def test_numbers_survive_packing() -> None:
     assert unpack(pack(np.array([3, 1, 70000]))).tolist() == [3, 1, 70000]
 
@@ -256,7 +244,9 @@ def test_answers_that_wait_for_each_other_share_a_transaction(tmp_path: Path) ->
     people = [desk.store.person(f"p{k}") for k in range(6)]
     rows = [desk.rows_for(person)[0].row for person in people]
     begun: list[str] = []
-    desk.store._connection.set_trace_callback(lambda said: begun.append(said) if said.startswith("BEGIN") else None)
+    desk.store._database._connection.set_trace_callback(
+        lambda said: begun.append(said) if said.startswith("BEGIN") else None
+    )
     given = [
         Answer(person, row if k else 10**6, "yes") for k, (person, row) in enumerate(zip(people, rows, strict=True))
     ]
@@ -308,7 +298,8 @@ def test_random_rows_are_drawn_with_the_chance_that_is_stored(tmp_path: Path) ->
     """Each open row comes first as often as another, and 1 over the number of open rows is its probability."""
     desk = make_desk(tmp_path, 5)
     ada = desk.store.person("ada")
-    desk.answer(ada, 2, "yes", ahead=0)
+    desk.store.append([e.Event(e.LABEL, 2, ada.id, "yes", e.LEARN)])
+    desk.catch_up()
     counts = np.zeros(5)
     for k in range(800):
         desk.chooser._seed = k
@@ -332,8 +323,8 @@ def test_a_refused_transaction_leaves_memory_as_the_disk_is(tmp_path: Path) -> N
     desk = make_desk(tmp_path)
     ada = desk.store.person("ada")
     label_next(desk, ada, 20)
-    before = (dict(desk.book.labels), desk.book.held, desk.turns.proof.bound)
-    connection = desk.store._connection
+    before = (dict(desk.book.labels), desk.book.held, desk.turns.audit.anytime_upper)
+    connection = desk.store._database._connection
     connection.execute(f"PRAGMA max_page_count={connection.execute('PRAGMA page_count').fetchone()[0]}")
     with pytest.raises(NotSavedError, match="disk is full"):
         fill(desk, ada)

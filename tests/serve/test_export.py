@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import sqlite3
 from contextlib import closing
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 import pytest
 
@@ -15,6 +15,8 @@ from cli.pools import make_pool
 from serve.rooms import make_room, write_pool
 from serve.test_exchange import answered
 from surefoot.cli import run
+from surefoot.pool.labeling.events import Event
+from surefoot.pool.store_labels import open_store
 from surefoot.pool.table import read_labeled_table
 
 
@@ -29,14 +31,14 @@ def test_labels_of_the_table_that_the_store_does_not_know_are_kept(
     lines[mine + 1] = lines[mine + 1].rstrip("\n") + "yes\n"
     lines[rows[2] + 1] = lines[rows[2] + 1].rstrip("\n") + "no\n"  # skipped on the page
     Path("pool.csv").write_text("".join(lines))
-    expected = {mine: "yes", rows[0]: "yes", rows[1]: "no"}
+    expected = {mine: "yes", rows[0]: "yes", rows[1]: "no", rows[2]: "no"}
     for out in ("out.csv", "out.parquet"):
         assert run(["export", "pool.csv", "--label", "churn", "--out", out]) == 0
     assert read_labels("out.csv") == expected
     frame = pd.read_parquet("out.parquet")
     assert frame["churn"].dropna().to_dict() == expected
     assert run(["export", "pool.csv", "--label", "churn", "--in-place"]) == 0
-    assert read_labels("pool.csv") == expected | {rows[2]: "no"}
+    assert read_labels("pool.csv") == expected
 
 
 def test_a_label_that_was_taken_back_leaves_the_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,7 +46,8 @@ def test_a_label_that_was_taken_back_leaves_the_table(tmp_path: Path, monkeypatc
     rows, before = answered(tmp_path)
     assert run(["export", "pool.csv", "--label", "churn", "--in-place"]) == 0
     room = make_room(tmp_path)
-    room.desk.take_back(room.desk.store.person("ada"), rows[1])
+    ada = room.desk.store.person("ada")
+    assert [room.desk.undo(ada), room.desk.undo(ada)] == [rows[2], rows[1]]
     room.desk.store.close()
     assert run(["export", "pool.csv", "--label", "churn", "--in-place"]) == 0
     assert read_labels("pool.csv") == {rows[0]: "yes"}
@@ -54,30 +57,31 @@ def test_a_label_that_was_taken_back_leaves_the_table(tmp_path: Path, monkeypatc
 def test_labels_that_wait_in_the_store_are_not_forgotten(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """`label` on a pool with a store writes there; whoever goes on with `fit` is told what the table lacks."""
+    """Whoever goes on with `fit` is told what the table lacks, and the command that writes it."""
     monkeypatch.chdir(tmp_path)
     make_pool().to_csv("pool.csv", index=False)
-    fit = ["radius", "pool.csv", "--label", "churn"]
-    assert run(["serve", *fit[1:], "--invite", "ada"]) == 0
-    assert run(fit) == 0
-    assert "labeling page" not in capsys.readouterr().err
-    monkeypatch.setattr("sys.stdin", io.StringIO("yes\nno\nq\n"))
-    assert run(["label", *fit[1:], "--random-first", "40"]) == 0
-    said = capsys.readouterr().out
-    assert "32 labels in pool.csv.surefoot.db, 2 of them new" in said
+    radius = ["radius", "pool.csv", "--label", "churn"]
+    assert run(radius) == 0
+    assert "of the store" not in capsys.readouterr().err
+    table = read_labeled_table("pool.csv", "churn")
+    with open_store(table) as store:
+        ada = store.person("ada")
+        open_rows = np.flatnonzero(~table.labeled)
+        store.append([Event("label", int(row), ada.id, "yes", "random") for row in open_rows[:2]])
     export = "surefoot export pool.csv --label churn --in-place"
-    assert f"Next: {export}" in said
-    assert run(fit) == 0
-    told = " ".join(capsys.readouterr().err.split())
-    assert f"2 labels of the labeling page are not in the table: {export} writes them there" in told
+    for command in (radius, ["query", *radius[1:], "-n", "1"]):
+        assert run(command) == 0
+        told = " ".join(capsys.readouterr().err.split())
+        assert f"2 labels of the store are not in the table: {export} writes them there" in told
     assert run(export.split()[1:]) == 0
     capsys.readouterr()
-    assert run(fit) == 0
-    assert "labeling page" not in capsys.readouterr().err
+    assert run(radius) == 0
+    assert "of the store" not in capsys.readouterr().err
     assert pd.read_csv("pool.csv")["churn"].notna().sum() == 32
+    # which labels were picked is in the store: without it, no estimate is made
     Path("pool.csv.surefoot.db").write_bytes(b"no database at all, but long enough to be read as one" * 99)
-    assert run(fit) == 0
-    assert "could not be told: " in " ".join(capsys.readouterr().err.split())
+    assert run(radius) == 2
+    assert "Restore the file, or move it away" in " ".join(capsys.readouterr().err.split())
 
 
 def read_labels(path: str) -> dict[int, str]:
@@ -89,7 +93,7 @@ def test_a_new_table_has_every_other_byte(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     lines = ["\ufeffcountry\tage\ty", '"NA"\t1\tno', "NaN\t2.50\tyes", *[f"DE\t{n}\t" for n in range(20)]]
     Path("t.tsv").write_text("\r\n".join(lines), encoding="utf-8")
-    assert run(["serve", "t.tsv", "--label", "y", "--invite", "ada"]) == 0
+    open_store(read_labeled_table("t.tsv", "y")).close()
     assert run(["export", "t.tsv", "--label", "y"]) == 0
     assert Path("t.labeled.tsv").read_bytes() == Path("t.tsv").read_bytes()
 
@@ -165,7 +169,7 @@ def test_a_damaged_store_is_named(
     store = tmp_path / "pool.csv.surefoot.db"
     if damage == "about":
         with closing(sqlite3.connect(store)) as connection, connection:
-            connection.execute("UPDATE about SET value = '{' WHERE key = 'rows'")
+            connection.execute("UPDATE about SET value = '{' WHERE key = 'label'")
     else:
         content = bytearray(store.read_bytes())
         content[4096:] = bytes(len(content) - 4096)

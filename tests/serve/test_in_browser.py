@@ -194,7 +194,7 @@ def test_a_link_in_a_mail_leads_in(chromium: Browser, tmp_path: Path) -> None:  
     room = make_room(tmp_path)
     token = room.desk.store.invite("ada")
     room.desk.store.close()
-    server = Running(tmp_path, by_invitation=True)
+    server = Running(tmp_path, invitations_only=True)
 
     class Mail(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

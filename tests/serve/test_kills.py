@@ -65,9 +65,9 @@ class Worker(threading.Thread):
             self.saved[key] = (row, label)
 
 
-def answer_and_kill(folder: Path, n: int, kills: int, seed: int) -> tuple[list[Worker], int]:
+def answer_and_kill(folder: Path, n: int, kills: int, seed: int, **more: Any) -> tuple[list[Worker], int]:
     """Let clients answer n rows each; kill the server so often on the way."""
-    server, rng, done = Running(folder), random.Random(seed), 0
+    server, rng, done = Running(folder, **more), random.Random(seed), 0
     workers = [Worker(server.port, f"client {k}", n) for k in range(CLIENTS)]
     try:
         for worker in workers:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from surefoot.pool.labeling.line import Line
+from surefoot.serve.replies import BatchQueue
 
 
 def test_those_that_wait_are_done_together() -> None:
@@ -22,7 +22,7 @@ def test_those_that_wait_are_done_together() -> None:
         yield from (10 * one for one in asked)
 
     async def ask() -> list[int]:
-        line = Line(work)
+        line = BatchQueue(work)
         first = asyncio.create_task(line.ask(0))
         await asyncio.to_thread(begun.wait, 10)
         others = [asyncio.create_task(line.ask(k)) for k in range(1, 5)]
@@ -40,7 +40,7 @@ def test_a_failure_is_told_to_those_it_left_without_an_answer() -> None:
         raise RuntimeError("no more")
 
     async def ask() -> list[int | BaseException]:
-        line = Line(work)
+        line = BatchQueue(work)
         found = await asyncio.gather(line.ask(1), line.ask(2), line.ask(3), return_exceptions=True)
         with pytest.raises(RuntimeError, match="no more"):
             await asyncio.gather(line.ask(4), line.ask(5))

@@ -9,14 +9,15 @@ import pytest
 
 from serve.desks import make_store
 from surefoot._errors import FileError
+from surefoot.pool.database import NotSavedError
 from surefoot.pool.labeling.events import LABEL, Event
-from surefoot.pool.labeling.store import NotSavedError, Store, hashed
+from surefoot.pool.store import Store, hashed
 
 
 def test_it_writes_ahead_and_waits_for_the_disk(tmp_path: Path) -> None:
     store = make_store(tmp_path)
-    assert store._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
-    assert store._connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
+    assert store._database._connection.execute("PRAGMA journal_mode").fetchone() == ("wal",)
+    assert store._database._connection.execute("PRAGMA synchronous").fetchone() == (2,)  # FULL
 
 
 def test_events_come_back_in_order(tmp_path: Path) -> None:
@@ -40,12 +41,12 @@ def test_a_batch_is_whole_or_not_there(tmp_path: Path) -> None:
 def test_a_full_disk_is_said_and_loses_nothing(tmp_path: Path) -> None:
     store = make_store(tmp_path)
     store.append([Event(LABEL, 0, 1, "yes")])
-    pages = store._connection.execute("PRAGMA page_count").fetchone()[0]
-    store._connection.execute(f"PRAGMA max_page_count={pages}")
+    pages = store._database._connection.execute("PRAGMA page_count").fetchone()[0]
+    store._database._connection.execute(f"PRAGMA max_page_count={pages}")
     with pytest.raises(NotSavedError, match=r"the disk is full or fails.*Make room"):
         store.append([Event(LABEL, row, 1, "x" * 500) for row in range(100)])
     assert [event.row for event in store.events()] == [0]
-    store._connection.execute("PRAGMA max_page_count=100000")
+    store._database._connection.execute("PRAGMA max_page_count=100000")
     store.append([Event(LABEL, 5, 1, "yes")])
     assert [event.row for event in store.events()] == [0, 5]
 
@@ -71,7 +72,7 @@ def test_another_file_is_refused_and_kept(tmp_path: Path, content: bytes | None)
 
 
 def test_a_store_that_is_not_there_is_not_made_by_a_reader(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="Start surefoot serve"):
+    with pytest.raises(FileError, match="must be there; it is not"):
         Store(tmp_path / "none.db")
     assert list(tmp_path.iterdir()) == []
 

@@ -12,6 +12,7 @@ from scipy.optimize import linprog, minimize_scalar
 from scipy.special import entr
 from sklearn.linear_model import LogisticRegression
 
+from refusals import Refused, refuses
 from surefoot.solvers.ball.solver import ball_lower_bound, ball_upper_bound, ball_worst_case, solve_ball
 
 LOG2 = np.log(2.0)
@@ -193,7 +194,12 @@ def test_no_failure_over_label_costs(name: str, label_cost: float, fit_intercept
     X, y = HARD[name]
     for norm in NORMS:
         for radius in [0.0, 1e-8, 1e-4, 0.03, 1e3]:
-            options = {"radius": radius, "label_cost": label_cost, "norm": norm, "fit_intercept": fit_intercept}
+            options = {
+                "radius": radius,
+                "label_cost": label_cost,
+                "norm": norm,
+                "fit_intercept": fit_intercept,
+            }
             solution = solve_ball(X, y, **options)
             assert solution.status in {"optimal", "separable"}, (options, solution.gap)
             check_certificate(solution, X, y, **options)
@@ -225,7 +231,13 @@ def test_certified_on_random_problems(seed, n, d, radius, label_cost, norm, fit_
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, d)).round(rng.integers(0, 3)) * 10 ** rng.uniform(-1, 1, size=d)
     y, w = rng.choice([-1.0, 1.0], size=n), rng.uniform(0.01, 1, size=n)
-    options = {"radius": radius, "label_cost": label_cost, "norm": norm, "fit_intercept": fit_intercept, "weights": w}
+    options = {
+        "radius": radius,
+        "label_cost": label_cost,
+        "norm": norm,
+        "fit_intercept": fit_intercept,
+        "weights": w,
+    }
     solution = solve_ball(X, y, **options)
     assert solution.status == "optimal"
     check_certificate(solution, X, y, **options)
@@ -363,18 +375,18 @@ def test_every_dual_point_bounds_every_classifier_from_below(seed, norm, fit_int
         ({"radius": np.inf}, "radius"),
         ({"label_cost": 0.0}, "label_cost"),
         ({"label_cost": np.nan}, "label_cost"),
-        ({"norm": "l3"}, "norm"),
+        ({"norm": "l3"}, ("norm", "'l3'")),
         ({"weights": np.zeros(60)}, "weights"),
         ({"weights": np.ones(3)}, "weights"),
-        ({"X": np.full((60, 5), np.nan)}, "X must be finite"),
+        ({"X": np.full((60, 5), np.nan)}, "X"),
         ({"y_sign": np.zeros(60)}, "y_sign"),
-        ({"y_sign": np.ones(3)}, "X must be"),
-        ({"X": np.empty((60, 0))}, "X must be"),
-        ({"tol": 0.0}, "tol"),
+        ({"y_sign": np.ones(3)}, "X"),
+        ({"X": np.empty((60, 0))}, "X"),
+        ({"tol": 0.0}, ("tol", 0.0)),
     ],
 )
-def test_invalid_input_names_the_rule(change: dict, message: str) -> None:
+def test_invalid_input_names_the_rule(change: dict, message: Refused) -> None:
     X, y = draw()
     arguments = {"X": X, "y_sign": y, "radius": 0.1} | change
-    with pytest.raises(ValueError, match=message):
+    with refuses(message):
         solve_ball(arguments.pop("X"), arguments.pop("y_sign"), **arguments)

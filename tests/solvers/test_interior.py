@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,20 @@ def test_a_system_that_is_not_finite_ends_the_method() -> None:
     method, state = begun(ds, model)
     state.at.plan[:] = np.nan
     assert list(method.steps(state, 60)) == []
+
+
+@pytest.mark.parametrize("value", [0.0, 1e-320, 1e-200, 1e200, 1e308, np.inf, np.nan])
+@pytest.mark.parametrize("what", ["theta", "alpha", "lam", "beta", "gap"])
+def test_a_start_out_of_range_ends_the_method_and_raises_nothing(what: str, value: float) -> None:
+    ds, model = problem(2, "exact")
+    point = DualPoint(np.zeros(model.shape), 1.0, np.zeros(2), np.zeros(len(ds.anchor_weights)))
+    if what != "gap":
+        off = np.array(getattr(point, what))
+        off.flat[0] = value
+        point = replace(point, **{what: off if off.ndim else float(off)})
+    method = InteriorPoint(ds, model)
+    states = list(method.steps(method.start(point, 0.3, value if what == "gap" else 0.2), 60))
+    assert all(np.isfinite(state.left) for state in states)
 
 
 @pytest.mark.parametrize("mu", [1e-6, 1e-3, 1.0])

@@ -41,6 +41,14 @@ def test_a_distant_start_finds_what_a_near_one_does(K: int) -> None:
         assert smallest_loss(X, q, size * direction) == pytest.approx(near, abs=1e-9)
 
 
+@pytest.mark.parametrize("off", [1e155, 1e308, -1e308, np.inf, np.nan])
+def test_a_start_at_no_finite_score_still_gives_the_bound(off: float) -> None:
+    X = np.array([[1.0, 0.5], [-1.0, 0.3], [0.2, 1.0], [0.1, -1.0]])
+    q = np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5], [0.7, 0.3]])
+    value = smallest_loss(X, q, np.array([[off, 0.0]]))
+    assert 0.0 <= value <= smallest_loss(X, q, np.zeros((1, 2))) + 1e-12
+
+
 def test_labels_that_rounding_leaves_below_zero() -> None:
     X, q = np.ones((2, 1)), np.array([[1.0 + 1e-16, -1e-17], [0.5, 0.5]])
     model = LinearModel(X, np.zeros(1), 2)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_random_state
 
-from surefoot._errors import warn_caller
+from surefoot._errors import CodedWarning, ParameterError, warn_caller
 from surefoot._types import FloatArray
 from surefoot._validation import check_labeled_rows, check_more_rows, check_positive_integer
 from surefoot.active.candidates import Pool, fit_to
@@ -102,8 +102,8 @@ class QueryStrategy(BaseEstimator):
     def _model(self, clf: Any, pool: Pool, fit_clf: bool, sample_weight: ArrayLike | None) -> Any | None:
         """The fitted classifier, or None where rows can only be drawn at random."""
         if clf is None:
-            raise ValueError(
-                f"{type(self).__name__} needs a classifier; got clf=None. Pass clf=LogisticRegression(), say."
+            raise ParameterError(
+                "clf", f"must be a classifier for {type(self).__name__}", None, "Pass clf=LogisticRegression(), say."
             )
         return fit_to(clf, pool, sample_weight) if fit_clf else clf
 
@@ -112,7 +112,8 @@ class QueryStrategy(BaseEstimator):
         size = check_positive_integer(batch_size, "batch_size")
         positions = pool.positions
         if size > len(positions):
-            warn_caller(f"batch_size={size} exceeds the {len(positions)} candidates: all are chosen.", UserWarning)
+            statement = f"batch_size={size} exceeds the {len(positions)} candidates: all are chosen."
+            warn_caller(CodedWarning("few_candidates", statement, batch_size=size, n_candidates=len(positions)))
             size = len(positions)
         rng = _random_state(self.random_state, int(pool.labeled.sum()))
         if self.max_candidates is not None:

@@ -11,7 +11,7 @@ from sklearn.base import clone
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.validation import has_fit_parameter
 
-from surefoot._errors import warn_caller
+from surefoot._errors import CodedWarning, ParameterError, warn_caller
 from surefoot._types import FloatArray
 from surefoot.active.flexibility import check_candidates
 from surefoot.unlabeled import Unlabeled
@@ -38,23 +38,29 @@ class Pool:
         check_consistent_length(rows, labels)
         labeled = ~is_missing(labels, missing_label)
         if labels.dtype.kind == "f" and not np.isfinite(labels[labeled]).all():
-            raise ValueError(
-                f"y must hold labels, or {missing_label!r} where they are missing; got NaN or infinity. Pass "
-                "missing_label=numpy.nan, or correct them."
+            raise ParameterError(
+                "y",
+                f"must hold labels, or {missing_label!r} where they are missing",
+                "NaN or infinity",
+                "Pass missing_label=numpy.nan, or correct them.",
             )
         if candidates is not None and np.ndim(candidates) == 2:
             extra = check_array(candidates, dtype=np.float64, input_name="candidates")
             if extra.shape[1] != rows.shape[1]:
-                raise ValueError(
-                    f"candidates must have as many features as X, {rows.shape[1]}; got {extra.shape[1]}. Pass the same "
-                    "columns, or indices of rows of X."
+                raise ParameterError(
+                    "candidates",
+                    f"must have as many features as X, {rows.shape[1]}",
+                    extra.shape[1],
+                    "Pass the same columns, or indices of rows of X.",
                 )
             return cls(rows, labels, labeled, None, extra)
         chosen = np.flatnonzero(~labeled) if candidates is None else check_candidates(candidates, len(rows), "X")
         if labeled[chosen].any():
-            raise ValueError(
-                f"candidates must be unlabeled rows; got row {chosen[labeled[chosen]][0]}, which has a label. Leave "
-                "out labeled rows."
+            raise ParameterError(
+                "candidates",
+                "must be unlabeled rows",
+                f"row {chosen[labeled[chosen]][0]}, which has a label",
+                "Leave out labeled rows.",
             )
         return cls(rows, labels, labeled, chosen)
 
@@ -124,7 +130,10 @@ def fit_to(clf: Any, pool: Pool, sample_weight: ArrayLike | None) -> Any | None:
 
 def _warn_unfit(n_seen: int) -> None:
     warn_caller(
-        f"the labels show {n_seen} class{'es' * (n_seen != 1)}, too few to fit the classifier: rows are drawn at "
-        "random until a second class is seen.",
-        UserWarning,
+        CodedWarning(
+            "few_classes",
+            f"the labels show {n_seen} class{'es' * (n_seen != 1)}, too few to fit the classifier: rows are drawn at "
+            "random until a second class is seen.",
+            n_classes=n_seen,
+        )
     )

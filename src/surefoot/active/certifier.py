@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from surefoot._validation import check_labeled_rows, check_more_rows, check_positive_scalar
 from surefoot.blocks.placement import check_problem
 from surefoot.certificates.certificate import Certificate
-from surefoot.certify import ClassifierLoss, certify_over, known_classes
+from surefoot.certification import ClassifierLoss, certify_over, known_classes
 from surefoot.costs import FeatureMetric
 from surefoot.losses import LOG_LOSS
 from surefoot.priors import LabelPrior

@@ -10,13 +10,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from surefoot._errors import InfeasibleRadiusError
+from surefoot._errors import InfeasibleRadiusError, ParameterError
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array, check_positive_scalar
 from surefoot.active.features import Features, FeaturesInBlocks, FeaturesInMemory
 from surefoot.active.relabeling import LabelProgram, Relabeling
 from surefoot.active.residual import ClassCosts, ResidualGraph
-from surefoot.blocks.newton import Newton
+from surefoot.blocks.compute import Compute
 from surefoot.blocks.placement import check_problem
 from surefoot.blocks.problem import BlockProblem
 from surefoot.costs import FeatureMetric
@@ -217,14 +217,14 @@ def label_flexibility(  # noqa: PLR0913 - one keyword per part of the problem
     X_unlabeled: ArrayLike | Unlabeled,
     radius: float | Literal["ends", "minimal"] = "ends",
     margin: float | None = None,
-    label_prior: LabelPrior | ArrayLike | str | None = "clopper-pearson",
+    label_prior: LabelPrior | ArrayLike | str | None = "auto",
     label_cost: ArrayLike = 1.0,
     metric: FeatureMetric | str | Callable[..., float] = "euclidean",
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     candidates: ArrayLike | None = None,
     n_jobs: int | None = None,
-    solver: Newton | None = None,
+    compute: Compute | None = None,
 ) -> LabelFlexibility:
     """Which label probabilities the adversary can force at each unlabeled row, given the labeled ones.
 
@@ -249,7 +249,7 @@ def label_flexibility(  # noqa: PLR0913 - one keyword per part of the problem
     margin : float or None, default=None
         Added to the radius; None is 0.1·κ/N, with κ the largest label cost. The paper's is `PAPER_MARGIN`, 1e-3; from
         2κ/N on every interval is [0, 1]. Not used with a radius that is a number.
-    label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
+    label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
         Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
     label_cost : float or array of shape (K, K), default=1.0
         Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
@@ -263,7 +263,7 @@ def label_flexibility(  # noqa: PLR0913 - one keyword per part of the problem
         Indices of the rows of X_unlabeled to look at; all by default.
     n_jobs : int or None, default=None
         Threads over groups of rows; None means one, -1 one per core.
-    solver : Newton or None, default=None
+    compute : Compute or None, default=None
         Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
         distances, beyond in blocks.
 
@@ -280,7 +280,7 @@ def label_flexibility(  # noqa: PLR0913 - one keyword per part of the problem
            [0.75, 1.  ]])
     """
     if X_unlabeled is None:
-        raise ValueError("X_unlabeled must be given: its rows are those looked at; got None. Pass the unlabeled rows.")
+        raise ParameterError("X_unlabeled", "must be given", "None", "Pass the unlabeled rows.")
     problem = check_problem(
         X,
         y,
@@ -290,7 +290,7 @@ def label_flexibility(  # noqa: PLR0913 - one keyword per part of the problem
         metric=metric,
         label_prior=label_prior,
         label_cost=label_cost,
-        solver=solver,
+        compute=compute,
         n_jobs=n_jobs,
     )
     return flexibility_of(problem, radius, margin, has_prior=label_prior is not None, candidates=candidates)
@@ -324,7 +324,7 @@ def replace_excess(
             raise InfeasibleRadiusError(asked, found.minimal_radius)
         return _with_excess(found, max(excess, 0.0))
     if radius not in ("ends", "minimal"):
-        raise ValueError(f'radius must be a number, "ends" or "minimal"; got {radius!r}. Pass one of these.')
+        raise ParameterError("radius", 'must be a number, "ends" or "minimal"', repr(radius), "Pass one of these.")
     if margin is None:
         margin = DEFAULT_MARGIN * float(ds.label_cost.max()) * found._unit
     excess = check_positive_scalar(margin, "margin", allow_zero=True)
@@ -360,9 +360,11 @@ def check_impact(impact: ArrayLike, n_rows: int, n_classes: int) -> FloatArray:
     """Finite impacts (n_rows, n_classes)."""
     f = check_finite_array(impact, "impact", ndim=2)
     if f.shape != (n_rows, n_classes):
-        raise ValueError(
-            f"impact must have a row per unlabeled row and a column per class, ({n_rows}, {n_classes}); got {f.shape}. "
-            "Pass f(x_j, k) for the classes in sorted order, and name all classes where the labels miss some."
+        raise ParameterError(
+            "impact",
+            f"must have shape ({n_rows}, {n_classes}), a row per unlabeled row, a column per class",
+            f.shape,
+            "Pass f(x_j, k) for the classes in sorted order, and name all classes where the labels miss some.",
         )
     return f
 
@@ -373,15 +375,13 @@ def check_candidates(candidates: ArrayLike | None, n_rows: int, name: str = "X_u
         return np.arange(n_rows)
     indices = np.asarray(candidates)
     if indices.ndim != 1 or (indices.size and indices.dtype.kind not in "iu"):
-        raise ValueError(
-            f"candidates must be a list of row indices; got an array of shape {indices.shape} and type "
-            f"{indices.dtype}. Pass indices into {name}."
-        )
+        found = f"shape {indices.shape}, {indices.dtype}"
+        raise ParameterError("candidates", "must be a list of row indices", found, f"Pass indices into {name}.")
     outside = indices[(indices < 0) | (indices >= n_rows)]
     if outside.size:
-        raise ValueError(f"candidates must be from 0 to {n_rows - 1}, rows of {name}; got {outside[0]}. Correct it.")
+        raise ParameterError("candidates", f"must be from 0 to {n_rows - 1}, rows of {name}", outside[0], "Correct it.")
     if len(np.unique(indices)) < len(indices):
-        raise ValueError("candidates must be distinct; got some index twice. Pass np.unique(candidates).")
+        raise ParameterError("candidates", "must be distinct", "some index twice", "Pass np.unique(candidates).")
     return indices.astype(np.intp)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.pipeline import Pipeline
 
+from surefoot._errors import ParameterError
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array, check_positive_integer
 from surefoot.losses import probabilities
@@ -55,15 +56,19 @@ def logistic_impact(
     """
     X_seen, last = seen_by_last_step(clf, X)
     if not hasattr(last, "coef_") or not hasattr(last, "decision_function"):
-        raise ValueError(
-            f"the closed form needs a fitted linear logistic classifier; got {type(last).__name__}. Pass "
-            "impact=function(clf, X) -> array (N, K), or a torch module."
+        raise ParameterError(
+            "clf",
+            'must be a fitted linear logistic classifier for impact="gradient"',
+            type(last).__name__,
+            "Pass impact=function(clf, X) -> array (N, K), or a torch module.",
         )
     proba = last.predict_proba(X_seen)
     if not np.allclose(proba, probabilities(last.decision_function(X_seen)), atol=_SAME_PROBABILITIES):
-        raise ValueError(
-            f"the closed form needs probabilities that are the softmax of the scores; those of {type(last).__name__} "
-            "are not. Pass impact=function(clf, X) -> array (N, K)."
+        raise ParameterError(
+            "clf",
+            'must predict the softmax of its scores for impact="gradient"',
+            f"{type(last).__name__}, which does not",
+            "Pass impact=function(clf, X) -> array (N, K).",
         )
     p = spread_over(proba, last.classes_, classes)
     if p.shape[1] == 2:
@@ -113,7 +118,7 @@ def torch_impact(
     module = getattr(module, "module_", module)
     chosen = {name: p.detach() for name, p in module.named_parameters() if parameters is None or parameters(name)}
     if not chosen:
-        raise ValueError("parameters must select some of the module's parameters; got none. Check their names.")
+        raise ParameterError("parameters", "must select some of the module's parameters", "none", "Check their names.")
     rest = {name: p.detach() for name, p in module.named_parameters() if name not in chosen}
     fixed = rest | {name: b.detach() for name, b in module.named_buffers()}
     some = next(iter(chosen.values()))
@@ -203,9 +208,11 @@ def spread_over(proba: FloatArray, seen: NDArray[Any], classes: ArrayLike | None
     known = np.asarray(classes)
     missing = np.setdiff1d(seen, known)
     if len(missing):
-        raise ValueError(
-            f"classes must contain those of the classifier; got classes={known.tolist()} without {missing.tolist()}. "
-            "Add them."
+        raise ParameterError(
+            "classes",
+            "must contain those of the classifier",
+            f"classes={known.tolist()} without {missing.tolist()}",
+            "Add them.",
         )
     p = np.zeros((len(proba), len(known)))
     p[:, np.searchsorted(known, seen)] = proba

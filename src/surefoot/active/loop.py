@@ -12,18 +12,21 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import check_array
 
+from surefoot._errors import ParameterError
 from surefoot._types import FloatArray
 from surefoot._validation import check_positive_integer, check_positive_scalar
 from surefoot.active.base import QueryStrategy
-from surefoot.active.candidates import Pool, fit_to, is_missing
+from surefoot.active.candidates import Pool, fit_to
 from surefoot.active.flexibility import check_candidates
-from surefoot.active.journal import Journal
 from surefoot.active.strategies import RobustModelChange
+from surefoot.bounds._arguments import check_label, known_labels
+from surefoot.bounds.journal import EventLog, Journal, hash_rows
 from surefoot.calibration import PREDICTIVE
 from surefoot.certificates.certificate import Certificate
 from surefoot.problem.geometry import GeometryStore, shared_geometry
 from surefoot.unlabeled import Unlabeled
 
+KIND = "surefoot.active"
 Oracle = Callable[[NDArray[np.intp], FloatArray], Any]
 Certifier = Callable[..., Certificate]
 
@@ -76,9 +79,9 @@ class ActiveLearner:
         `functools.partial(surefoot.certify, radius=0.1)`.
     classes : array of shape (K,) or None, default=None
         The labels that are allowed; any by default.
-    journal : path or None, default=None
-        File to which every answer is written before it is acknowledged. An existing one is resumed: its answers count
-        on top of y.
+    journal : path, log or None, default=None
+        Holds every answer before it is acknowledged. An existing one is resumed: its answers count on top of y. No one
+        else can write to a file until the learner is closed, or gone. As in `Audit`.
 
     Attributes
     ----------
@@ -111,7 +114,7 @@ class ActiveLearner:
         target_risk: float | None = None,
         certify: Certifier | None = None,
         classes: ArrayLike | None = None,
-        journal: str | os.PathLike[str] | None = None,
+        journal: str | os.PathLike[str] | EventLog | None = None,
     ) -> None:
         self.clf = clf
         self.X: FloatArray = check_array(X, dtype=np.float64, input_name="X")
@@ -122,12 +125,13 @@ class ActiveLearner:
         self.model: Any | None = None
         self.certificate: Certificate | None = None
         self.rounds: list[Round] = []
-        self._answers: dict[int, Any] = {}
+        self._allowed = None if self.classes is None else self.classes.tolist()
+        self._answers: dict[int, Any] = known_labels(y, len(self.X), self._allowed)
         self._skipped: set[int] = set()
         self._fitted_to: dict[int, Any] | None = None
         self._geometry = GeometryStore()
-        self._journal = None if journal is None else Journal(journal, self.X)
-        self._take_first(y)
+        about = {"rows": len(self.X), "fingerprint": hash_rows(self.X)}
+        self._journal = Journal(journal, KIND, about)
         self._replay()
 
     @property
@@ -193,11 +197,10 @@ class ActiveLearner:
         indices = self._check_rows(rows)
         values = [labels] if np.ndim(rows) == 0 else list(labels)
         if len(values) != len(indices):
-            raise ValueError(f"labels must be one per row; got {len(values)} for {len(indices)} rows. Pass as many.")
-        answers = [(int(row), self._check_label(value)) for row, value in zip(indices, values, strict=True)]
-        if self._journal is not None:
-            self._journal.append({"label": answers})
-        self._store(answers)
+            got = f"{len(values)} for {len(indices)} rows"
+            raise ParameterError("labels", "must be one per row", got, "Pass as many.")
+        checked = [check_label(value, self._allowed) for value in values]
+        self._write({"label": list(zip(indices.tolist(), checked, strict=True))})
 
     def skip(self, rows: ArrayLike) -> None:
         """Do not suggest these rows again: their labels cannot be told. A label given later still counts.
@@ -207,10 +210,7 @@ class ActiveLearner:
         rows : int or array of shape (b,)
             Indices of rows.
         """
-        indices = [int(row) for row in self._check_rows(rows)]
-        if self._journal is not None:
-            self._journal.append({"skip": indices})
-        self._skipped.update(row for row in indices if row not in self._answers)
+        self._write({"skip": self._check_rows(rows).tolist()})
 
     def fit(self) -> Round | None:
         """Fit and certify the classifier, if answers have come in since the last time.
@@ -222,14 +222,16 @@ class ActiveLearner:
         """
         if self._fitted_to != self._answers:
             self._fitted_to = dict(self._answers)
+            mark = getattr(self.clf, "missing_label", np.nan)
+            pool = Pool.of(self.X, self._marked(mark), None, mark)
             with shared_geometry(self._geometry):  # the query that follows asks for the same distances
-                self.model = fit_to(self.clf, self._pool(), None) if self._answers else None
+                self.model = fit_to(self.clf, pool, None) if self._answers else None
                 self.certificate = None if self.model is None else self._certificate()
-            current = self._round()
+            found = self.certificate
+            bounds = (None, None) if found is None else (float(found.risk), float(found.lower))
+            current = Round(self.n_labels, *bounds)
             if not self.rounds or current != self.rounds[-1]:  # a resumed journal may end with this round
-                self.rounds.append(current)
-                if self._journal is not None:
-                    self._journal.append({"round": asdict(current)})
+                self._write({"round": asdict(current)})
         return self.rounds[-1] if self.rounds else None
 
     def run(
@@ -273,68 +275,44 @@ class ActiveLearner:
             if len(given) < len(rows):
                 self.skip(np.delete(rows, given))
 
+    def close(self) -> None:
+        """Let others open the journal, to go on from here."""
+        self._journal.close()
+
     def __repr__(self) -> str:
         last = f"; {self.rounds[-1]}" if self.rounds else ""
         target = "" if self.target_risk is None else f", target {self.target_risk:.4g}"
         return f"ActiveLearner({len(self.X)} rows, {self.n_labels} labels, {len(self._skipped)} skipped{last}{target})"
 
-    def _take_first(self, y: ArrayLike | None) -> None:
-        if y is None:
-            return
-        given = np.asarray(y)
-        if given.shape != (len(self.X),):
-            raise ValueError(
-                f"y must have one label per row, missing ones NaN or None; got shape {given.shape}. Pass that."
-            )
-        rows = np.flatnonzero(~is_missing(given, np.nan))
-        self._store([(int(row), self._check_label(given[row])) for row in rows])
-
     def _replay(self) -> None:
         """Take over what the journal holds, and write to it what it lacks: the labels known from the start."""
-        if self._journal is None:
-            return
-        first = dict(self._answers)
-        recorded: set[int] = set()
-        for number, event in enumerate(self._journal.events(), start=2):
-            try:
-                recorded |= self._replay_event(event)
-            except (ValueError, TypeError) as error:
-                raise ValueError(
-                    f"each line of {self._journal.path} must be an event of these rows; line {number} is {event} "
-                    f"({error}). Remove the line, or restore the file."
-                ) from error
+        first, recorded = dict(self._answers), set[int]()
+
+        def replay(event: dict[str, Any]) -> None:
+            recorded.update(row for row, _ in event.get("label", ()))
+            self._apply(event)
+
+        self._journal.replay(replay)
         new = [(row, value) for row, value in first.items() if row not in recorded]
         if new:
             self._journal.append({"label": new})
 
-    def _replay_event(self, event: dict[str, Any]) -> set[int]:
-        """Take over one event of the journal; the rows that it labels."""
+    def _write(self, event: dict[str, Any]) -> None:
+        self._journal.append(event)
+        self._apply(event)
+
+    def _apply(self, event: dict[str, Any]) -> None:
         if "label" in event:
-            answers = [(int(self._check_rows(row)[0]), self._check_label(value)) for row, value in event["label"]]
-            self._store(answers)
-            return {row for row, _ in answers}
-        if "skip" in event:
-            rows = self._check_rows(event["skip"]).tolist() if event["skip"] else []
-            self._skipped.update(row for row in rows if row not in self._answers)
+            found = {int(self._check_rows(row)[0]): check_label(value, self._allowed) for row, value in event["label"]}
+            self._answers.update(found)
+            self._skipped.difference_update(found)
+        elif "skip" in event:
+            self._skipped.update(set(self._check_rows(event["skip"]).tolist()) - set(self._answers))
         elif "round" in event:
             self.rounds.append(Round(**event["round"]))
-        return set()
-
-    def _store(self, answers: list[tuple[int, Any]]) -> None:
-        self._answers.update(answers)
-        self._skipped.difference_update(row for row, _ in answers)
 
     def _check_rows(self, rows: ArrayLike) -> NDArray[np.intp]:
         return check_candidates(np.atleast_1d(np.asarray(rows)), len(self.X), "X")
-
-    def _check_label(self, value: Any) -> Any:
-        """A plain number or text, as the journal can hold it; one of the classes, where these are known."""
-        plain = value.item() if isinstance(value, np.generic) else value
-        if not isinstance(plain, str | bool | int | float) or plain != plain:  # noqa: PLR0124 - NaN
-            raise ValueError(f"a label must be a number or a text; got {value!r}. To leave a row out, call skip.")
-        if self.classes is not None and plain not in self.classes.tolist():
-            raise ValueError(f"a label must be one of {self.classes.tolist()}; got {plain!r}. Correct it.")
-        return plain
 
     def _marked(self, missing: Any) -> NDArray[Any]:
         """(N,) labels with a mark for missing ones."""
@@ -349,13 +327,6 @@ class ActiveLearner:
             marked[row] = value
         return marked
 
-    def _pool(self) -> Pool:
-        return Pool.of(self.X, self._marked(getattr(self.clf, "missing_label", np.nan)), None, self._mark)
-
-    @property
-    def _mark(self) -> Any:
-        return getattr(self.clf, "missing_label", np.nan)
-
     def _certificate(self) -> Certificate | None:
         if self.certify is not None:
             rows = np.array(sorted(self._answers))
@@ -365,32 +336,29 @@ class ActiveLearner:
         found, radius = getattr(self.model, "certificate_", None), getattr(self.model, "radius", None)
         if self.target_risk is not None and (found is None or (isinstance(radius, str) and radius == PREDICTIVE)):
             why = "a certificate, which it has not" if found is None else 'a promise, which radius="predictive" is not'
-            raise ValueError(
-                f"target_risk needs {why}; got {type(self.model).__name__}. Pass certify=, or RobustLogisticRegression "
-                "with a radius that covers the truth."
+            raise ParameterError(
+                "target_risk",
+                f"needs {why}",
+                type(self.model).__name__,
+                "Pass certify=, or RobustLogisticRegression with a radius that covers the truth.",
             )
         return found
-
-    def _round(self) -> Round:
-        if self.certificate is None:
-            return Round(self.n_labels, None, None)
-        return Round(self.n_labels, float(self.certificate.risk), float(self.certificate.lower))
 
     def _query(self, size: int) -> NDArray[np.intp]:
         """Rows from the strategy, whichever of the three forms it has."""
         open_rows = self.open_rows
-        if isinstance(self.strategy, QueryStrategy):
-            fitted = {"clf": self.clf} if self.model is None else {"clf": self.model, "fit_clf": False}
-            y = self._marked(self.strategy.missing_label)
-            return np.asarray(self.strategy.query(self.X, y, candidates=open_rows, batch_size=size, **fitted))
         if hasattr(self.strategy, "query"):
             y = self._marked(getattr(self.strategy, "missing_label", np.nan))
-            accepted = inspect.signature(self.strategy.query).parameters
-            keywords = {"clf": self.clf} if "clf" in accepted else {}
+            own = isinstance(self.strategy, QueryStrategy)
+            keywords = {"clf": self.clf} if own or "clf" in inspect.signature(self.strategy.query).parameters else {}
+            if own and self.model is not None:
+                keywords = {"clf": self.model, "fit_clf": False}
             return np.asarray(self.strategy.query(X=self.X, y=y, candidates=open_rows, batch_size=size, **keywords))
         if self.model is None:
-            raise ValueError(
-                f"a function as strategy needs a fitted classifier; got {self.n_labels} labels, too few to fit one. "
-                "Pass labels of two classes in y."
+            raise ParameterError(
+                "strategy",
+                "must not be a function while labels are too few to fit a classifier",
+                self.n_labels,
+                "Pass labels of two classes in y.",
             )
         return open_rows[np.atleast_1d(self.strategy(self.model, self.X[open_rows]))[:size]]

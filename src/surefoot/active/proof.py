@@ -1,14 +1,7 @@
-"""Learn, freeze, prove: one loop that asks for labels until a classifier is proved to be good enough.
-
-Rows to learn from come from a strategy; then the classifier is frozen, and rows drawn at random judge it
-(`AuditSeries`). An audit that cannot prove the target any more within its budget is given up: its labels go to
-learning, and after more of them the next audit spends the next share of the level. It may be given up for any reason,
-since its bound holds at every number of labels at once.
-"""
+"""Learn, freeze, prove: one loop that asks for labels until a classifier is proved to be good enough."""
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -16,29 +9,44 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from surefoot._errors import ParameterError
 from surefoot._printing import rounded_up
-from surefoot._types import FloatArray
-from surefoot._validation import check_positive_integer, check_positive_scalar, check_unit_scalar
+from surefoot._validation import check_unit_scalar
 from surefoot.active.loop import ActiveLearner
 from surefoot.active.proof_state import AUDIT, EXHAUSTED, LEARN, PROVED, ProofState, Question
-from surefoot.bounds.audit import Audit
-from surefoot.bounds.result import ErrorBound
-from surefoot.bounds.series import AuditSeries, level_of
+from surefoot.active.record import AuditRecord
+from surefoot.bounds._arguments import (
+    AUTO,
+    UNIFORM,
+    check_label,
+    check_level,
+    check_seed,
+    check_uniform_share,
+    known_classes_of,
+    known_labels,
+)
+from surefoot.bounds.audit import frozen, settle_next
+from surefoot.bounds.engine import AuditEngine
+from surefoot.bounds.journal import EventLog, answer_event, hash_predictions, hash_rows
+from surefoot.bounds.observed_losses import believed_error
+from surefoot.bounds.policy import PLANNED, AuditPolicy, level_of
 from surefoot.bounds.size import audit_size
 
-# An audit is planned for a classifier that errs on this share of the target, at the level of the third audit.
+# Weighted audits are planned for a classifier that errs on this share of the target, at the level of the third audit.
 _BELIEVED_SHARE, _PLANNED_AUDIT = 0.25, 3
 
 
-class ProvenLabeling:
+class ProvenLabeling(AuditRecord):
     """Label rows of a pool until a classifier is proved to err on at most a target share of it.
 
     Ask `next` for a row, give its label to `record` (or `skip` it), until `done`; or let `run` do so with an oracle.
-    `state` says where it stands, `proof` what is proved, and of which classifier: `model`.
+    `state` says where it stands, `proof` what is proved, and of which classifier: `model`. With classifiers of your
+    own, pass None for `clf`, give labels to `learn` and each classifier to `freeze`; `next` then asks for the rows of
+    its audit.
 
     Parameters
     ----------
-    clf : classifier
+    clf : classifier or None
         Cloned and fitted to the labels of learning, as in `ActiveLearner`. It must be deterministic for a journal to be
         resumed in the middle of an audit; else that audit is given up.
     X : array of shape (N, d)
@@ -51,27 +59,23 @@ class ProvenLabeling:
         Of all audits together: with this probability no bound, at any time, is below the error that it bounds.
     strategy : strategy or None, default=None
         Chooses the rows to learn from, as in `ActiveLearner`.
-    first : int, default=20
-        Labels, known ones included, at which the first audit begins.
-    growth : float, default=1.5
-        Each further audit waits for this many times as many labels as the one before.
-    budget : int or None, default=None
-        Labels of one audit; None plans for a classifier that errs on a quarter of the target.
+    policy : AuditPolicy or None, default=None
+        When an audit begins, how many labels it may take, and when it is given up; by default AuditPolicy().
     picks : {"uniform", "weighted", "auto"}, default="auto"
-        How audits draw rows, as in `AuditSeries`.
+        How audits draw rows, as in `Audit`; "auto": weighted if 200 labels or more are planned.
     uniform_share : float in [0.2, 1], default=0.6
         Share of the weighted draws that is uniform.
     classes : array of shape (K,) or None, default=None
         All labels that are allowed.
-    journal : path or None, default=None
-        Holds every answer before it is acknowledged; an existing one is resumed.
+    journal : path, log or None, default=None
+        Holds every answer before it is acknowledged; an existing one is resumed. As in `Audit`.
     random_state : int or None, default=None
         Seed of the audits' draws.
 
     Attributes
     ----------
-    series : AuditSeries
-        The audits and all labels.
+    audits : dict of AuditEngine
+        The audits of this process, by their number.
 
     Examples
     --------
@@ -87,7 +91,7 @@ class ProvenLabeling:
     (True, True)
     """
 
-    def __init__(  # noqa: PLR0913 - one keyword per part of the loop
+    def __init__(
         self,
         clf: Any,
         X: ArrayLike,
@@ -96,38 +100,41 @@ class ProvenLabeling:
         target_error: float,
         level: float = 0.9,
         strategy: Any = None,
-        first: int = 20,
-        growth: float = 1.5,
-        budget: int | None = None,
-        picks: str = "auto",
+        policy: AuditPolicy | None = None,
+        picks: str = AUTO,
         uniform_share: float = 0.6,
         classes: ArrayLike | None = None,
-        journal: str | os.PathLike[str] | None = None,
+        journal: str | os.PathLike[str] | EventLog | None = None,
         random_state: int | None = None,
     ) -> None:
-        self._learner = ActiveLearner(clf, X, strategy=strategy, classes=classes)
-        self.X: FloatArray = self._learner.X
-        self.first = check_positive_integer(first, "first")
-        self.growth = check_positive_scalar(growth, "growth")
-        if self.growth < 1:
-            raise ValueError(f"growth must be at least 1; got {growth!r}. Pass 1.5, say.")
-        target = check_unit_scalar(target_error, "target_error")
-        self.series = AuditSeries(
-            self.X,
-            y,
-            target_error=target,
-            level=level,
-            budget=_planned_budget(target, level, len(self.X)) if budget is None else budget,
-            picks=picks,
-            uniform_share=uniform_share,
-            classes=classes,
-            journal=journal,
-            random_state=random_state,
-        )
+        self._learner = None if clf is None else ActiveLearner(clf, X, strategy=strategy, classes=classes)
+        self.X = X if self._learner is None else self._learner.X
+        self.target_error = check_unit_scalar(target_error, "target_error")
+        self.policy = AuditPolicy() if policy is None else policy
+        self.picks, self.uniform_share = picks, check_uniform_share(uniform_share)
+        self.classes = None if classes is None else np.asarray(classes).tolist()
+        self._frozen: Any = None
         self._pending: Question | None = None
+        n_rows = len(np.asarray(X))
+        about: dict[str, Any] = {
+            "rows": n_rows,
+            "pool": hash_rows(self.X),
+            "known": [list(pair) for pair in sorted(known_labels(y, n_rows, self.classes).items())],
+            "level": check_level(level),
+            "budget": self.policy.budget,
+            "rule": self.policy.rule,
+            "picks": picks,
+            "uniform_share": self.uniform_share,
+            "seed": check_seed(random_state),
+        }
+        choices = (("seed", random_state), ("known", y), ("budget", self.policy.budget))
+        super().__init__(journal, about, tuple(name for name, given in choices if given is None))
         self._teach()
-        if self.series.is_auditing:
-            self._freeze()
+        if self.is_auditing and self._learner is not None:
+            if self._can_freeze():
+                self.freeze(self.model)
+            else:
+                self.give_up()
 
     @classmethod
     def of(cls, learner: ActiveLearner, *, target_error: float, **options: Any) -> ProvenLabeling:
@@ -154,35 +161,26 @@ class ProvenLabeling:
         return cls(learner.clf, learner.X, y, target_error=target_error, **known)
 
     @property
+    def budget(self) -> int | None:
+        """Labels that an audit may take; None without a limit."""
+        weighted = self.audit is not None and not self.audit.is_uniform
+        return self._planned_budget() if self._budget is None and weighted else self._budget
+
+    @property
     def model(self) -> Any | None:
-        """The classifier that was fitted last, the frozen one during an audit and once it is proved; None at first."""
-        return self._learner.model
-
-    @property
-    def labels(self) -> dict[int, Any]:
-        """All labels, by row."""
-        return self.series.labels
-
-    @property
-    def proved(self) -> bool:
-        """Whether `model` is proved to err on at most the target share of the pool."""
-        return self.series.proved
-
-    @property
-    def proof(self) -> ErrorBound | None:
-        """The bound that proves it."""
-        return self.series.proof
+        """The classifier that was fitted or frozen last, the frozen one during an audit and once it is proved."""
+        return self._frozen if self._learner is None else self._learner.model
 
     @property
     def done(self) -> bool:
-        """Whether the target is proved, or no row is left to ask for."""
+        """Whether the target is proved, or there is no row to ask for."""
         return self.next() is None
 
     @property
     def state(self) -> ProofState:
         """Where the loop stands, without asking for a row."""
-        audit, pending = self.series.audit, self._pending
-        phase = pending.phase if pending is not None else AUDIT if self.series.is_auditing else LEARN
+        audit, pending = self.audit, self._pending
+        phase = pending.phase if pending is not None else AUDIT if self.is_auditing else LEARN
         if self.proved:
             phase = PROVED
         elif not self._rows_left():
@@ -191,20 +189,15 @@ class ProvenLabeling:
             phase,
             len(self.labels),
             self._wanted(),
-            self.series.n_audits,
+            self.n_audits,
             0 if audit is None else audit.n_labels,
             0 if audit is None else audit.n_errors,
             self.budget,
-            None if audit is None else audit.anytime_bound().value,
+            None if audit is None else audit.anytime_upper,
             None if audit is None else audit.level,
-            self.series.target_error,
-            self.series.level,
+            self.target_error,
+            self.level,
         )
-
-    @property
-    def budget(self) -> int:
-        """Labels that an audit may take."""
-        return self.series.budget or len(self.X)
 
     def next(self) -> Question | None:
         """The row to label next, the same until it is recorded or skipped; it may fit, freeze or end an audit first.
@@ -212,15 +205,17 @@ class ProvenLabeling:
         Returns
         -------
         Question or None
-            The row and what its label is for; None when the target is proved, or no row is left.
+            The row and what its label is for; None when the target is proved, no row is left, or `freeze` has its turn.
         """
         while self._pending is None and not self.proved and self._rows_left():
-            if self.series.is_auditing:
+            if self.is_auditing and self.n_audits in self.audits:
                 self._ask_audit()
-            elif len(self.series.labels) >= self._wanted() and self._can_freeze():
-                self._freeze()
+            elif self._learner is None:
+                return None
+            elif len(self.labels) >= self._wanted() and self._can_freeze():
+                self.freeze(self.model)
             else:
-                self._ask_learner()
+                self._pending = Question(int(self._learner.suggest()[0]), LEARN)
         return self._pending
 
     def record(self, row: int, label: Any) -> None:
@@ -235,14 +230,13 @@ class ProvenLabeling:
         """
         question = self._asked(row)
         if question.phase == AUDIT:
-            self._audit.record(question.row, label)
+            self._answer(question.row, check_label(label, known_classes_of(self.model, self.classes)))
+            self._pending = None
         else:
-            self.series.learn(question.row, label)
-            self._learner.label(question.row, label)
-        self._pending = None
+            self.learn({question.row: label})
 
-    def teach(self, labels: Mapping[int, Any]) -> None:
-        """Take labels of rows that nobody asked for: they teach, and end an audit that is open.
+    def learn(self, labels: Mapping[int, Any]) -> None:
+        """Take labels of rows chosen anyhow: they teach, and end an audit that is open.
 
         Parameters
         ----------
@@ -250,7 +244,7 @@ class ProvenLabeling:
             Labels by row, of rows without one.
         """
         for row, label in labels.items():
-            self.series.learn(row, label)
+            self._write({"learn": [self._check_free(row), check_label(label, self.classes)]})
         self._pending = None
         self._teach()
 
@@ -260,15 +254,57 @@ class ProvenLabeling:
         Parameters
         ----------
         row : int
-            The row that `next` gave.
+            The row that `next` gave, or another one without a label.
         """
-        question = self._asked(row)
-        if question.phase == AUDIT:
-            self._audit.skip(question.row)
+        question = self.next()
+        if question is not None and question.phase == AUDIT:
+            self._answer(self._asked(row).row, None)
         else:
-            self.series.skip(question.row)
-        self._learner.skip(question.row)
+            self._write({"pass": self._check_free(row)})
         self._pending = None
+        if self._learner is not None:
+            self._learner.skip(row)
+
+    def freeze(self, clf: Any) -> AuditEngine:
+        """Begin the next audit, of this classifier; or go on with the open one, where it is of these predictions.
+
+        Parameters
+        ----------
+        clf : fitted classifier
+            The classifier to judge; it has seen no labels but `learned`.
+
+        Returns
+        -------
+        AuditEngine
+            The audit, at its share of the level. `next` asks for its rows.
+        """
+        predictions, belief, _ = frozen(clf, self.X, self.picks, self._planned_budget(), self.policy.rule)
+        follows = self.picks != UNIFORM and callable(getattr(clf, "predict_proba", None))
+        mark = hash_predictions(predictions, believed_error(clf, self.X) if follows else None)
+        if mark != self._mark:
+            self._write({"freeze": self.n_audits + 1, "predictions": mark})
+        if self.n_audits not in self.audits:
+            audit = AuditEngine(
+                predictions,
+                self._learned,
+                level=level_of(self.level, self.n_audits),
+                seed=self._seed + self.n_audits,
+                target=self.target_error,
+                plan=self._budget if self.policy.rule == PLANNED else None,
+                belief=belief,
+                uniform_fraction=self.uniform_share,
+            )
+            for row, label in self._audited.items():
+                settle_next(audit, row, label)
+            self.audits[self.n_audits], self._frozen = audit, clf
+        return self.audits[self.n_audits]
+
+    def give_up(self) -> None:
+        """End the open audit without a proof: its labels go to learning."""
+        if self.is_auditing:
+            self._write({"give_up": self.n_audits})
+        self._pending = None
+        self._teach()
 
     def run(self, oracle: Callable[[int], Any], max_labels: int | None = None) -> ProvenLabeling:
         """Record the labels that an oracle gives, until done.
@@ -300,72 +336,65 @@ class ProvenLabeling:
         now = self.state
         bound = "" if now.bound is None else f", bound {rounded_up(now.bound, 4)}"
         return (
-            f"ProvenLabeling({len(self.X)} rows, {now.n_labels} labels, {now.n_audits} audits{bound}, target "
+            f"ProvenLabeling({self._n_rows} rows, {now.n_labels} labels, {now.n_audits} audits{bound}, target "
             f"{now.target_error:.4g}: {now.phase})"
         )
-
-    @property
-    def _audit(self) -> Audit:
-        if self.series.audit is None:
-            raise RuntimeError("an audit is open only between a freeze and its end")
-        return self.series.audit
 
     def _asked(self, row: int) -> Question:
         question = self.next()
         if question is None or isinstance(row, bool) or question.row != row:
             expected = "no row is asked for" if question is None else f"the row asked for is {question.row}"
-            raise ValueError(
-                f"a label must be of the row asked for, since rows chosen otherwise prove nothing; {expected}, got "
-                f"{row!r}. Record the row that next() gives."
+            raise ParameterError(
+                "row",
+                f"must be the row asked for, since rows chosen otherwise prove nothing; {expected}",
+                repr(row),
+                "Record the row that next() gives.",
             )
         return question
 
+    def _answer(self, row: int, label: Any) -> None:
+        """Take the answer for the row that the open audit has drawn; None if it was skipped."""
+        audit = self.audits[self.n_audits]
+        self._write({"audit": self.n_audits, **answer_event(row, label, audit.draws[audit.n_labels].probability)})
+        audit.settle(row, label)
+
     def _wanted(self) -> int:
         """Labels at which the next audit begins."""
-        return math.ceil(self.first * self.growth**self.series.n_audits)
+        return self.policy.freeze.n_labels(self._n_frozen)
 
     def _rows_left(self) -> bool:
-        return self.series.is_auditing or len(self.labels) + len(self.series.skipped) < len(self.X)
+        return self.is_auditing or len(self.labels) + len(self.skipped) < self._n_rows
 
     def _teach(self) -> None:
         """Give the learner the labels that it does not have yet."""
-        new = {row: label for row, label in self.series.learned.items() if row not in self._learner.labels}
+        if self._learner is None:
+            return
+        new = {row: label for row, label in self._learned.items() if row not in self._learner.labels}
         if new:
             self._learner.label(list(new), list(new.values()))
-        if self.series.skipped:
-            self._learner.skip(sorted(self.series.skipped))
+        if self.skipped:
+            self._learner.skip(sorted(self.skipped))
 
     def _can_freeze(self) -> bool:
         """Whether the labels of learning make a classifier; they may show one class only."""
-        if not self._learner.labels:
+        if self._learner is None or not self._learner.labels:
             return False
         self._learner.fit()
         return self._learner.model is not None
 
-    def _freeze(self) -> None:
-        if self._can_freeze():
-            self.series.freeze(self._learner.model)
-        else:
-            self.series.give_up()
-            self._teach()
-
     def _ask_audit(self) -> None:
-        row = None if self._is_hopeless() else self._audit.next()
-        if row is not None:
-            self._pending = Question(row, AUDIT)
-        elif not self.proved:
-            self.series.give_up()
-            self._teach()
+        audit = self.audits[self.n_audits]
+        draw = audit.next_draw()
+        used_up = self.budget is not None and (audit.n_labels >= self.budget or not audit.can_still_prove(self.budget))
+        if used_up or draw is None or self.policy.give_up.reason(audit) is not None:
+            self.give_up()
+        else:
+            self._pending = Question(draw.row, AUDIT)
 
-    def _is_hopeless(self) -> bool:
-        """Whether the target cannot be proved within the budget even if no more errors come."""
-        return not self._audit.can_prove(self.budget)
-
-    def _ask_learner(self) -> None:
-        self._pending = Question(int(self._learner.suggest()[0]), LEARN)
-
-
-def _planned_budget(target: float, level: float, n_rows: int) -> int:
-    """Labels within which an audit of a good classifier is done, in four of five cases; at most all rows."""
-    plan = audit_size(target, _BELIEVED_SHARE * target, n_rows, level=level_of(level, _PLANNED_AUDIT))
-    return n_rows if plan.n_anytime is None else max(plan.n_anytime, 1)
+    def _planned_budget(self) -> int:
+        """Labels of an audit: those allowed, or those that a good classifier takes in four of five cases."""
+        if self._budget is not None:
+            return int(self._budget)
+        level = level_of(self.level, _PLANNED_AUDIT)
+        plan = audit_size(self.target_error, _BELIEVED_SHARE * self.target_error, self._n_rows, level=level)
+        return self._n_rows if plan.n_anytime is None else max(plan.n_anytime, 1)

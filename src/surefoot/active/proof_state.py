@@ -43,8 +43,8 @@ class ProofState(PrintsAsTable):
         Labels of the open audit, or of the last one.
     audit_errors : int
         Labels among them that the frozen classifier got wrong.
-    budget : int
-        Labels that an audit may take.
+    budget : int or None
+        Labels that an audit may take; None without a limit.
     bound : float or None
         Anytime bound of that audit on the share of errors in the pool; None before the first.
     audit_level : float or None
@@ -61,7 +61,7 @@ class ProofState(PrintsAsTable):
     n_audits: int
     audit_labels: int
     audit_errors: int
-    budget: int
+    budget: int | None
     bound: float | None
     audit_level: float | None
     target_error: float
@@ -74,11 +74,12 @@ class ProofState(PrintsAsTable):
             ("target", f"an error of at most {self.target_error:.4g} at level {self.level:.4g}"),
         ]
         if self.bound is not None and self.audit_level is not None:
+            limit = "" if self.budget is None else f" (at most {self.budget})"
             rows.append(
                 (
                     f"audit {self.n_audits}",
-                    f"{count(self.audit_errors, 'error')} on {count(self.audit_labels, 'label')} (at most "
-                    f"{self.budget}); bound {rounded_up(self.bound, 4)} at level {self.audit_level:.4g}",
+                    f"{count(self.audit_errors, 'error')} on {count(self.audit_labels, 'label')}{limit}; "
+                    f"bound {rounded_up(self.bound, 4)} at level {self.audit_level:.4g}",
                 )
             )
         return rows

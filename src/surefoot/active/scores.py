@@ -8,10 +8,11 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from surefoot._errors import ParameterError
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array
 from surefoot.active.flexibility import label_flexibility
-from surefoot.blocks.newton import Newton
+from surefoot.blocks.compute import Compute
 from surefoot.costs import FeatureMetric
 from surefoot.priors import LabelPrior
 from surefoot.unlabeled import Unlabeled
@@ -39,8 +40,8 @@ def expected_model_change(impact: ArrayLike, proba: ArrayLike) -> FloatArray:
     """
     f, p = check_finite_array(impact, "impact", ndim=2), check_finite_array(proba, "proba", ndim=2)
     if f.shape != p.shape:
-        raise ValueError(
-            f"impact and proba must have one shape (M, K); got {f.shape} and {p.shape}. Pass the same rows."
+        raise ParameterError(
+            "impact", "and proba must have one shape (M, K)", f"{f.shape} and {p.shape}", "Pass the same rows."
         )
     return np.einsum("jk,jk->j", p, f)
 
@@ -95,13 +96,13 @@ def robust_model_change(  # noqa: PLR0913 - one keyword per part of the problem
     X_unlabeled: ArrayLike | Unlabeled,
     radius: float | Literal["ends", "minimal"] = "ends",
     margin: float | None = None,
-    label_prior: LabelPrior | ArrayLike | str | None = "clopper-pearson",
+    label_prior: LabelPrior | ArrayLike | str | None = "auto",
     label_cost: ArrayLike = 1.0,
     metric: FeatureMetric | str | Callable[..., float] = "euclidean",
     classes: ArrayLike | None = None,
     candidates: ArrayLike | None = None,
     n_jobs: int | None = None,
-    solver: Newton | None = None,
+    compute: Compute | None = None,
 ) -> FloatArray:
     """The impact that labeling row j has whatever the distribution: inf_μ E^μ[f(x_j, Y) | x_j].
 
@@ -123,7 +124,7 @@ def robust_model_change(  # noqa: PLR0913 - one keyword per part of the problem
         Radius of the decision set, or the rule for it: see `label_flexibility`.
     margin : float or None, default=None
         Added to the radius of a rule; None is 0.1·κ/N, see `label_flexibility`.
-    label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
+    label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
         Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
     label_cost : float or array of shape (K, K), default=1.0
         Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
@@ -135,7 +136,7 @@ def robust_model_change(  # noqa: PLR0913 - one keyword per part of the problem
         Indices of the rows of X_unlabeled to look at; all by default.
     n_jobs : int or None, default=None
         Threads over groups of rows; None means one, -1 one per core.
-    solver : Newton or None, default=None
+    compute : Compute or None, default=None
         Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
         distances, beyond in blocks.
 
@@ -162,6 +163,6 @@ def robust_model_change(  # noqa: PLR0913 - one keyword per part of the problem
         classes=classes,
         candidates=candidates,
         n_jobs=n_jobs,
-        solver=solver,
+        compute=compute,
     )
     return found.least_expectation(impact)

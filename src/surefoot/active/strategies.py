@@ -8,6 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from surefoot._errors import ParameterError
 from surefoot._types import FloatArray
 from surefoot.active.base import QueryStrategy
 from surefoot.active.candidates import Pool, known_classes
@@ -98,8 +99,8 @@ class ModelChange(QueryStrategy):
             found = np.asarray(self.impact(clf, rows))
             return check_impact(found, len(rows), found.shape[-1] if classes is None else len(classes))
         if self.impact != "gradient":
-            raise ValueError(
-                f'impact must be "gradient" or a function(clf, X) -> (N, K); got {self.impact!r}. Pass one of these.'
+            raise ParameterError(
+                "impact", 'must be "gradient" or a function(clf, X) -> (N, K)', repr(self.impact), "Pass one of these."
             )
         return gradient_impact(clf, rows, classes=classes, feature_norm=self.feature_norm)
 
@@ -207,7 +208,7 @@ class RobustModelChange(ModelChange):
 
     Parameters
     ----------
-    label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
+    label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
         Label probabilities. "clopper-pearson" takes 95 % intervals from all labels so far, which queries have biased:
         the paper's intervals are those of the first, random labels; pass these as an array.
     margin : float or None, default=None
@@ -242,7 +243,7 @@ class RobustModelChange(ModelChange):
 
     def __init__(
         self,
-        label_prior: LabelPrior | ArrayLike | str | None = "clopper-pearson",
+        label_prior: LabelPrior | ArrayLike | str | None = "auto",
         margin: float | None = None,
         *,
         radius: float | Literal["ends", "minimal"] = "ends",
@@ -271,17 +272,21 @@ class RobustModelChange(ModelChange):
 
     def _utilities(self, model: Any, pool: Pool, positions: NDArray[np.intp]) -> FloatArray:
         if pool.extra is not None:
-            raise ValueError(
-                "RobustModelChange needs candidates among the rows of X, which make up P_X; got rows. Append them to "
-                "X, with missing labels, and pass their indices."
+            raise ParameterError(
+                "candidates",
+                "of RobustModelChange must be among the rows of X, which make up P_X",
+                "rows",
+                "Append them to X, with missing labels, and pass their indices.",
             )
         if not pool.labeled.any():
-            raise ValueError(
-                "RobustModelChange needs labeled rows; got none. Label some with RandomSampling first, or pass X= and "
-                "y= in the plain form."
+            raise ParameterError(
+                "y",
+                "must hold labels for RobustModelChange",
+                "none",
+                "Label some with RandomSampling first, or pass X= and y= in the plain form.",
             )
         unlabeled = np.flatnonzero(~pool.labeled)
-        return robust_model_change(
+        return self._scores(
             self._impacts(model, pool.rows(positions)),
             pool.X[pool.labeled],
             pool.labels,
@@ -294,3 +299,6 @@ class RobustModelChange(ModelChange):
             classes=known_classes(self.classes, model),
             candidates=np.searchsorted(unlabeled, positions),
         )
+
+    def _scores(self, *arguments: Any, **keywords: Any) -> FloatArray:
+        return robust_model_change(*arguments, **keywords)

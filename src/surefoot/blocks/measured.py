@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.pipeline import Pipeline
 
+from surefoot._errors import ParameterError
 from surefoot._validation import check_finite_array
 from surefoot.unlabeled import Unlabeled, unwrap
 
@@ -32,9 +33,11 @@ def rows_to_measure(
     if not _has_texts(X):
         return MeasuredRows(X, X_unlabeled, X_target, False)
     if not isinstance(classifier, Pipeline) or len(classifier) < 2:
-        raise ValueError(
-            f"X must hold numbers, between which distances are measured; got columns of texts, and {_name(classifier)} "
-            "has no steps that turn them into numbers. Pass a pipeline, or the numbers as X_metric=."
+        raise ParameterError(
+            "X",
+            "must hold numbers, between which distances are measured",
+            f"columns of texts, and {_name(classifier)} has no steps that turn them into numbers",
+            "Pass a pipeline, or the numbers as X_metric=.",
         )
     steps = classifier[:-1]
 
@@ -52,9 +55,11 @@ def _cut(X: Any, X_unlabeled: Any, X_target: Any, X_metric: ArrayLike) -> Measur
     rows = check_finite_array(X_metric, "X_metric", ndim=2)
     counts = [0 if part is None else len(unwrap(part)[0]) for part in (X, X_unlabeled, X_target)]
     if len(rows) != sum(counts):
-        raise ValueError(
-            f"X_metric must have a row for each row of X, then of X_unlabeled, then of X_target, {sum(counts)} in all; "
-            f"got {len(rows)}. Pass that many, in this order."
+        raise ParameterError(
+            "X_metric",
+            f"must have a row for each row of X, then of X_unlabeled, then of X_target, {sum(counts)} in all",
+            len(rows),
+            "Pass that many, in this order.",
         )
     first, second, third = np.split(rows, np.cumsum(counts)[:-1])
     return MeasuredRows(

@@ -15,9 +15,10 @@ import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike
 
+from surefoot._errors import ParameterError
 from surefoot._types import FloatArray
 from surefoot._validation import check_more_rows, check_n_jobs, check_positive_scalar, check_same_names, is_source
-from surefoot.blocks.newton import Newton
+from surefoot.blocks.compute import Compute
 from surefoot.blocks.problem import BlockProblem
 from surefoot.blocks.sources import ArrayRows, RowSource, StackedRows, as_source, sample_rows
 from surefoot.costs import FeatureMetric, Precomputed
@@ -86,7 +87,9 @@ def place(
 
 def _check_some(n_rows: int, name: str) -> None:
     if name == TARGET and n_rows == 0:
-        raise ValueError("X_target must have at least one row; got none. Pass the rows to judge, or leave it out.")
+        raise ParameterError(
+            "X_target", "must have at least one row", "none", "Pass the rows to judge, or leave it out."
+        )
 
 
 def needs_memory(metric: Any, tol: float | None = None) -> bool:
@@ -105,7 +108,7 @@ def check_problem(  # noqa: PLR0913 - one keyword per part of the problem
     metric: FeatureMetric | str | Callable[..., float] = "euclidean",
     label_prior: LabelPrior | ArrayLike | str | None = None,
     label_cost: ArrayLike = 1.0,
-    solver: Newton | None = None,
+    compute: Compute | None = None,
     n_jobs: int | None = None,
     tol: float | None = None,
     memory_only: bool = False,
@@ -113,7 +116,7 @@ def check_problem(  # noqa: PLR0913 - one keyword per part of the problem
     """The robust problem of a function's arguments, each refused with the rule that it breaks."""
     data = LabeledData.check(X, y, sample_weight=sample_weight, classes=classes, metric=metric)
     memory_only = memory_only or needs_memory(data.metric, tol)
-    blocks_only = isinstance(check_solver(solver), Newton)
+    blocks_only = check_compute(compute) is not None
     placed = place(
         X_unlabeled, X, *data.rows.shape, X_target=X_target, memory_only=memory_only, blocks_only=blocks_only
     )
@@ -121,7 +124,7 @@ def check_problem(  # noqa: PLR0913 - one keyword per part of the problem
         check_same_names(X, placed.rows, placed.name)
         placed = replace(placed, rows=check_more_rows(placed.rows, placed.name, data.rows.shape[1]))
     placed = replace(placed, wrapped=True)  # no cross-validation cuts the arguments of a function
-    return robust_problem(data, placed, label_prior, label_cost, solver, n_jobs)
+    return robust_problem(data, placed, label_prior, label_cost, compute, n_jobs)
 
 
 def robust_problem(
@@ -129,7 +132,7 @@ def robust_problem(
     placed: RowPlacement,
     label_prior: LabelPrior | ArrayLike | str | None,
     label_cost: ArrayLike,
-    solver: Any,
+    compute: Compute | None,
     n_jobs: int | None,
 ) -> RobustProblem:
     """The robust problem of checked labeled rows and placed unlabeled ones; says so where a known trap caught these."""
@@ -141,10 +144,10 @@ def robust_problem(
     elif placed.source is not None:
         seen = sample_rows(placed.source, COMPARED, np.random.default_rng(0))[0]
         warn_about_unlabeled(data.rows, seen, placed.source.n_rows, **known)
-    if placed.in_blocks or isinstance(solver, Newton):
+    if placed.in_blocks or compute is not None:
         stacked = StackedRows(data.rows, placed.source)
         data, label_cost = settle_ground_cost(data, label_cost, stacked.n_rows, stacked.take)
-        how = solver if isinstance(solver, Newton) else Newton()
+        how = compute or Compute()
         workers = effective_n_jobs(n_jobs)
         executor = ThreadPoolExecutor(workers) if workers > 1 else None
         return BlockProblem.of(data, data.decision_set(label_prior, label_cost), placed.source, how, executor)
@@ -168,11 +171,11 @@ def rows_as_passed(problem: HeldProblem, X: Any, X_unlabeled: Any, X_target: Any
     return [bare] if problem.data.target else [X, bare]
 
 
-def check_solver(solver: Any) -> Newton | None:
-    """A `Newton`, or None or "newton" for its defaults."""
-    if solver is None or isinstance(solver, Newton) or (isinstance(solver, str) and solver == "newton"):
-        return solver if isinstance(solver, Newton) else None
-    raise ValueError(f'solver must be None, "newton" or a Newton(...); got {solver!r}. Pass Newton("cuda"), say.')
+def check_compute(compute: Any) -> Compute | None:
+    """Where to run; None leaves the choice to the number of distances."""
+    if compute is None or isinstance(compute, Compute):
+        return compute
+    raise ParameterError("compute", "must be None or a Compute(...)", repr(compute), 'Pass Compute("cuda"), say.')
 
 
 def _is_elsewhere(rows: Any) -> bool:

@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot._errors import ParameterError
 from surefoot._types import FloatArray
+from surefoot.blocks.compute import Compute
 from surefoot.blocks.minimal import PlannedTransport, SoftTransport, solve_soft_transport
-from surefoot.blocks.newton import Newton
 from surefoot.blocks.sources import BlocksOfRows, RowSource, StackedRows, sample_rows
 from surefoot.blocks.streamed import StreamedDistances
 from surefoot.blocks.sweep import Anchors, BlockSweep, LocalSweep
@@ -58,7 +59,7 @@ class BlockProblem(RobustProblem):
     data: LabeledData
     decision_set: DecisionSet
     source: RowSource | None
-    how: Newton
+    how: Compute
     executor: Any = None
 
     @classmethod
@@ -67,12 +68,17 @@ class BlockProblem(RobustProblem):
         data: LabeledData,
         decision_set: DecisionSet,
         source: RowSource | None,
-        how: Newton,
+        how: Compute,
         executor: Any = None,
     ) -> BlockProblem:
         """decision_set : that of the labeled rows alone."""
         if isinstance(data.metric, Precomputed) or decision_set.anchor_rows is None:
-            raise ValueError("rows in blocks need a metric; got precomputed distances. Pass a metric or a function.")
+            raise ParameterError(
+                "metric",
+                "must be computable for rows in blocks",
+                "precomputed distances",
+                "Pass a metric or a function.",
+            )
         n = len(decision_set.anchor_weights)
         bare = replace(decision_set, distances=np.empty((0, n)), row_weights=np.empty(0))
         return cls(data, bare, source, how, executor)
@@ -169,11 +175,7 @@ class BlockProblem(RobustProblem):
     def minimal(self) -> MinimalRadius:
         return MinimalRadius.of(self.decision_set, self.transports[-1])
 
-    def linear(
-        self, l2: float, fit_intercept: bool, *, as_given: bool = False, standardized: bool = False
-    ) -> BlockGame:
-        if as_given:
-            raise ValueError('rows in blocks need solver="newton" or Newton(...); got another. Pass rows in memory.')
+    def linear(self, l2: float, fit_intercept: bool, *, standardized: bool = False) -> BlockGame:
         with solver_threads(None):
             coordinates = standardize(self.sweeps[-1], 0.0 if standardized else l2, fit_intercept)
         penalty = coordinates.penalty(l2, standardized=standardized)

@@ -14,8 +14,9 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot._errors import ParameterError
 from surefoot._types import FloatArray
-from surefoot._validation import check_finite_array, is_source
+from surefoot._validation import is_source
 
 # Rows of a block: at most, and at least where fewer would make the blocks that keep several workers busy.
 _MOST_ROWS, _FEWEST_ROWS, _BUSY_BLOCKS = 1 << 16, 1 << 12, 8
@@ -84,9 +85,11 @@ class ParquetRows:
         self.columns = names if columns is None else list(columns)
         missing = [name for name in self.columns if name not in names]
         if missing:
-            raise ValueError(
-                f"columns must be columns of {self.files[0].name}, which are {names}; got {missing}. Pass names from "
-                "these."
+            raise ParameterError(
+                "columns",
+                f"must be columns of {self.files[0].name}, which are {names}",
+                missing,
+                "Pass names from these.",
             )
         counts = [(f, g, m.row_group(g).num_rows) for f, m in enumerate(metadata) for g in range(m.num_row_groups)]
         self._groups = [(f, g) for f, g, _ in counts]
@@ -220,10 +223,10 @@ def as_source(rows: Any, n_features: int, name: str = "X_unlabeled") -> RowSourc
     """A source of rows as it is, or the rows of an array (memory maps stay on disk)."""
     source: RowSource = rows if is_source(rows) else ArrayRows(np.asanyarray(rows))
     if isinstance(source, ArrayRows) and source.array.ndim != 2:
-        raise ValueError(f"{name} must have 2 dimensions; got {source.array.ndim}. Pass an array (M, d).")
+        raise ParameterError(name, "must have 2 dimensions", source.array.ndim, "Pass an array (M, d).")
     if source.n_features != n_features:
-        raise ValueError(
-            f"{name} must have the {n_features} features of X; got {source.n_features}. Pass the same columns."
+        raise ParameterError(
+            name, f"must have the {n_features} features of X", source.n_features, "Pass the same columns."
         )
     return source
 
@@ -232,8 +235,11 @@ def _checked(rows: NDArray[Any], numbers: Sequence[int] | NDArray[np.intp]) -> F
     """Rows as float64, refused where a number is missing or infinite; numbers : of the rows in their source."""
     found = np.ascontiguousarray(rows, dtype=np.float64)  # the order in memory would show in the last digit
     if not np.isfinite(found).all():
-        bad = numbers[int(np.flatnonzero(~np.isfinite(found).all(axis=1))[0])]
-        return check_finite_array(found, f"X_unlabeled (see its row {bad})", ndim=2)
+        first = int(np.flatnonzero(~np.isfinite(found).all(axis=1))[0])
+        value = found[first][~np.isfinite(found[first])][0]
+        raise ParameterError(
+            "X_unlabeled", "must be finite", f"{value} in row {numbers[first]}", "Drop or fill the rows with NaN."
+        )
     return found
 
 
@@ -241,9 +247,11 @@ def _numbers(column: Any, name: str) -> NDArray[Any]:
     try:
         return np.asarray(column.to_numpy(), dtype=np.float64)
     except (TypeError, ValueError) as error:
-        raise ValueError(
-            f"the columns of a Parquet source must hold numbers; column {name!r} holds {column.type}. Pass columns= "
-            "without it, or encode it first."
+        raise ParameterError(
+            "columns",
+            "of a Parquet source must hold numbers",
+            f"column {name!r} of {column.type}",
+            "Pass columns= without it, or encode it first.",
         ) from error
 
 
@@ -253,7 +261,9 @@ def _files(path: str | Path | Sequence[str | Path]) -> list[Path]:
     whole = Path(path)
     files = sorted(whole.glob("**/*.parquet")) if whole.is_dir() else [whole]
     if not files or not all(file.exists() for file in files):
-        raise ValueError(f"path must name Parquet files; got {str(path)!r}, where there are none. Check the path.")
+        raise ParameterError(
+            "path", "must name Parquet files", f"{str(path)!r}, where there are none", "Check the path."
+        )
     return files
 
 

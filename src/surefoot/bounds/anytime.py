@@ -24,19 +24,12 @@ _GRID = 256
 
 
 class PoolErrors:
-    """Bound on the number of errors among N rows, drawn one by one, uniformly and without replacement.
-
-    Parameters
-    ----------
-    N : int, rows to draw from.
-    level : float
-    """
+    """Bound on the number of errors among N rows, drawn one by one, uniformly and without replacement."""
 
     def __init__(self, N: int, level: float) -> None:
         self.N = N
-        self.n_labels = self.n_errors = 0
-        self.upper = N
         self.least_evidence = -np.log1p(-level)
+        self._seen = [(0, N)]  # errors, and the bound, after each label
         self._log_factorial: FloatArray = gammaln(np.arange(N + 1) + 1.0)
         M = np.arange(N + 1)
         counts = self._log_factorial[N] - self._log_factorial - self._log_factorial[::-1]
@@ -44,16 +37,46 @@ class PoolErrors:
         below = np.logaddexp.accumulate(self._log_prior)[:-1]
         self._log_prior_below: FloatArray = np.concatenate([[-np.inf], below])
 
+    @property
+    def upper(self) -> int:
+        """The largest number of errors that is not rejected."""
+        return self._seen[-1][1]
+
     def add(self, error: bool) -> int:
-        """Take the next row's outcome; the largest number of errors that is not rejected."""
-        self.n_labels += 1
-        self.n_errors += int(error)
-        x, n, N = self.n_errors, self.n_labels, self.N
+        """Take the next row's outcome; the bound now."""
+        n, N = len(self._seen), self.N
+        x = self._seen[-1][0] + int(error)
         M = np.arange(x, min(self.upper, N - (n - x)) + 1)
         possible = M[self.evidence(M, x, n) < self.least_evidence]
         # none left has probability 1 - level at most: then the least number that the labels allow stays
-        self.upper = int(possible[-1]) if len(possible) else x
+        self._seen.append((x, int(possible[-1]) if len(possible) else x))
         return self.upper
+
+    def cut(self, n: int) -> None:
+        """Forget all outcomes but the first n."""
+        del self._seen[n + 1 :]
+
+    def labels_needed(self, bad: int, n: int, x: int, rate: float) -> int | None:
+        """Labels after n, x of them errors, until `bad` errors are rejected, if errors go on at this rate.
+
+        None if labeling every row would not reject them.
+        """
+        low, high, step = -1, self.N - n, 16
+        if bad <= x or high < 0:
+            return None
+
+        def reached(more: int) -> bool:
+            return self.rejects(bad, x + int(rate * more + 1e-9), n + more)
+
+        while step < high and not reached(step):
+            low, step = step, 2 * step
+        high = min(step, high)
+        if not reached(high):
+            return None
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if reached(middle) else (middle, high)
+        return high
 
     def rejects(self, M: int, x: int, n: int) -> bool:
         """Whether x errors in n draws reject M errors in all."""

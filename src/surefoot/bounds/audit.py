@@ -4,36 +4,40 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from surefoot._pool_count import hypergeometric_upper
+from surefoot._errors import ParameterError
 from surefoot._printing import count
+from surefoot._types import FloatArray
 from surefoot._validation import check_positive_integer, check_unit_scalar
-from surefoot.bounds.draws import Draws
-from surefoot.bounds.finite import check_level
-from surefoot.bounds.given import check_label, check_seed, known_labels
-from surefoot.bounds.journal import AuditJournal, hash_predictions, hash_rows
-from surefoot.bounds.observed_losses import believed_error, is_fitted
-from surefoot.bounds.picks import UNIFORM, WEIGHTED, check_uniform_share, resolve_picks
+from surefoot.bounds._arguments import (
+    AUTO,
+    UNIFORM,
+    WEIGHTED,
+    check_label,
+    check_level,
+    check_seed,
+    check_uniform_share,
+    is_fitted,
+    known_classes_of,
+    known_labels,
+)
+from surefoot.bounds.engine import AuditEngine
+from surefoot.bounds.journal import EventLog, Journal, answer_event, answer_of, hash_predictions, hash_rows
+from surefoot.bounds.observed_losses import believed_error
+from surefoot.bounds.policy import PLANNED, check_rule
 from surefoot.bounds.result import THEOREM, ErrorBound
 from surefoot.bounds.size import AuditSize, audit_size
 from surefoot.losses import ZERO_ONE
 
 KIND = "surefoot.audit"
-ANYTIME, PLANNED = "anytime", "planned"
+# Weighted picks win from about this many labels on, and lose below 100 (docs/bounds.md).
+WEIGHTED_FROM = 200
 _FROZEN = "the classifier was frozen before the first of these labels was seen, and its predictions have not changed"
 _TRUE_LABELS = "the labels are right; a row that was skipped counts as an error"
-
-
-class EventLog(Protocol):
-    """Where an audit keeps its events; `append` returns when they are safe."""
-
-    events: list[dict[str, Any]]
-
-    def append(self, event: dict[str, Any]) -> None: ...
 
 
 class Audit:
@@ -67,10 +71,16 @@ class Audit:
         Share of the weighted draws that is uniform.
     classes : array of shape (K,) or None, default=None
         All classes, where labels may show one that the classifier does not know.
-    journal : path or None, default=None
-        File that holds every answer before it is acknowledged; an existing one is resumed.
+    journal : path, log or None, default=None
+        File that holds every answer before it is acknowledged; an existing one is resumed. No one else can write to it
+        until the audit is closed, or gone. Or an object with `read() -> list of dict` and `append(dict)`.
     random_state : int or None, default=None
         Seed of the draws. The order depends on the predictions, too: another classifier gets other rows.
+
+    Attributes
+    ----------
+    is_uniform : bool
+        Whether rows are drawn with equal probabilities.
 
     Examples
     --------
@@ -101,22 +111,24 @@ class Audit:
         random_state: int | None = None,
     ) -> None:
         if not is_fitted(clf):
-            raise ValueError("an audit judges a finished classifier; got one that is not fitted. Fit it first.")
+            raise ParameterError(
+                "classifier",
+                "must be fitted, since an audit judges a finished classifier",
+                "one that is not fitted",
+                "Fit it first.",
+            )
         self.level = check_level(level)
         self.target_error = None if target_error is None else check_unit_scalar(target_error, "target_error")
         self.planned = None if n_labels is None else check_positive_integer(n_labels, "n_labels")
-        self.rule = check_rule(rule, self.planned)
-        self.predicted: list[Any] = np.asarray(clf.predict(X_pool)).ravel().tolist()
-        self.classes = _classes(clf, classes)
-        known = known_labels(y, len(self.predicted), self.classes)
-        has_belief = callable(getattr(clf, "predict_proba", None))
-        how = resolve_picks(picks, self.planned, planned=self.rule == PLANNED, has_belief=has_belief)
-        belief = believed_error(clf, X_pool) if how == WEIGHTED else None
+        self.rule = check_rule(rule, self.planned, "n_labels")
+        self.classes = known_classes_of(clf, classes)
+        predictions, belief, how = frozen(clf, X_pool, picks, self.planned, self.rule)
+        known = known_labels(y, len(predictions), self.classes)
         share = check_uniform_share(uniform_share)
         about: dict[str, Any] = {
-            "rows": len(self.predicted),
+            "rows": len(predictions),
             "pool": hash_rows(X_pool),
-            "predictions": hash_predictions(self.predicted, belief),
+            "predictions": hash_predictions(predictions, belief),
             "known": [list(pair) for pair in sorted(known.items())],  # as JSON gives it back
             "level": self.level,
             "n_labels": self.planned,
@@ -126,52 +138,52 @@ class Audit:
             "seed": check_seed(random_state),
         }
         free = tuple(name for name, given in (("seed", random_state), ("known", y)) if given is None)
-        self._log: EventLog | None
-        if isinstance(journal, str | os.PathLike):
-            opened = AuditJournal(journal, KIND, about, free)
-            about, self._log = opened.about, opened
-            known = dict(about["known"])
-        else:
-            self._log = journal
-        self.number = 1
+        self._journal = Journal(journal, KIND, about, free)
+        about = self._journal.about
         self._closed = False
-        self._state = Draws(self.predicted, known, belief, share, about["seed"], about["predictions"], self.level)
-        for event in [] if self._log is None else list(self._log.events):
-            self._replay(event)
+        self._engine = AuditEngine(
+            predictions,
+            dict(about["known"]),
+            level=self.level,
+            seed=about["seed"],
+            target=self.target_error,
+            plan=self.planned if self.rule == PLANNED else None,
+            belief=belief,
+            uniform_fraction=share,
+        )
+        self.is_uniform = self._engine.is_uniform
+        self._journal.replay(lambda event: settle_next(self._engine, *answer_of(event)))
 
     @property
     def labels(self) -> dict[int, Any]:
         """The labels recorded, by row; None where a row was skipped. Those known from the start are not among them."""
-        return dict(self._state.answers)
+        return self._engine.labels
 
     @property
     def n_labels(self) -> int:
         """How many labels are recorded, rows skipped among them."""
-        return len(self._state.answers)
+        return self._engine.n_labels
 
     @property
     def n_known(self) -> int:
         """How many labels were known from the start."""
-        return len(self.predicted) - len(self._state.left) - self.n_labels
+        return len(self._engine.known)
 
     @property
     def n_errors(self) -> int:
         """How many of these the classifier got wrong; rows skipped count as errors."""
-        return self._state.n_errors
+        return self._engine.n_errors
 
     @property
     def proved(self) -> bool:
         """Whether the bound that decides is at most the target."""
-        if self.target_error is None:
-            return False
-        found = self._planned_upper() if self.rule == PLANNED else self._state.anytime_upper
-        return found <= self.target_error
+        return self._engine.proved
 
     @property
     def done(self) -> bool:
         """Whether the target is proved, the labels planned are there, no row is left, or it was closed."""
         used_up = self.planned is not None and self.n_labels >= self.planned
-        return self._closed or self.proved or used_up or len(self._state.left) == 0
+        return self._closed or used_up or self._engine.next_draw() is None
 
     def next(self) -> int | None:
         """The row to label next, the same until it is recorded or skipped.
@@ -181,7 +193,8 @@ class Audit:
         int or None
             Its number in the pool; None when the audit is done.
         """
-        return None if self.done else self._state.next_row()
+        draw = self._engine.next_draw()
+        return None if draw is None or self.done else draw.row
 
     def record(self, row: int, label: Any) -> None:
         """Take the label of the row that `next` gave. When this returns it is in the journal.
@@ -228,26 +241,10 @@ class Audit:
             self._take(row, None if label is None else check_label(label, self.classes))
         return self
 
-    def can_prove(self, n_labels: int) -> bool:
-        """Whether the anytime bound can still reach the target with so many labels in all, if no more errors come.
-
-        Parameters
-        ----------
-        n_labels : int
-            Labels of this audit, those recorded included.
-
-        Returns
-        -------
-        bool
-            False only where the target is out of reach; with weighted draws always True.
-        """
-        if self.target_error is None:
-            return False
-        return self.proved or self._state.can_reach(self.target_error, n_labels)
-
     def close(self) -> None:
-        """Take no more labels: they have gone to learning, or will."""
+        """Take no more labels, and let others open the journal."""
         self._closed = True
+        self._journal.close()
 
     def bound(self) -> ErrorBound:
         """The exact bound at the planned number of labels; labels still to come count as errors.
@@ -259,11 +256,7 @@ class Audit:
         ErrorBound
             The bound on the share of errors in the pool.
         """
-        if self._state.belief is not None:
-            raise ValueError("the exact bound needs uniform picks; this audit weighs them. Read anytime_bound().")
-        plan = self.n_labels if self.planned is None else self.planned
-        assumption = f"the number of labels, {plan}, was fixed before the first was seen"
-        return self._bound(self._planned_upper(), "exact hypergeometric, one-sided", assumption)
+        return audit_bound(self._engine, self.n_labels if self.planned is None else self.planned)
 
     def anytime_bound(self) -> ErrorBound:
         """The bound that holds at every number of labels at once: look, and stop, whenever you like.
@@ -273,11 +266,7 @@ class Audit:
         ErrorBound
             The bound on the share of errors in the pool.
         """
-        if self._state.belief is None:
-            how = "one-sided prior-posterior ratio, draws without replacement"
-            return self._bound(self._state.anytime_upper, how, None)
-        how = f"betting on weighted draws, uniform share {self._state.picks.uniform_share:.4g}, control variate"
-        return self._bound(self._state.anytime_upper, how, "rows were drawn with the probabilities that are logged")
+        return audit_bound(self._engine, None)
 
     def expected_size(self, believed_error: float) -> AuditSize:
         """How many labels the target will take, if the classifier errs that often: asked before the first label.
@@ -296,9 +285,9 @@ class Audit:
             The labels to plan, by uniform draws, of the rows that have none; its target and pool are those rows'.
         """
         if self.target_error is None:
-            raise ValueError("the size of an audit needs target_error; got None. Pass a target.")
-        rows = len(self._state.left) + self.n_labels
-        allowed = self.target_error * len(self.predicted) - self._state.known_errors
+            raise ParameterError("target_error", "must be given for the size of an audit", "None", "Pass a target.")
+        rows = self._engine.n_drawable
+        allowed = self.target_error * len(self._engine.predictions) - self._engine.known_errors
         return audit_size(min(max(allowed, 0.0) / max(rows, 1), 1.0), believed_error, n_pool=rows, level=self.level)
 
     def __repr__(self) -> str:
@@ -306,69 +295,74 @@ class Audit:
         proved = ", proved" if self.proved else ""
         seen = f"{count(self.n_errors, 'error')} on {count(self.n_labels, 'label')}"
         return (
-            f"Audit({len(self.predicted)} rows, {seen}, anytime bound "
-            f"{self._state.anytime_upper:.4g} at level {self.level:.4g}{target}{proved})"
+            f"Audit({len(self._engine.predictions)} rows, {seen}, anytime bound "
+            f"{self._engine.anytime_upper:.4g} at level {self.level:.4g}{target}{proved})"
         )
 
     def _take(self, row: int, label: Any) -> None:
-        if self._closed:
-            raise ValueError(
-                f"this audit is closed: its labels have gone to learning; got a label of row {row!r}. Freeze a "
-                "classifier to begin the next one."
+        draw = None if self._closed else self._engine.next_draw()
+        if draw is None or isinstance(row, bool) or row != draw.row:
+            expected = "it is closed or done" if draw is None else f"the row drawn is {draw.row}"
+            raise ParameterError(
+                "row",
+                f"must be the row that the audit has drawn; {expected}",
+                repr(row),
+                "Record the row that next() gives: rows chosen otherwise prove nothing.",
             )
-        drawn = self._state.next_row() if len(self._state.left) else None
-        if drawn is None or isinstance(row, bool) or row != drawn:
-            expected = "no row is left" if drawn is None else f"the row drawn is {drawn}"
-            raise ValueError(
-                f"an audit takes the label of the row that it has drawn; {expected}, got {row!r}. Record the row that "
-                "next() gives: rows chosen otherwise prove nothing."
-            )
-        if self._log is not None:
-            name = "skip" if label is None else "label"
-            self._log.append({name: [drawn, label], "p": self._state.probability})
-        self._state.take(label)
+        self._journal.append(answer_event(draw.row, label, draw.probability))
+        self._engine.settle(draw.row, label)
 
-    def _replay(self, event: dict[str, Any]) -> None:
-        row, label = event["label"] if "label" in event else event["skip"]
-        if row != self._state.next_row():
-            raise ValueError(
-                f"the journal must hold the rows that this audit draws, in order; got row {row} where "
-                f"{self._state.next_row()} was drawn. Restore the file, and pass the arguments it was begun with."
-            )
-        self._state.take(label)
 
-    def _planned_upper(self) -> float:
-        drawable = len(self._state.left) + self.n_labels
-        plan = min(self.n_labels if self.planned is None else self.planned, drawable)
-        first = list(self._state.outcomes)[:plan]
-        errors = sum(first) + (plan - len(first))
-        most = hypergeometric_upper(errors, plan, drawable, self.level)
-        return (self._state.known_errors + most) / len(self.predicted)
-
-    def _bound(self, value: float, how: str, assumption: str | None) -> ErrorBound:
-        return ErrorBound(
-            value=value,
-            kind=THEOREM,
-            method=f"audit: {how}",
-            about=f"this classifier, on the {len(self.predicted)} rows of the pool",
-            level=self.level,
-            loss=ZERO_ONE,
-            assumptions=(_FROZEN, _TRUE_LABELS, *(() if assumption is None else (assumption,))),
-            n_labels=self.n_labels,
-            n_errors=self.n_errors,
-            mean_loss=self.n_errors / max(self.n_labels, 1),
+def frozen(
+    clf: Any, X: ArrayLike, picks: str, n_labels: int | None, rule: str
+) -> tuple[list[Any], FloatArray | None, str]:
+    """What an audit keeps of a classifier: predictions, the belief that weights the draws, and how rows are drawn."""
+    predictions = np.asarray(clf.predict(X)).ravel().tolist()
+    if picks not in (UNIFORM, WEIGHTED, AUTO):
+        raise ParameterError("picks", "must be 'uniform', 'weighted' or 'auto'", repr(picks), "Pass one of these.")
+    if picks == WEIGHTED and rule == PLANNED:
+        raise ParameterError(
+            "picks", "must be 'uniform' for the exact bound at a planned number of labels", "'weighted'", "Pass it."
         )
+    how = picks
+    if picks == AUTO:
+        many = n_labels is not None and n_labels >= WEIGHTED_FROM
+        how = WEIGHTED if many and rule != PLANNED and callable(getattr(clf, "predict_proba", None)) else UNIFORM
+    return predictions, believed_error(clf, X) if how == WEIGHTED else None, how
 
 
-def check_rule(rule: str | None, planned: int | None) -> str:
-    """Which bound decides: by default the exact one where a number of labels is planned."""
-    if rule not in (None, ANYTIME, PLANNED):
-        raise ValueError(f"rule must be 'anytime', 'planned' or None; got {rule!r}. Pass one of these.")
-    if rule == PLANNED and planned is None:
-        raise ValueError("rule='planned' needs the number of labels planned; got n_labels=None. Pass n_labels=.")
-    return rule or (ANYTIME if planned is None else PLANNED)
+def settle_next(engine: AuditEngine, row: int, label: Any) -> None:
+    """Settle the row drawn next, which must be this one."""
+    draw = engine.next_draw()
+    if draw is None or type(row) is not int or row != draw.row:
+        raise ValueError(f"got row {row!r} where {'no row' if draw is None else f'row {draw.row}'} was drawn")
+    engine.settle(row, label)
 
 
-def _classes(clf: Any, classes: ArrayLike | None) -> list[Any] | None:
-    known = getattr(clf, "classes_", None) if classes is None else classes
-    return None if known is None else np.asarray(known).tolist()
+def audit_bound(engine: AuditEngine, planned: int | None) -> ErrorBound:
+    """The exact bound of an audit at a planned number of labels, or its anytime bound."""
+    if planned is not None and not engine.is_uniform:
+        raise ParameterError(
+            "picks", "must be uniform for the exact bound", "an audit that weighs its picks", "Read anytime_bound()."
+        )
+    assumptions: tuple[str, ...] = ()
+    if planned is not None:
+        how = "exact hypergeometric, one-sided"
+        assumptions = (f"the number of labels, {planned}, was fixed before the first was seen",)
+    elif engine.is_uniform:
+        how = "one-sided prior-posterior ratio, draws without replacement"
+    else:
+        how = f"betting on weighted draws, uniform share {engine.uniform_fraction:.4g}, control variate"
+        assumptions = ("rows were drawn with the probabilities that are logged",)
+    return ErrorBound(
+        value=engine.anytime_upper if planned is None else engine.planned_upper(planned),
+        kind=THEOREM,
+        method=f"audit: {how}",
+        about=f"this classifier, on the {len(engine.predictions)} rows of the pool",
+        level=engine.level,
+        loss=ZERO_ONE,
+        assumptions=(_FROZEN, _TRUE_LABELS, *assumptions),
+        n_labels=engine.n_labels,
+        n_errors=engine.n_errors,
+        mean_loss=engine.n_errors / max(engine.n_labels, 1),
+    )

@@ -12,26 +12,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
-from sklearn.base import clone
+from numpy.typing import NDArray
 from sklearn.dummy import DummyClassifier
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
 from surefoot._difference import difference_estimate, fold_numbers
+from surefoot._errors import ParameterError
 from surefoot._types import FloatArray
-from surefoot.bounds.bounded import bounded_upper, rule_in_words
-from surefoot.bounds.finite import clopper_pearson_upper
-from surefoot.bounds.groups import by_group
-from surefoot.bounds.observed_losses import ObservedLosses, believed_error, observe
+from surefoot.bounds._arguments import Arguments, known_classes
+from surefoot.bounds.clusters import LABELED_GROUPS, LABELED_ROWS
+from surefoot.bounds.mean_bounds import bounded_upper, clopper_pearson_upper, rule_in_words
+from surefoot.bounds.observed_losses import ObservedLosses, believed_error, fit_clone, observe
 from surefoot.bounds.result import MEASURED, ErrorBound
 from surefoot.losses import ZERO_ONE
-from surefoot.unlabeled import Unlabeled, unwrap
 
-_ASSUMPTIONS = (
-    "the labeled rows are independent draws from the population: not chosen, not of another one",
-    "the classifier is trained on all of them, by the recipe of the one given (a clone is refitted in each fold)",
-)
+_DRAWN = "{rows} are independent draws from the population: not chosen, not of another one"
+_RECIPE = "the classifier is trained on all of them, by the recipe of the one given (a clone is refitted in each fold)"
 _ABOUT = "the classifier trained on all labels, on the population that they come from"
 
 
@@ -40,32 +37,53 @@ class CrossFitted:
     """Losses at labels by clones that did not see them; beliefs at labels (n,) and their mean over unlabeled rows."""
 
     seen: ObservedLosses
+    n_folds: int
     belief: FloatArray | None
     mean_belief: float
 
 
-def cross_fit(
-    classifier: Any,
-    X: Any,
-    y: NDArray[Any],
-    classes: NDArray[Any],
-    loss: str | ArrayLike,
-    clip: float,
-    *,
-    X_unlabeled: Any = None,
-    n_folds: int = 10,
-    random_state: int | None = 0,
-    control_variate: bool = False,
-) -> CrossFitted:
-    """Judge every row by a clone trained on the other folds."""
-    U = None if X_unlabeled is None else unwrap(X_unlabeled)[0]
-    folds, parts, beliefs, means = fold_numbers(y, n_folds, random_state), [], np.zeros(len(y)), 0.0
-    order = []
+def crossfit_bound(asked: Arguments, control_variate: bool, n_folds: int) -> ErrorBound:
+    """The bound from the losses of clones that did not see the labels."""
+    if control_variate:
+        _check_control_variate(asked)
+    fitted = _cross_fit(asked, control_variate, n_folds)
+
+    def bound_of(labels: NDArray[np.intp], _pool: Any, level: float, by_cluster: bool) -> ErrorBound:
+        some = fitted.seen.at(labels)
+        value, how = _upper(fitted, some, labels, level)
+        return ErrorBound(
+            value=value,
+            kind=MEASURED,
+            method=f"crossfit: {fitted.n_folds} folds, {how}",
+            about=_ABOUT,
+            level=level,
+            loss=some.name,
+            assumptions=(_DRAWN.format(rows=LABELED_GROUPS if by_cluster else LABELED_ROWS), _RECIPE),
+            **some.counts,
+        )
+
+    n = len(asked.y)
+    groups = None if asked.groups is None else asked.groups[:n]
+    return asked.clusters.bound(np.arange(n), asked.level, bound_of, _ABOUT, groups=groups)
+
+
+def _cross_fit(asked: Arguments, control_variate: bool, n_folds: int) -> CrossFitted:
+    """Judge every row by a clone trained on the other folds, which hold none of its cluster."""
+    X, y, U = asked.X, asked.y, asked.X_unlabeled
+    takes_rows = U is not None and has_fit_parameter(asked.classifier, "X_unlabeled")
+    classes = known_classes(asked.classifier, y, asked.classes)
+    asked.clusters.check_several(2)
+    folds = fold_numbers(y, n_folds, asked.random_state, asked.clusters.of_labeled)
+    parts, beliefs, means, order = [], np.zeros(len(y)), 0.0, []
     for fold in np.unique(folds):
         held, rest = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
-        model = _trained(classifier, _safe_indexing(X, rest), y[rest], _safe_indexing(X, held), U)
         rows = _safe_indexing(X, held)
-        parts.append(observe(model, rows, y[held], classes, loss, clip))
+        # the held-out rows without their labels, so that the feature marginal is that of the final fit
+        more = np.vstack([np.asarray(U), np.asarray(rows)]) if takes_rows else None
+        model = fit_clone(asked.classifier, _safe_indexing(X, rest), y[rest], more)
+        if model is None:
+            model = DummyClassifier(strategy="most_frequent").fit(_safe_indexing(X, rest), y[rest])
+        parts.append(observe(model, rows, y[held], classes, asked.loss, asked.clip))
         order.append(held)
         if control_variate:
             beliefs[held] = believed_error(model, rows)
@@ -76,45 +94,7 @@ def cross_fit(
         values=np.concatenate([part.values for part in parts])[back],
         wrong=np.concatenate([part.wrong for part in parts])[back],
     )
-    return CrossFitted(joined, beliefs if control_variate else None, means)
-
-
-def _trained(classifier: Any, X: Any, y: NDArray[Any], X_held: Any, U: Any) -> Any:
-    """A clone fitted without a fold; where that leaves one class, and the classifier needs two, that class always."""
-    keywords = {}
-    if has_fit_parameter(classifier, "X_unlabeled") and U is not None:
-        # the held-out rows without their labels, so that the feature marginal is that of the final fit
-        keywords["X_unlabeled"] = Unlabeled(np.vstack([np.asarray(U), np.asarray(X_held)]))
-    try:
-        return clone(classifier).fit(X, y, **keywords)
-    except ValueError:
-        if len(np.unique(y)) > 1:
-            raise
-        return DummyClassifier(strategy="most_frequent").fit(X, y)
-
-
-def crossfit_bound(fitted: CrossFitted, level: float, groups: NDArray[Any] | None, n_folds: int) -> ErrorBound:
-    """The bound from cross-fitted losses; by group, where groups (n,) are given."""
-
-    def one(chosen: NDArray[np.intp], _size: int | None, at: float, name: str) -> ErrorBound:
-        some = fitted.seen.at(chosen)
-        value, how = _upper(fitted, some, chosen, at)
-        return ErrorBound(
-            value=value,
-            kind=MEASURED,
-            method=f"crossfit: {min(n_folds, fitted.seen.n)} folds, {how}",
-            about=_ABOUT + name,
-            level=at,
-            loss=some.name,
-            assumptions=_ASSUMPTIONS,
-            n_labels=some.n,
-            n_errors=some.n_errors,
-            mean_loss=some.mean,
-        )
-
-    if groups is None:
-        return one(np.arange(fitted.seen.n), None, level, "")
-    return by_group(groups, fitted.seen.n, level, one, about=_ABOUT, pool=False)
+    return CrossFitted(joined, int(folds.max()) + 1, beliefs if control_variate else None, means)
 
 
 def _upper(fitted: CrossFitted, some: ObservedLosses, chosen: NDArray[np.intp], level: float) -> tuple[float, str]:
@@ -127,3 +107,16 @@ def _upper(fitted: CrossFitted, some: ObservedLosses, chosen: NDArray[np.intp], 
         return clopper_pearson_upper(some.n_errors + 1, some.n, level), "errors plus one, Clopper-Pearson"
     share, n = difference_estimate(some.wrong.astype(np.float64), fitted.belief[chosen], fitted.mean_belief)
     return clopper_pearson_upper(share * n + 1, n, level), "errors plus one, control variate, Clopper-Pearson"
+
+
+def _check_control_variate(asked: Arguments) -> None:
+    if asked.X_unlabeled is None:
+        raise ParameterError(
+            "control_variate", "needs X_unlabeled", "None", "Pass unlabeled rows, or control_variate=False."
+        )
+    if asked.groups is not None:
+        raise ParameterError("control_variate", "and groups do not go together", None, "Pass one of them.")
+    if not (isinstance(asked.loss, str) and asked.loss == ZERO_ONE):
+        raise ParameterError(
+            "control_variate", "is for the zero-one loss", f"loss={asked.loss!r}", "Pass loss='zero_one'."
+        )

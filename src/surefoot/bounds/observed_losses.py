@@ -7,11 +7,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.exceptions import NotFittedError
-from sklearn.utils.validation import check_is_fitted
+from sklearn.base import clone
+from sklearn.utils.validation import has_fit_parameter
 
+from surefoot._errors import ParameterError
 from surefoot._types import FloatArray
-from surefoot.certify import ClassifierLoss
+from surefoot.certification import ClassifierLoss
+from surefoot.unlabeled import Unlabeled
 
 
 @dataclass(frozen=True, eq=False)
@@ -37,8 +39,10 @@ class ObservedLosses:
         return int(self.wrong.sum())
 
     @property
-    def mean(self) -> float:
-        return float(self.values.mean()) if self.n else 0.0
+    def counts(self) -> dict[str, Any]:
+        """What an `ErrorBound` says of the labels."""
+        mean = float(self.values.mean()) if self.n else 0.0
+        return {"n_labels": self.n, "n_errors": self.n_errors, "mean_loss": mean}
 
 
 def observe(
@@ -59,40 +63,22 @@ def observe(
 def believed_error(classifier: Any, X: Any) -> FloatArray:
     """(N,) how probable the classifier itself holds it that its prediction is wrong: 1 − max_k p_k."""
     if not callable(getattr(classifier, "predict_proba", None)):
-        raise ValueError(
-            f"the classifier's own belief needs predict_proba; got {type(classifier).__name__}. Pass a classifier with "
-            "predict_proba, or do without the belief."
+        raise ParameterError(
+            "classifier",
+            "must have predict_proba for a belief of its own",
+            type(classifier).__name__,
+            "Pass a classifier with predict_proba, or do without the belief.",
         )
     proba = np.asarray(classifier.predict_proba(X), dtype=np.float64)
     return np.clip(1.0 - proba.max(axis=1), 0.0, 1.0)
 
 
-def known_classes(classifier: Any, y: NDArray[Any], classes: ArrayLike | None) -> NDArray[Any]:
-    """All classes, sorted: those asked for, else those of a fitted classifier, else those of y."""
-    own = getattr(classifier, "classes_", None)
-    if classes is None and own is None:
-        return np.unique(y)
-    known = np.unique(np.asarray(own if classes is None else classes))
-    missing = np.setdiff1d(y, known).tolist()
-    if missing:
-        raise ValueError(
-            f"labels must be classes that the classifier knows, {known.tolist()}; got {missing}. Pass classes= with "
-            "all of them (one that it does not know is never predicted), or correct the labels."
-        )
-    if classes is not None and own is not None and len(np.setdiff1d(own, known)):
-        raise ValueError(
-            f"classes must contain every class of the classifier, {np.asarray(own).tolist()}; got {known.tolist()}. "
-            "Add the others."
-        )
-    return known
-
-
-def is_fitted(classifier: Any) -> bool:
-    """Whether a classifier can predict; one that has no fit is taken to be finished."""
-    if not hasattr(classifier, "fit"):
-        return True
+def fit_clone(classifier: Any, X: Any, y: NDArray[Any], X_unlabeled: Any) -> Any | None:
+    """A clone fitted, with unlabeled rows where it takes them; None where y shows one class and it needs two."""
+    takes = X_unlabeled is not None and has_fit_parameter(classifier, "X_unlabeled")
     try:
-        check_is_fitted(classifier)
-    except NotFittedError:
-        return False
-    return True
+        return clone(classifier).fit(X, y, **({"X_unlabeled": Unlabeled(X_unlabeled)} if takes else {}))
+    except ValueError:
+        if len(np.unique(y)) > 1:
+            raise
+        return None

@@ -45,6 +45,8 @@ class ErrorBound(PrintsAsTable):
         What it assumes.
     n_labels : int
         Labels that judged the classifier.
+    n_groups : int or None
+        Groups of these labels that count as one draw each (equal features, or `cv_groups`); None where no row repeats.
     n_errors : int
         Labels among them that it got wrong.
     mean_loss : float
@@ -67,6 +69,7 @@ class ErrorBound(PrintsAsTable):
     n_labels: int
     n_errors: int
     mean_loss: float
+    n_groups: int | None = None
     groups: Mapping[Any, ErrorBound] | None = None
     classifier: Any | None = None
     certificate: Certificate | None = None
@@ -88,13 +91,12 @@ class ErrorBound(PrintsAsTable):
     @property
     def worst_group(self) -> Any:
         """The group with the largest bound; None without groups."""
-        return None if self.groups is None else max(self.groups, key=lambda name: self._of_group(name).value)
-
-    def _of_group(self, name: Any) -> ErrorBound:
-        return (self.groups or {})[name]
+        groups = self.groups or {}
+        return max(groups, key=lambda name: groups[name].value, default=None)
 
     def _rows(self) -> list[tuple[str, str]]:
         seen = f"{count(self.n_errors, 'error')} on {count(self.n_labels, 'label')}"
+        seen += "" if self.n_groups is None else f" in {count(self.n_groups, 'group')}"
         rows = [
             ("value", rounded_up(self.value, 4)),
             ("statement", self.statement),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,8 +14,8 @@ from surefoot._errors import import_extra
 from surefoot._printing import PrintsAsTable
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array, check_positive_integer, check_unit_scalar
+from surefoot.bounds._arguments import check_level
 from surefoot.bounds.anytime import PoolErrors
-from surefoot.bounds.finite import check_level
 
 # A curve goes up to this share of its target, nearer to which the labels needed grow without bound, by so many points.
 _NEAREST, _POINTS = 0.8, 17
@@ -67,7 +68,7 @@ class AuditSize(PrintsAsTable):
         array of shape (k,)
             Labels to plan; NaN where none suffice.
         """
-        return _labels([self.target], believed_errors, self)[0]
+        return self.table([self.target], believed_errors)[0]
 
     def table(self, targets: ArrayLike, believed_errors: ArrayLike) -> FloatArray:
         """Labels needed, targets by believed errors.
@@ -84,7 +85,10 @@ class AuditSize(PrintsAsTable):
         array of shape (t, k)
             Labels to plan; NaN where none suffice.
         """
-        return _labels(targets, believed_errors, self)
+        rows = check_finite_array(targets, "targets", ndim=1)
+        columns = check_finite_array(believed_errors, "believed_errors", ndim=1)
+        found = [[_plan(t, b, self.n_pool, self.level, self.power) for b in columns] for t in rows]
+        return np.array([[np.nan if cell is None else cell[0] for cell in line] for line in found], dtype=np.float64)
 
     def plot(self, targets: ArrayLike | None = None, ax: Any = None) -> Any:
         """Draw the labels to plan against the believed error, a curve per target.
@@ -107,8 +111,7 @@ class AuditSize(PrintsAsTable):
         chosen = np.array([0.5, 1.0, 2.0]) * self.target if targets is None else np.asarray(targets)
         for target in np.unique(np.clip(chosen, 0.0, 1.0)):
             shares = np.linspace(0.0, _NEAREST * target, _POINTS)
-            labels = _labels([float(target)], shares, self)[0]
-            ax.plot(100 * shares, labels, ".-", label=f"at most {100 * target:.3g} % errors")
+            ax.plot(100 * shares, self.table([target], shares)[0], ".-", label=f"at most {100 * target:.3g} % errors")
         ax.set(yscale="log", xlabel="believed error, %", ylabel="labels to plan")
         what = f"chance {self.power:.3g}, level {self.level:.3g}, {self.n_pool:,} rows"
         ax.set_title(f"Labels that prove a target ({what})", fontsize=10)
@@ -181,6 +184,12 @@ def audit_size(
     return AuditSize(n, errors, peeking, least, believed, N, at, chance)
 
 
+def least_labels(target: float, n_pool: int, level: float) -> int | None:
+    """The labels with which the anytime bound proves a target if none of them shows an error."""
+    bad = int(np.floor(target * n_pool + 1e-9)) + 1
+    return PoolErrors(n_pool, level).labels_needed(bad, 0, 0, 0.0)
+
+
 def _plan(target: float, believed: float, N: int, level: float, power: float) -> tuple[int, int] | None:
     """The least number of labels, and the errors that it allows; None where even all rows would not do."""
     bad = int(np.floor(target * N + 1e-9)) + 1  # the least number of errors that must be ruled out
@@ -189,25 +198,19 @@ def _plan(target: float, believed: float, N: int, level: float, power: float) ->
         return 0, 0
     if real >= bad:
         return None
-    errors = 0
-    while errors < bad:
+    for errors in range(bad):
         n = _least_labels(errors, bad, N, level)
         if hypergeom.cdf(errors, N, real, n) >= power:
             return n, errors
-        errors += 1
     return None
 
 
 def _least_labels(errors: int, bad: int, N: int, level: float) -> int:
     """The least n at which `bad` errors among N rows would show more than `errors`, but for a chance of 1 − level."""
-    low, high = errors, N  # at n = N all `bad` > `errors` are seen
-    while high - low > 1:
-        middle = (low + high) // 2
-        if hypergeom.cdf(errors, N, bad, middle) <= 1.0 - level:
-            high = middle
-        else:
-            low = middle
-    return high
+    # at n = N all `bad` > `errors` are seen
+    numbers = range(errors + 1, N)
+    few = bisect_left(numbers, True, key=lambda n: bool(hypergeom.cdf(errors, N, bad, n) <= 1.0 - level))
+    return errors + 1 + few
 
 
 def _anytime_labels(target: float, believed: float, N: int, level: float, power: float) -> int | None:
@@ -234,10 +237,3 @@ def _anytime_labels(target: float, believed: float, N: int, level: float, power:
         while len(chances) > 1 and chances[-1] < 1e-12:
             chances = chances[:-1]
     return None
-
-
-def _labels(targets: ArrayLike, believed_errors: ArrayLike, like: AuditSize) -> FloatArray:
-    rows = check_finite_array(targets, "targets", ndim=1)
-    columns = check_finite_array(believed_errors, "believed_errors", ndim=1)
-    found = [[_plan(t, b, like.n_pool, like.level, like.power) for b in columns] for t in rows]
-    return np.array([[np.nan if cell is None else cell[0] for cell in line] for line in found], dtype=np.float64)

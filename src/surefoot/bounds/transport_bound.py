@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
-from surefoot.bounds.observed_losses import ObservedLosses, is_fitted, known_classes, observe
-from surefoot.bounds.question import Question
+from surefoot._errors import ParameterError
+from surefoot.bounds._arguments import Arguments, is_fitted, known_classes
+from surefoot.bounds.clusters import share_intervals
+from surefoot.bounds.observed_losses import ObservedLosses, observe
 from surefoot.bounds.result import CONDITIONAL, ErrorBound
 from surefoot.calibration import Calibrated
 from surefoot.certificates.certificate import Certificate
-from surefoot.certify import certify
-from surefoot.exact.row_groups import GroupFunction
+from surefoot.certification import certify
 from surefoot.priors import AUTO, NoPrior, resolve_prior
 
 _ANY_ROWS = "the rows need not be random draws, nor unseen by the classifier"
@@ -23,19 +23,22 @@ _FROM_LABELS = ("auto", "clopper-pearson", "hypergeometric", "assisted")
 
 
 def transport_bound(
-    asked: Question,
+    asked: Arguments,
     radius: float | str | Calibrated | None,
     certify_options: Mapping[str, Any] | None,
     *,
     X_target: Any = None,
-    groups: ArrayLike | GroupFunction | None = None,
 ) -> ErrorBound:
     """`certify` at a radius given, or estimated from the labels at the level asked for."""
     if not is_fitted(asked.classifier):
-        raise ValueError("the transport bound needs a fitted classifier; got one that is not fitted. Fit it first.")
+        raise ParameterError(
+            "classifier", "must be fitted for the transport bound", "one that is not fitted", "Fit it first."
+        )
     classes = known_classes(asked.classifier, asked.y, asked.classes)
     ask = Calibrated(asked.level) if radius is None or radius == "calibrated" else radius
     options = dict(certify_options or {})
+    if asked.clusters.repeat and X_target is None and options.get("label_prior", AUTO) in (AUTO, "clopper-pearson"):
+        options["label_prior"] = share_intervals(asked.y, classes, asked.clusters.numbers)
     certificate = certify(
         asked.classifier,
         asked.X,
@@ -46,7 +49,7 @@ def transport_bound(
         loss=asked.loss,
         classes=classes,
         clip=asked.clip,
-        groups=groups,
+        groups=asked.groups,
         **options,
     )
     other = X_target is not None
@@ -62,24 +65,22 @@ def transport_bound(
         level=asked.level,
         loss=certificate.loss,
         assumptions=(_within(certificate), _label_shares(options.get("label_prior", AUTO), other), _ANY_ROWS),
-        n_labels=seen.n,
-        n_errors=seen.n_errors,
-        mean_loss=seen.mean,
+        **seen.counts,
         certificate=certificate,
     )
-    return whole if certificate.groups is None else _by_group(whole, certificate, seen, asked, groups, other)
+    return whole if certificate.groups is None else _by_group(whole, certificate, seen, asked, other)
 
 
 def _by_group(
     whole: ErrorBound,
     certificate: Certificate,
     seen: ObservedLosses,
-    asked: Question,
-    groups: Any,
+    asked: Arguments,
     other: bool,
 ) -> ErrorBound:
     """The largest of the groups' bounds: all are over one set, so they hold together without a share of the level."""
-    labeled = np.full(seen.n, None) if other else _of_labeled(groups, asked)
+    groups = asked.groups(asked.X) if callable(asked.groups) else asked.groups
+    labeled = np.full(seen.n, None) if other else np.asarray(groups)[: seen.n]
     found = {}
     for name, one in (certificate.groups or {}).items():
         some = seen.at(labeled == name)
@@ -87,16 +88,10 @@ def _by_group(
             whole,
             value=float(one.risk),
             about=f"{whole.about}, group {name}",
-            n_labels=some.n,
-            n_errors=some.n_errors,
-            mean_loss=some.mean,
+            **some.counts,
             certificate=one,
         )
     return replace(whole, value=max(bound.value for bound in found.values()), groups=found)
-
-
-def _of_labeled(groups: Any, asked: Question) -> Any:
-    return np.asarray(groups(asked.X) if callable(groups) else groups)[: len(asked.y)]
 
 
 def _within(certificate: Certificate) -> str:

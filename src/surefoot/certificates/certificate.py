@@ -13,6 +13,7 @@ from surefoot._printing import PrintsAsTable, bound_in_words, rounded_down, roun
 from surefoot._types import FloatArray
 from surefoot.calibration import RadiusEstimate
 from surefoot.certificates.fresh import FreshCertificate, RowBound
+from surefoot.costs import FeatureMetric
 
 if TYPE_CHECKING:
     from surefoot.plots import CertificateDisplay
@@ -66,6 +67,10 @@ class Certificate(PrintsAsTable):
         need not cover the truth: the bounds then hold over the set, and promise nothing of the truth.
     groups : dict of Certificate, or None
         The worst expected loss within each group of rows, over the same set, where groups were asked for.
+    metric : FeatureMetric or None
+        The distance between rows that the radius is measured in.
+    label_cost : float, array of shape (K, K) or None
+        The cost of a change of label that the radius is measured in.
     """
 
     risk: float
@@ -81,6 +86,8 @@ class Certificate(PrintsAsTable):
     stages: tuple[str, ...] = ()
     groups: Mapping[Any, Certificate] | None = None
     promise: bool = True
+    metric: FeatureMetric | None = None
+    label_cost: float | FloatArray | None = None
 
     @property
     def worst_group(self) -> Any:
@@ -180,6 +187,7 @@ class Certificate(PrintsAsTable):
             ("gap", f"{self.gap:.2e}"),
             ("likelihood", f"{self.likelihood:.6g}"),
             ("radius", f"{self.radius:.6g}  (minimal: {self.minimal_radius:.6g})"),
+            *self._ground_cost(),
             ("label intervals", intervals),
             ("status", f"{self.status}: {_MEANING[self.status]}"),
         ]
@@ -193,6 +201,13 @@ class Certificate(PrintsAsTable):
             mark = "  (the worst)" if name == self.worst_group else ""
             rows.append((f"group {visible(str(name))}", f"{one.risk:.6g}  (lower bound {one.lower:.6g}){mark}"))
         return rows if self.loss == "log_loss" else [row for row in rows if row[0] != "likelihood"]
+
+    def _ground_cost(self) -> list[tuple[str, str]]:
+        if self.metric is None:
+            return []
+        one = isinstance(self.label_cost, float)
+        cost = f"label cost {self.label_cost:.4g}" if one else "a matrix of label costs"
+        return [("ground cost", f"{type(self.metric).__name__} metric, {cost}")]
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from surefoot._errors import ParameterError
 from surefoot._printing import PrintsAsTable, bound_in_words
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array, check_more_rows, check_positive_scalar, check_unit_scalar
@@ -173,7 +174,7 @@ class RowBound:
         """See `Certificate.on_fresh_rows`."""
         level = check_unit_scalar(level, "level")
         if not 0 < level < 1:
-            raise ValueError(f"level must lie strictly between 0 and 1; got {level!r}. Pass 0.95, say.")
+            raise ParameterError("level", "must lie strictly between 0 and 1", repr(level), "Pass 0.95, say.")
         if largest_loss is not None:
             bound = replace(self, largest_loss=check_positive_scalar(largest_loss, "largest_loss"))
             return bound.on_fresh_rows(
@@ -182,7 +183,9 @@ class RowBound:
         method = self._method(method)
         rows = check_more_rows(X_fresh, "X_fresh", self.anchors.shape[1])
         if len(rows) == 0:
-            raise ValueError("X_fresh must have at least one row; got none. Pass rows that took no part in the fit.")
+            raise ParameterError(
+                "X_fresh", "must have at least one row", "none", "Pass rows that took no part in the fit."
+            )
         at_rows = self._losses(X_fresh, losses, len(rows))
         distances = self._distances(rows)
         mean, error = max(
@@ -208,11 +211,16 @@ class RowBound:
 
     def _method(self, method: str) -> str:
         if method not in ("auto", NORMAL, BERNSTEIN):
-            raise ValueError(f'method must be "auto", "normal" or "bernstein"; got {method!r}. Pass one of these.')
+            raise ParameterError(
+                "method", 'must be "auto", "normal" or "bernstein"', repr(method), "Pass one of these."
+            )
         if method == BERNSTEIN and self.largest_loss is None:
-            raise ValueError(
-                'method="bernstein" needs bounded losses; no bound is known. Pass "normal", a bound as largest_loss=, '
-                "or certify the classifier with certify(...), which clips its probabilities."
+            raise ParameterError(
+                "method",
+                'must not be "bernstein" where no bound of the losses is known',
+                '"bernstein"',
+                'Pass "normal", a bound as largest_loss=, or certify the classifier with certify(...), which clips '
+                "its probabilities.",
             )
         if method != "auto":
             return method
@@ -221,26 +229,34 @@ class RowBound:
     def _losses(self, X_fresh: Any, losses: ArrayLike | None, M: int) -> FloatArray:
         K = self.sets[0].decision_set.n_classes
         if losses is None and self.losses_at is None:
-            raise ValueError(
-                "losses must be given for fresh rows, since the certificate was made from a matrix of losses. Pass "
-                f"losses=, of shape ({M}, {K})."
+            raise ParameterError(
+                "losses",
+                "must be given for fresh rows, since the certificate was made from a matrix of losses",
+                "None",
+                f"Pass losses=, of shape ({M}, {K}).",
             )
         found = self.losses_at(X_fresh) if losses is None and self.losses_at is not None else losses
         matrix = check_finite_array(found, "losses", ndim=2)
         if matrix.shape != (M, K):
-            raise ValueError(f"losses must have shape (M, K) = ({M}, {K}); got {matrix.shape}. Pass one row per row.")
+            raise ParameterError(
+                "losses", f"must have shape (M, K) = ({M}, {K})", matrix.shape, "Pass one row per row."
+            )
         if self.largest_loss is not None and matrix.max() > self.largest_loss:
-            raise ValueError(
-                f"losses must not exceed largest_loss={self.largest_loss!r}; got "
-                f"{float(matrix.max())!r}. Pass a larger largest_loss."
+            raise ParameterError(
+                "losses",
+                f"must not exceed largest_loss={self.largest_loss!r}",
+                repr(float(matrix.max())),
+                "Pass a larger largest_loss.",
             )
         return matrix
 
     def _distances(self, rows: FloatArray) -> FloatArray:
         if isinstance(self.metric, Precomputed):
-            raise ValueError(
-                "a certificate made with precomputed distances knows none to fresh rows. Certify with a metric, or "
-                "with a function of two rows."
+            raise ParameterError(
+                "metric",
+                "must be one of two rows, to reach fresh rows",
+                "a certificate made with precomputed distances",
+                "Certify with a metric, or with a function of two rows.",
             )
         return self.metric.distances(rows, self.anchors)
 

@@ -1,18 +1,27 @@
-"""The commands and their options: those that make, use and judge a model."""
-
-# ruff: noqa: PLR0913, PLR0917 - an option is an argument of its function
+"""The program `surefoot`: how a command is declared, and what all commands on tables do."""
 
 from __future__ import annotations
 
+import inspect
+import shlex
+import sys
+from collections.abc import Callable, Iterable
+from functools import wraps
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
+from surefoot._printing import count
 from surefoot._version import __version__
-from surefoot.cli import options as o
 from surefoot.cli.output import Output
-from surefoot.pool.choices import names, read_loss
+from surefoot.pool.choices import Choices, names, read_prior, read_radius
+from surefoot.pool.kept_options import KEPT, KeptOptions, settle
+from surefoot.pool.table.errors import TableError
+from surefoot.pool.table.reading import Format, check_label
+
+if TYPE_CHECKING:
+    from surefoot.pool.table import Pool, Table
 
 app = typer.Typer(
     name="surefoot",
@@ -41,160 +50,164 @@ def _main(
     """Nothing to do before a command."""
 
 
-@app.command()
-def fit(
-    ctx: typer.Context,
-    pool: o.PoolPath,
-    label: o.Label = None,
-    radius: o.Radius = "default",
-    prior: o.Prior = "weak",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Model file; by default POOL.skops here.")] = None,
-    report: Annotated[Path | None, typer.Option("--report", help="Report; by default beside the model.")] = None,
-    no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.")] = False,
-    no_error: Annotated[bool, typer.Option("--no-error", help="Do not bound the share of errors.")] = False,
-    time: o.Time = None,
-    learn_rows: o.LearnRows = None,
-    force: o.Force = False,
-    target_risk: o.Target = None,
-    classes: o.Classes = "",
-    drop: o.Drop = "",
-    categories: o.Categories = "",
-    text: o.Text = "",
-    strict: o.Strict = False,
-    drop_useless: o.DropUseless = False,
-    missing: o.Missing = "",
-    delimiter: o.Delimiter = None,
-    encoding: o.Encoding = "utf-8",
-    forget: o.Forget = False,
-    seed: o.Seed = 0,
-    jobs: o.Jobs = -1,
-    json: o.Json = False,
-) -> int:
-    """Learn a model, say how far it can be trusted, write a report."""
-    from surefoot._files import check_writable
+def command(name: str, *groups: type, **defaults: Any) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Add a command to the program, which takes a `Call` and its own options; those of the groups are in the call.
 
-    output = Output("fit", json)
-    found = o.settled(ctx, output, pool)
-    choices = o.read_choices(found.values, seed, jobs, learn_rows=learn_rows)
-    model = out or Path(f"{pool.stem}.skops")
-    check_writable(model)  # a folder has no suffix to change
-    page = None if no_report else report or model.with_suffix(".html")
-    o.check_pool(pool, found)
-    from surefoot._outputs import check_outputs
-    from surefoot.cli.fit import command_line, fit_outputs, fit_pool
-    from surefoot.pool.fit_report import Writing
-    from surefoot.pool.table.beside import files_of
+    groups : classes whose attributes are options; defaults : in place of theirs.
+    """
 
-    check_outputs(fit_outputs(model, page), files_of(pool), force=force)
-    with output.working("reading the table"):
-        table = o.read_pool(pool, found)
-    o.note_waiting(output, table.table)
-    o.keep(output, found)
-    writing = Writing(model, page, {**found.values, "suffix": pool.suffix}, seed, command_line())
-    with o.measured_once():
-        return fit_pool(output, table, choices, writing, target_risk=target_risk, error=not no_error, seconds=time)
+    def add(function: Callable[..., int]) -> Callable[..., int]:
+        own = dict(list(inspect.signature(function, eval_str=True).parameters.items())[1:])
+        shared = {
+            option: inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=hint)
+            for group in groups
+            for option, hint in get_type_hints(group, include_extras=True).items()
+            for default in [defaults.get(option, getattr(group, option))]
+        }
+
+        @wraps(function)
+        def run(ctx: typer.Context, **values: Any) -> int:
+            return function(Call(ctx, Output(name, bool(values.get("json")))), **{one: values[one] for one in own})
+
+        context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
+        signature = inspect.Signature([context, *own.values(), *shared.values()])
+        run.__signature__ = signature  # type: ignore[attr-defined]  # typer reads the options from it
+        return app.command(name)(run)
+
+    return add
 
 
-@app.command()
-def predict(
-    ctx: typer.Context,
-    model: o.ModelPath,
-    table: o.TablePath,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Table to write: all columns, and the predictions.")
-    ] = None,
-    force: o.Force = False,
-    trust: o.Trust = "",
-    missing: o.Missing = "",
-    delimiter: o.Delimiter = None,
-    encoding: o.Encoding = "utf-8",
-    json: o.Json = False,
-) -> int:
-    """Predict the label of each row of a new table."""
-    from surefoot._outputs import check_outputs
-    from surefoot.cli.predict import predict_table, predictions_file
-    from surefoot.pool.stored import Classifier
-    from surefoot.pool.table.beside import files_of
-
-    output = Output("predict", json)
-    if out is not None:
-        check_outputs([predictions_file(out)], [model, *files_of(table)], force=force)
-    classifier = Classifier.load(model, names(trust))
-    found = o.settled(ctx, output, table, classifier.options(table))
-    return predict_table(output, classifier, table, o.table_format(found.values), out)
+def command_line() -> str:
+    """The command that runs, as it was typed."""
+    return shlex.join(["surefoot", *sys.argv[1:]])
 
 
-@app.command()
-def score(
-    ctx: typer.Context,
-    model: o.ModelPath,
-    table: Annotated[Path, typer.Argument(help="Table with the true labels.")],
-    label: Annotated[
-        str | None,
-        typer.Option("--label", "-l", help="Column of the true labels; known for our own models."),
-    ] = None,
-    trust: o.Trust = "",
-    missing: o.Missing = "",
-    delimiter: o.Delimiter = None,
-    encoding: o.Encoding = "utf-8",
-    json: o.Json = False,
-) -> int:
-    """Compare a model, and what was said of it, with true labels."""
-    from surefoot.cli.score import score_table
-    from surefoot.pool.stored import Classifier
+class Call:
+    """One run of a command: where its words go, and, once they are settled, its table and the options for it."""
 
-    output = Output("score", json)
-    classifier = Classifier.load(model, names(trust))
-    found = o.settled(ctx, output, table, classifier.options(table))
-    return score_table(output, classifier, table, classifier.label_or(label), o.table_format(found.values))
+    path: Path
+    found: KeptOptions
 
+    def __init__(self, ctx: typer.Context, output: Output) -> None:
+        self.ctx, self.output = ctx, output
 
-@app.command()
-def certify(
-    ctx: typer.Context,
-    model: o.ModelPath,
-    pool: o.PoolPath,
-    label: Annotated[str | None, typer.Option("--label", "-l", help="Label column; known for our own models.")] = None,
-    loss: o.Loss = "zero_one",
-    radius: o.Radius = "default",
-    prior: o.Prior = "weak",
-    target_risk: o.Target = None,
-    classes: o.Classes = "",
-    drop: o.Drop = "",
-    categories: o.Categories = "",
-    text: o.Text = "",
-    strict: o.Strict = False,
-    drop_useless: o.DropUseless = False,
-    missing: o.Missing = "",
-    delimiter: o.Delimiter = None,
-    encoding: o.Encoding = "utf-8",
-    forget: o.Forget = False,
-    trust: o.Trust = "",
-    seed: o.Seed = 0,
-    jobs: o.Jobs = -1,
-    json: o.Json = False,
-) -> int:
-    """Bound the errors of any classifier stored with skops."""
-    output = Output("certify", json)
-    kind = read_loss(loss)
-    from surefoot.cli.certify import certify_table
-    from surefoot.pool.stored import Classifier
-    from surefoot.pool.table import check_learnable
+    def settle(self, table: Path, defaults: dict[str, Any] | None = None) -> None:
+        """Take the options for a table, with those kept for it; `defaults` are those of a model file."""
+        params = self.ctx.params
+        given = {name for name in params if name in KEPT and self._is_typed(name)}
+        values = {name: value for name, value in params.items() if name in KEPT}
+        taken = {name: value for name, value in (defaults or {}).items() if name in values and name not in given}
+        self.path = table
+        self.found = settle(table, {**values, **taken}, given, forget=bool(params.get("forget")))
+        if self.found.note:
+            self.output.note(self.found.note)
 
-    classifier = Classifier.load(model, names(trust))
-    found = o.settled(ctx, output, pool, classifier.options(pool))
-    choices = o.read_choices(found.values, seed, jobs)
-    name = classifier.label_or(found.values["label"])
-    table = o.read_table_of(pool, name, o.table_format(found.values), found.values["classes"])
-    check_learnable(table)
-    o.keep(output, found)
-    with o.measured_once():
-        return certify_table(
-            output,
-            classifier,
-            table,
-            choices,
-            loss=kind,
-            target_risk=target_risk,
-            **o.column_options(found.values),
+    def _is_typed(self, name: str) -> bool:
+        source = self.ctx.get_parameter_source(name)
+        return source is not None and source.name in ("COMMANDLINE", "ENVIRONMENT")
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The options that are kept for tables, as this command uses them."""
+        return self.found.values
+
+    @property
+    def label(self) -> str:
+        """The label column, which must be known."""
+        label = self.values.get("label")
+        if not label:
+            raise TableError("Missing option '--label': pass the name of the column that holds the labels.")
+        return str(label)
+
+    @property
+    def form(self) -> Format:
+        """How tables are written."""
+        missing = tuple(names(self.values.get("missing") or ""))
+        return Format(self.values.get("delimiter"), self.values.get("encoding") or "utf-8", missing)
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """Options of `sort_columns`."""
+        return {
+            "drop": names(self.values["drop"]),
+            "categories": names(self.values["categories"]),
+            "texts": names(self.values["text"]),
+            "strict": bool(self.values["strict"]),
+        }
+
+    def settle_pool(self, pool: Path, **more: Any) -> Choices:
+        """Take the options for a pool, and refuse what its header shows to be wrong, before anything is loaded."""
+        self.settle(pool)
+        choices = self.choices(**more)
+        self.check_pool()
+        return choices
+
+    def choices(self, **more: Any) -> Choices:
+        """What was asked of a fit."""
+        options = {"radius": "default", **self.values}
+        seed, jobs = self.ctx.params["seed"], self.ctx.params["jobs"] or 1
+        return Choices(
+            radius=read_radius(options["radius"]), prior=read_prior(options["prior"]), seed=seed, n_jobs=jobs, **more
         )
+
+    def check_pool(self) -> None:
+        """What can be told wrong of a table by its header, before anything is loaded."""
+        check_label(self.path, self.label, self.form)
+
+    def read_pool(self) -> Pool:
+        """Read, check and clean the table."""
+        from surefoot.pool.table import check_learnable, clean
+
+        with self.output.working("reading the table"):
+            table = self.read_table(self.path, self.label)
+            check_learnable(table)
+            pool = clean(table, **self.columns)
+        self.take_up(table)
+        return pool
+
+    def take_up(self, table: Table) -> None:
+        """Keep the options of a table that could be read, and say which answers of its store are not in it yet."""
+        from surefoot.pool.store_labels import waiting_labels
+
+        waiting = waiting_labels(table)
+        if waiting:
+            export = f"surefoot export {shlex.quote(str(table.path))} --label {shlex.quote(table.label)} --in-place"
+            are, them = ("is", "it") if waiting == 1 else ("are", "them")
+            self.output.note(
+                f"{count(waiting, 'label')} of the store {are} not in the table: {export} writes {them} there."
+            )
+        self.keep()
+        self.share_distances()
+
+    def share_distances(self) -> None:
+        """Measure distances that the command needs several times once, until it ends."""
+        from surefoot.problem.geometry import shared_geometry
+
+        self.ctx.with_resource(shared_geometry())
+
+    def keep(self) -> None:
+        """Keep the options for later commands."""
+        trouble = self.found.keep()
+        if trouble:
+            self.output.note(trouble)
+
+    def read_table(self, path: Path, label: str) -> Table:
+        """Read a table with labels, written as the options say."""
+        from surefoot.pool.table import read_labeled_table
+
+        return read_labeled_table(path, label, how=self.form, classes=names(self.values["classes"]) or None)
+
+    def read_labelable(self, content: bytes, more: Iterable[str] = ()) -> Table:
+        """Read the table from its file's content, with all classes that it, the options, its store and `more` know."""
+        from surefoot.pool.store_labels import stored_classes
+        from surefoot.pool.table import read_labeled_table
+        from surefoot.pool.table.pool import read_labels
+        from surefoot.pool.table.reading import read_table
+
+        named = names(str(self.values["classes"]))
+        known = [*named, *stored_classes(self.path), *more]
+        if known and not named:  # and those that the table shows
+            labels = read_labels(read_table(self.path, self.form, content=content)[self.label])
+            known += [value for value in labels if value is not None]
+        classes = sorted(set(known)) or None
+        return read_labeled_table(self.path, self.label, how=self.form, classes=classes, content=content)

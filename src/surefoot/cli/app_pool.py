@@ -1,23 +1,33 @@
-"""The commands and their options: those that ask what to label, and take labels."""
+"""The commands that ask what to label, and take labels."""
 
 # ruff: noqa: PLR0913, PLR0917 - an option is an argument of its function
 
 from __future__ import annotations
 
+import shlex
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from surefoot._printing import cell_text, count, rounded_up
 from surefoot.cli import options as o
-from surefoot.cli.app import app
-from surefoot.cli.output import Output
+from surefoot.cli.app import Call, command
 from surefoot.pool.choices import names, read_loss
+from surefoot.pool.notes import Note
+
+if TYPE_CHECKING:
+    from surefoot.pool.worst import Radii
+
+# Columns of a row that are shown beside the reason, and characters of a cell.
+_SHOWN, _LONGEST_CELL = 4, 60
 
 
-@app.command()
+@command("radius", o.Columns, o.Reading, o.Learning, o.Json)
 def radius(
-    ctx: typer.Context,
+    call: Call,
     pool: o.PoolPath,
     label: o.Label = None,
     prior: o.Prior = "weak",
@@ -25,78 +35,104 @@ def radius(
         Path | None, typer.Option("--reference", help="Labeled table, such as last year's, to measure the distance to.")
     ] = None,
     path: Annotated[int, typer.Option("--path", min=0, help="Radii at which to show loss and confidence.")] = 0,
-    classes: o.Classes = "",
-    drop: o.Drop = "",
-    categories: o.Categories = "",
-    text: o.Text = "",
-    strict: o.Strict = False,
-    drop_useless: o.DropUseless = False,
-    missing: o.Missing = "",
-    delimiter: o.Delimiter = None,
-    encoding: o.Encoding = "utf-8",
-    forget: o.Forget = False,
-    seed: o.Seed = 0,
-    jobs: o.Jobs = -1,
-    json: o.Json = False,
 ) -> int:
     """Print the minimal radius, the calibrated one, and the distance to a reference."""
-    output = Output("radius", json)
-    found = o.settled(ctx, output, pool)
-    choices = o.read_choices({**found.values, "radius": "default"}, seed, jobs)
-    o.check_pool(pool, found)
-    from surefoot.cli.radius import radius_of
+    choices = call.settle_pool(pool)
+    from surefoot.cli.words import pool_data, say_pool
+    from surefoot.pool.clock import Clock
+    from surefoot.pool.worst import radii_of
 
-    with output.working("reading the table"):
-        table = o.read_pool(pool, found)
-        how, known = o.table_format(found.values), found.values["classes"]
-        other = None if reference is None else o.read_table_of(reference, o.label_of(found), how, known)
-    o.note_waiting(output, table.table)
-    o.keep(output, found)
-    with o.measured_once():
-        return radius_of(output, table, choices, reference=other, n_path=path)
+    output = call.output
+    other = None if reference is None else call.read_table(reference, call.label)
+    table = call.read_pool()
+    say_pool(output, table)
+    with output.working("solving the transport problem") as say:
+        radii = radii_of(table, choices, Clock(None, say), reference=other, n_path=path)
+    data = {**pool_data(table), **radii.data()}
+    if isinstance(radii.default, Note):
+        output.note(radii.default)
+    pairs = [("minimal", f"{radii.minimal:.4f}: below it no distribution has these rows and class shares")]
+    if radii.calibrated is not None:
+        pairs.append(("calibrated", _calibrated(radii)))
+    if other is not None:
+        data["reference"] = {"path": str(other.path), "radius": radii.reference}
+        pairs.append(
+            ("reference", f"{radii.reference:.4f}: the distance to {other.path.name}, which this radius covers")
+        )
+    takes = "none" if isinstance(radii.default, Note) else "the calibrated one"
+    pairs.append(("fit takes", f"{takes} for a worst case, a small one to learn"))
+    output.say("Radius", "bold")
+    output.rows(pairs)
+    if radii.path:
+        if radii.path_sample is not None:
+            output.note(f"the path is that of {radii.path_sample} unlabeled rows, drawn at random.")
+        output.say("Along the radius, a classifier learned at each", "bold")
+        rows = [
+            [f"{one.radius:.4f}", f"{one.excess:.4f}", rounded_up(one.risk, 4), f"{one.median_confidence:.3f}"]
+            for one in radii.path
+        ]
+        output.table(["radius", "beyond minimal", "worst loss", "median confidence"], rows, right=(0, 1, 2, 3))
+    return output.finish(data)
 
 
-@app.command()
+def _calibrated(radii: Radii) -> str:
+    found = radii.calibrated
+    if found is None:
+        return ""
+    how = f"from {found.n_labeled} random labels, level {found.level:g} (measured, not proved)"
+    if radii.tied:
+        return f"tied to the label shares: {found.excess:.4f} beyond what features and shares need, {how}"
+    return f"{radii.minimal + found.excess:.4f} = minimal + {found.excess:.4f}, {how}"
+
+
+@command("query", o.Columns, o.Reading, o.Learning, o.Json)
 def query(
-    ctx: typer.Context,
+    call: Call,
     pool: o.PoolPath,
     label: o.Label = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many rows.")] = 10,
     radius: o.Radius = "default",
     prior: o.Prior = "weak",
     pool_size: Annotated[int, typer.Option("--pool-size", min=0, help="Unlabeled rows to draw; 0 for all.")] = 4000,
-    classes: o.Classes = "",
-    drop: o.Drop = "",
-    categories: o.Categories = "",
-    text: o.Text = "",
-    strict: o.Strict = False,
-    drop_useless: o.DropUseless = False,
-    missing: o.Missing = "",
-    delimiter: o.Delimiter = None,
-    encoding: o.Encoding = "utf-8",
-    forget: o.Forget = False,
-    seed: o.Seed = 0,
-    jobs: o.Jobs = -1,
-    json: o.Json = False,
 ) -> int:
     """List the rows to label next, with why."""
-    output = Output("query", json)
-    found = o.settled(ctx, output, pool)
-    choices = o.read_choices(found.values, seed, jobs, tol=1e-3)
-    o.check_pool(pool, found)
-    from surefoot.cli.query import query_pool
+    choices = call.settle_pool(pool, tol=1e-3)
+    from surefoot.pool.clock import Clock
+    from surefoot.pool.next_rows import rank
 
-    with output.working("reading the table"):
-        table = o.read_pool(pool, found)
-    o.note_waiting(output, table.table)
-    o.keep(output, found)
-    with o.measured_once():
-        return query_pool(output, table, choices, n=n, most=pool_size)
+    output, table = call.output, call.read_pool()
+    output.note(*table.notes)
+    with output.working("learning") as say:
+        ranked = rank(table, choices, Clock(None, say), n=n, most=pool_size)
+    if ranked.n_considered is not None:
+        output.note(f"{pool_size} of the unlabeled rows were drawn at random to choose from; --pool-size 0 takes all.")
+    output.note(*ranked.notes)
+    output.say(f"Rows of {table.table.path.name} to label next", "bold")
+    shown, cells = table.columns.used[:_SHOWN], table.shown_cells
+    marks = [] if ranked.identifier is None else [ranked.identifier]
+    output.table(
+        ["row", *marks, "why", *shown],
+        [
+            [str(row + 1), *_texts(table.table.cells, marks, row), one.reason, *_texts(cells, shown, row)]
+            for row, one in ranked.rows
+        ],
+        right=(0,),
+    )
+    left = len(table.columns.used) - _SHOWN
+    if left > 0:
+        output.say(f"  {count(left, 'more column')} not shown.", "dim")
+    following = f"surefoot label {shlex.quote(str(table.table.path))} --label {shlex.quote(table.table.label)}"
+    output.say(f"Next: {following}")
+    return output.finish({"rows": ranked.data(), "next": following})
 
 
-@app.command()
+def _texts(cells: Any, names: list[str], row: int) -> list[str]:
+    return [cell_text(cells[name].iloc[row], _LONGEST_CELL) for name in names]
+
+
+@command("label", o.Columns, o.Reading, o.Learning, o.Json)
 def label(
-    ctx: typer.Context,
+    call: Call,
     pool: o.PoolPath,
     label: o.Label = None,
     target_risk: Annotated[
@@ -118,67 +154,49 @@ def label(
     pool_size: Annotated[
         int, typer.Option("--pool-size", min=0, help="Unlabeled rows to draw for speed; 0 for all.")
     ] = 2000,
-    classes: o.Classes = "",
-    drop: o.Drop = "",
-    categories: o.Categories = "",
-    text: o.Text = "",
-    strict: o.Strict = False,
-    drop_useless: o.DropUseless = False,
-    missing: o.Missing = "",
-    delimiter: o.Delimiter = None,
-    encoding: o.Encoding = "utf-8",
-    forget: o.Forget = False,
-    seed: o.Seed = 0,
-    jobs: o.Jobs = -1,
-    json: o.Json = False,
 ) -> int:
-    """Ask for labels, one row at a time, and write each into the table at once."""
-    output = Output("label", json)
-    found = o.settled(ctx, output, pool)
-    goal_loss, choices = read_loss(loss), o.read_choices(found.values, seed, jobs, tol=1e-3)
-    o.check_pool(pool, found)
-    from surefoot._files import check_writable, sole_writer
-    from surefoot.cli.label import Goal, Session, check_labelable
-    from surefoot.pool.labeling.terminal import stored_sitting
+    """Ask for labels, one row at a time; each is stored at once, and all are written into the table at the end."""
+    goal_loss, choices = read_loss(loss), call.settle_pool(pool, tol=1e-3)
+    from surefoot._files import check_writable
+    from surefoot.cli.asking import seated
+    from surefoot.cli.label import LabelAsking, check_labelable
+    from surefoot.pool.labeling.label_loop import LabelLoop
+    from surefoot.pool.store import files_of, store_path
     from surefoot.pool.table import clean, read_content
-    from surefoot.pool.table.asked import AskedRows
-    from surefoot.pool.table.beside import files_of, proof_path, store_path
-    from surefoot.pool.table.editing import label_writer
 
     check_writable(pool)
-    with sole_writer(pool), o.measured_once():
-        content = read_content(pool)
-        how = o.table_format(found.values)
-        table = o.read_table_of(pool, o.label_of(found), how, found.values["classes"], content)
-        sitting = stored_sitting(table, proving=target_error is not None) if store_path(pool).exists() else None
-        table = table if sitting is None else sitting[0]
-        check_labelable(table)
-        cleaned = clean(table, **o.column_options(found.values))
-        for note in cleaned.notes:
-            output.note(note)
-        if target_error is not None:
-            from surefoot._outputs import check_outputs
-            from surefoot.cli.fit import fit_outputs
-            from surefoot.cli.prove import ProofSession, proven_labeling
+    check_writable(store_path(pool))
+    content = read_content(pool)
+    table = call.read_labelable(content)
+    check_labelable(table)
+    cleaned = clean(table, **call.columns)
+    call.output.note(*cleaned.notes)
+    path = out or Path(f"{pool.stem}.skops")
+    if target_error is not None:
+        from surefoot._outputs import OutputFile, check_outputs
+        from surefoot.pool.model_file import is_model_file
 
-            journal, model = proof_path(pool), out or Path(f"{pool.stem}.skops")
-            writer, asked = label_writer(table, content), AskedRows(table)
-            check_outputs(fit_outputs(model, None), files_of(pool), force=force)
-            o.keep(output, found)
-            loop = proven_labeling(
-                cleaned, choices, journal, target_error=target_error, level=level, random_first=random_first
+        check_outputs([OutputFile(path, "model", "--out", is_model_file)], files_of(pool), force=force)
+    with seated(call.output, table, content, call.read_labelable) as sitting:
+        cleaned = replace(cleaned, table=sitting.table, labels=sitting.table.labels)
+        call.keep()
+        call.share_distances()
+        if target_error is None:
+            loop = LabelLoop(cleaned, choices, sitting, goal_loss, target_risk, random_first, pool_size)
+            return LabelAsking(call.output, loop).run()
+        from surefoot.cli.audit import ProofAsking
+        from surefoot.pool.labeling.proof_loop import proven_labeling
+
+        with sitting.store.log("proof") as log:
+            proving = proven_labeling(
+                cleaned, choices, log, target_error=target_error, level=level, random_first=random_first
             )
-            return ProofSession(output, cleaned, loop, writer, asked, journal, model).run()
-        o.keep(output, found)
-        labels, rows = (label_writer(table, content), AskedRows(table)) if sitting is None else sitting[1:]
-        goal = Goal(goal_loss, target_risk)
-        stored = sitting is not None
-        return Session(output, cleaned, choices, goal, labels, rows, random_first, pool_size, stored=stored).run()
+            return ProofAsking(call.output, sitting, cleaned, proving, path).run()
 
 
-@app.command()
+@command("audit", o.Reading, o.Json)
 def audit(
-    ctx: typer.Context,
+    call: Call,
     pool: o.PoolPath,
     model: Annotated[Path, typer.Option("--model", "-m", help="Model file (.skops), finished.")],
     label: o.Label = None,
@@ -192,38 +210,25 @@ def audit(
     picks: Annotated[
         str, typer.Option("--picks", help="'uniform', or 'weighted' towards rows the model is unsure of.")
     ] = "uniform",
-    journal: Annotated[
-        Path | None, typer.Option("--journal", help="File of the audit; by default POOL.audit.jsonl beside the table.")
-    ] = None,
+    name: Annotated[str, typer.Option("--audit", help="Name of the audit; each model needs one of its own.")] = "audit",
     classes: o.Classes = "",
-    missing: o.Missing = "",
-    delimiter: o.Delimiter = None,
-    encoding: o.Encoding = "utf-8",
     trust: o.Trust = "",
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the draws.")] = None,
-    json: o.Json = False,
 ) -> int:
     """Prove how often a finished model errs on a table, by labels of rows drawn at random."""
-    output = Output("audit", json)
-    from surefoot._files import check_writable, sole_writer
-    from surefoot._outputs import check_outputs
-    from surefoot.cli.audit import audit_table, journal_file
+    from surefoot._files import check_writable
+    from surefoot.cli.asking import seated
+    from surefoot.cli.audit import audit_table
+    from surefoot.pool.store import store_path
     from surefoot.pool.stored import Classifier
-    from surefoot.pool.table import read_content, read_labeled_table
-    from surefoot.pool.table.beside import audit_path, files_of
-    from surefoot.pool.table.editing import label_writer
+    from surefoot.pool.table import read_content
 
-    path = journal or audit_path(pool)
-    others = [file for file in files_of(pool) if file != audit_path(pool)]
-    check_outputs([journal_file(path)], [model, *others], force=False)
     classifier = Classifier.load(model, names(trust))
-    found = o.settled(ctx, output, pool, classifier.options(pool))
+    call.settle(pool, classifier.options(pool))
+    call.values["label"] = classifier.label_or(label or call.values["label"])
     check_writable(pool)
-    with sole_writer(pool):
-        content = read_content(pool)
-        known = sorted({*names(found.values["classes"]), *classifier.classes})
-        how = o.table_format(found.values)
-        table = read_labeled_table(pool, classifier.label_or(label), how=how, classes=known, content=content)
-        writer = label_writer(table, content)
-        options = {"target_error": target, "level": level, "n_labels": labels, "picks": picks, "random_state": seed}
-        return audit_table(output, classifier, table, writer, path, **options)
+    check_writable(store_path(pool))
+    content, read = read_content(pool), partial(call.read_labelable, more=classifier.classes)
+    options = {"target_error": target, "level": level, "n_labels": labels, "picks": picks, "random_state": seed}
+    with seated(call.output, read(content), content, read) as sitting:
+        return audit_table(call.output, classifier, sitting, name, **options)

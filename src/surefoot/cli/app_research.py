@@ -1,4 +1,4 @@
-"""The commands and their options: the paper's experiments and the demonstration."""
+"""The commands that need no table: the paper's experiments and the demonstration."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Annotated
 import typer
 
 from surefoot.cli import options as o
-from surefoot.cli.app import app
-from surefoot.cli.output import Output
+from surefoot.cli.app import Call, command
 from surefoot.pool.choices import names
+from surefoot.pool.table.errors import FileError
+
+# Rows of a table of results that are shown.
+_SHOWN = 40
 
 
 def _experiments() -> list[str]:
@@ -19,8 +22,9 @@ def _experiments() -> list[str]:
     return names()
 
 
-@app.command()
+@command("reproduce", o.Json)
 def reproduce(
+    call: Call,
     name: Annotated[
         str,
         typer.Argument(
@@ -39,35 +43,69 @@ def reproduce(
     ] = "cpu",
     force: o.Force = False,
     seed: o.Seed = 0,
-    json: o.Json = False,
 ) -> int:
     """Run an experiment of the paper again; a stopped run goes on where it was."""
-    from surefoot.cli.paper import reproduce_experiment
+    from surefoot.paper import reproduce
 
-    return reproduce_experiment(
-        Output("reproduce", json),
-        name,
-        names(datasets) or None,
-        trials,
-        quick,
-        jobs,
-        out,
-        seed,
-        device=device,
-        force=force,
-    )
+    output = call.output
+    with output.warnings():
+        done = reproduce(
+            name,
+            datasets=names(datasets) or None,
+            trials=trials,
+            quick=quick,
+            jobs=jobs,
+            out=out,
+            seed=seed,
+            device=device,
+            progress=True,
+            force=force,
+        )
+    for title, table in done.tables.items():
+        output.say(title, "bold")
+        output.table(
+            [str(column) for column in table.columns],
+            [
+                [f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row]
+                for row in table.values[:_SHOWN]
+            ],
+        )
+        if len(table) > _SHOWN:
+            output.say(f"  and {len(table) - _SHOWN} more rows in {done.out / title}.csv", "dim")
+    output.rows([("written", str(done.out)), *[("figure", str(path)) for path in done.figures]])
+    data = {
+        "name": done.name,
+        "out": str(done.out),
+        "datasets": list(done.settings.datasets),
+        "trials": done.settings.trials,
+        "tables": {title: str(done.out / f"{title}.csv") for title in done.tables},
+        "figures": [str(path) for path in done.figures],
+    }
+    return output.finish(data)
 
 
-@app.command()
+@command("demo", o.Json)
 def demo(
+    call: Call,
     out: Annotated[Path, typer.Option("--out", "-o", help="Figure to write (.png, .pdf, .svg).")] = Path(
         "surefoot-demo.png"
     ),
     force: o.Force = False,
     seed: o.Seed = 0,
-    json: o.Json = False,
 ) -> int:
     """Certify a classifier learned from 20 labels of the Wisconsin breast cancer data."""
-    from surefoot.cli.paper import run_demo
+    from surefoot import demo
+    from surefoot._outputs import check_outputs
 
-    return run_demo(Output("demo", json), out, seed, force=force)
+    if out.suffix.lower() not in demo.FORMATS:
+        raise FileError(
+            f"the figure must end in one of {', '.join(demo.FORMATS)}; got {out}. Pass such a name as --out."
+        )
+    check_outputs([demo.figure_file(out)], [], force=force)
+    with call.output.working("fitting"):
+        shown = demo.Demonstration.of(seed)
+    call.output.say(shown.report)
+    with call.output.working("drawing"):
+        shown.draw(out)
+    call.output.say(f"\nFigure: {out}")
+    return call.output.finish({**shown.data, "figure": str(out)})

@@ -1,124 +1,75 @@
-"""`surefoot audit`: prove in the terminal how often a stored model errs on the rows of a table."""
+"""Proofs in the terminal: `surefoot audit` of a stored model, `surefoot label --target-error` of one that it learns."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from surefoot._outputs import OutputFile
 from surefoot._printing import count, share_at_most
-from surefoot._types import FloatArray
-from surefoot.bounds.audit import PLANNED, Audit
+from surefoot.active.proof import ProvenLabeling
+from surefoot.active.proof_state import AUDIT as JUDGE
+from surefoot.bounds.audit import Audit
+from surefoot.bounds.policy import PLANNED
 from surefoot.bounds.result import ErrorBound
+from surefoot.cli.asking import Asking
 from surefoot.cli.output import NOT_REACHED, OK, Output, percent
-from surefoot.cli.questions import QUIT, SKIP, Questions
-from surefoot.pool.recorded import write_missing
+from surefoot.pool.labeling.events import AUDIT, FREEZE, LEARN
+from surefoot.pool.labeling.proof_loop import save_proved
+from surefoot.pool.labeling.terminal import Sitting
 from surefoot.pool.stored import Classifier
-from surefoot.pool.table import Table
-from surefoot.pool.table.asked import row_hashes
-from surefoot.pool.table.editing import LabelWriter
+from surefoot.pool.table import Pool, Table, TableError
 
 # How often a classifier that is worth an audit is taken to err, as a share of the target, to say how long it may take.
 _BELIEVED_SHARE = 0.25
 
 
-@dataclass(frozen=True, eq=False)
-class FrozenAnswers:
-    """What a stored model says of each row of a table: predictions (N,), and probabilities (N, K) where it has them."""
+class AuditAsking(Asking):
+    """One sitting. Each answer is in the store, for the audit and as a label, before the next row is asked for."""
 
-    classes_: NDArray[Any]
-    predicted: NDArray[Any]
-    proba: FloatArray | None
+    skipped = "Row {} is skipped, and counts as an error."
 
-    @classmethod
-    def of(cls, classifier: Classifier, table: Table) -> FrozenAnswers:
-        inputs = classifier.inputs(table.cells, table.label)
-        proba = classifier.proba(inputs) if hasattr(classifier.model, "predict_proba") else None
-        return cls(np.array(classifier.classes, dtype=object), classifier.predict(inputs), proba)
+    def __init__(self, output: Output, sitting: Sitting, audit: Audit, name: str, model: str) -> None:
+        super().__init__(output, sitting, sorted({*sitting.table.classes, *(audit.classes or [])}), audit)
+        self.audit, self.name, self.model = audit, name, model
 
-    def predict(self, X: Any) -> NDArray[Any]:
-        del X  # the rows of the table, always
-        return self.predicted
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "predict_proba" and self.proba is not None:
-            return lambda _X: self.proba
-        raise AttributeError(name)
-
-
-@dataclass
-class AuditSession:
-    """One sitting. Each answer is in the journal of the audit, then in the table, before the next row is asked for."""
-
-    output: Output
-    table: Table
-    audit: Audit
-    writer: LabelWriter
-    journal: Path
-    model: str
-    answered: int = 0
-    questions: Questions = field(init=False)
-
-    def __post_init__(self) -> None:
-        classes = sorted({*self.table.classes, *(self.audit.classes or [])})
-        self.questions = Questions(self.output, self.table, classes, (SKIP, QUIT))
-
-    def run(self) -> int:
-        """Ask until the target is proved, the labels planned are there, no row is left, or the user has had enough."""
-        self._greet()
-        write_missing(self.table.labels, self.audit.labels, self.writer, self.journal)
+    def _next(self) -> tuple[int, str] | None:
         while (row := self.audit.next()) is not None:
+            self.sitting.claim(row, AUDIT if self.audit.is_uniform else LEARN)
             known = self.table.labels[row]
             if known is None:
-                self.questions.show(row, "drawn at random, to judge the model")
-                answer = self.questions.answer()
-                if answer == QUIT:
-                    break
-                self._take(row, answer)
-            else:  # filled in since the audit began, by whoever it was: the draw does not depend on it
-                self.audit.record(row, known)
-            self._say_bound()
-        return self._end()
-
-    def _take(self, row: int, answer: str) -> None:
-        self.answered += 1
-        if answer == SKIP:
-            self.audit.skip(row)
-            self.questions.say(f"Row {row + 1} is skipped, and counts as an error.")
-            return
-        label = answer.removeprefix("=")
-        self.audit.record(row, label)
-        self.writer.write(row, label)
-        self.table.labels[row] = label
+                return row, "drawn at random, to judge the model"
+            self.audit.record(row, known)  # filled in since, by whoever it was: the draw does not depend on it
+            self._say_state()
+        return None
 
     @property
     def _bound(self) -> ErrorBound:
         return self.audit.bound() if self.audit.rule == PLANNED else self.audit.anytime_bound()
 
-    def _greet(self) -> None:
+    def _begin(self) -> None:
         target = self.audit.target_error
-        self.questions.say(f"Auditing {self.model} on {self.table.path.name}; every answer is written at once.", "bold")
+        self.say(f"Auditing {self.model} on {self.table.path.name}; every answer is stored at once.", "bold")
         rows = count(len(self.table.labels), "row")
         before = f"{self.audit.n_known} with a label from before"
-        self.questions.say(f"{rows}, {before}; the model is judged by rows drawn at random.")
+        self.say(f"{rows}, {before}; the model is judged by rows drawn at random.")
         if self.audit.n_labels:
-            self.questions.say(f"Going on after {count(self.audit.n_labels, 'label')}, {self.audit.n_errors} wrong.")
+            self.say(f"Going on after {count(self.audit.n_labels, 'label')}, {self.audit.n_errors} wrong.")
         if target is not None and self.audit.planned is None and not self.audit.n_labels:
             size = self.audit.expected_size(_BELIEVED_SHARE * target)
             if size.n_anytime is not None:
-                self.questions.say(
+                self.say(
                     f"If the model errs on {percent(_BELIEVED_SHARE * target)}, {percent(target)} will be proved "
                     f"within {count(size.n_anytime, 'label')} in four of five cases."
                 )
+        self.sitting.check_counted(self.audit.labels)
 
-    def _say_bound(self) -> None:
+    def _say_state(self) -> None:
         target = self.audit.target_error
         goal = "" if target is None else f"; target {percent(target)}"
-        self.questions.say(
+        self.say(
             f"{count(self.audit.n_labels, 'label')}, {self.audit.n_errors} wrong: the model errs on at most "
             f"{share_at_most(self._bound.value)}% of the rows (level {self.audit.level:g}){goal}.",
             "bold",
@@ -127,12 +78,12 @@ class AuditSession:
     def _end(self) -> int:
         bound, proved = self._bound, self.audit.proved
         done = "proved" if proved else "ended" if self.audit.done else "interrupted; run it again to go on"
-        self.questions.say(f"Done: {done}. {bound.statement}.", "bold")
+        self.say(f"Done: {done}. {bound.statement}.", "bold")
         for text in bound.assumptions:
-            self.questions.say(f"  assumes that {text}")
+            self.say(f"  assumes that {text}")
         data = {
             "path": str(self.table.path),
-            "journal": str(self.journal),
+            "audit": self.name,
             "labels": self.audit.n_labels,
             "errors": self.audit.n_errors,
             "answered": self.answered,
@@ -149,29 +100,110 @@ class AuditSession:
         return self.output.finish(data, OK if self.audit.target_error is None or proved else NOT_REACHED)
 
 
-def journal_file(path: Path) -> OutputFile:
-    """The journal of an audit, which is only ever added to; `Audit` refuses one that is not its own."""
-    return OutputFile(path, "journal of the audit", "--journal", lambda _: True)
+class ProofAsking(Asking):
+    """One sitting of a loop that learns and audits by turns."""
+
+    def __init__(self, output: Output, sitting: Sitting, pool: Pool, labeling: ProvenLabeling, out: Path) -> None:
+        super().__init__(output, sitting, pool.classes, labeling)
+        self.pool, self.labeling, self.out = pool, labeling, out
+
+    def _begin(self) -> None:
+        self._bring_together()
+        state = self.labeling.state
+        self.say(
+            f"Labeling {self.table.label!r} in {self.table.path.name} until the model is proved to err on at most "
+            f"{percent(state.target_error)} of its rows (level {state.level:g}).",
+            "bold",
+        )
+
+    def _next(self) -> tuple[int, str] | None:
+        with self.output.working("choosing a row"):
+            question = self.labeling.next()
+        if question is None:
+            return None
+        judging, audit = question.phase == JUDGE, self.labeling.audit
+        uniform = judging and audit is not None and audit.is_uniform
+        self.sitting.claim(question.row, AUDIT if uniform else LEARN)
+        return question.row, "drawn at random, to judge the model" if judging else "its label teaches the model most"
+
+    def _bring_together(self) -> None:
+        """Labels that came from elsewhere teach."""
+        labels = self.pool.labels
+        if any(event.kind == FREEZE for event in self.sitting.book.events):
+            raise TableError(
+                f"{self.table.path.name} has audits of surefoot serve, which go on there; --target-error would "
+                "begin others. Run surefoot serve, or leave the option out."
+            )
+        self.sitting.check_counted(self.labeling.labels)
+        known = self.labeling.labels
+        new = {row: str(label) for row, label in enumerate(labels) if label is not None and row not in known}
+        if new:
+            self.labeling.learn(new)
+            self.output.note(f"{count(len(new), 'label')} came into the table since the last sitting: they teach.")
+
+    def _say_state(self) -> None:
+        now = self.labeling.state
+        text = f"{count(now.n_labels, 'label')}."
+        if now.bound is not None and now.audit_level is not None and now.phase != "learn":
+            target = percent(now.target_error)
+            text += (
+                f" Audit {now.n_audits}: {now.audit_errors} wrong of {now.audit_labels}, so the model errs on at most "
+                f"{share_at_most(now.bound)}% of the rows (level {now.audit_level:.3g}; target {target})."
+            )
+        elif now.phase == "learn":
+            text += f" The next audit begins at {now.n_wanted}."
+        self.say(text, "bold")
+
+    def _end(self) -> int:
+        found, proof = self.labeling, self.labeling.proof
+        state = found.state
+        written = None
+        if proof is not None:
+            save_proved(self.out, self.pool, found)
+            written = str(self.out)
+            self.say(f"Proved: {proof.statement}. The model is in {self.out}.", "bold")
+        else:
+            again = "" if found.next() is None else "; run it again to go on"
+            self.say(f"Not proved yet, after {count(state.n_labels, 'label')}{again}.", "bold")
+        data = {
+            "path": str(self.table.path),
+            "answered": self.answered,
+            "labeled": state.n_labels,
+            "phase": state.phase,
+            "audits": state.n_audits,
+            "bound": None if proof is None else proof.value,
+            "level": state.level,
+            "target_error": state.target_error,
+            "proved": found.proved,
+            "statement": None if proof is None else proof.statement,
+            "model": written,
+        }
+        return self.output.finish(data, OK if found.proved else NOT_REACHED)
 
 
-def audit_table(
-    output: Output,
-    classifier: Classifier,
-    table: Table,
-    writer: LabelWriter,
-    journal: Path,
-    **options: Any,
-) -> int:
+def audit_table(output: Output, classifier: Classifier, sitting: Sitting, name: str, **options: Any) -> int:
     """Audit a stored classifier on the rows of a table; options are those of `Audit`."""
+    table = sitting.table
     with output.working("asking the model"):
-        answers = FrozenAnswers.of(classifier, table)
-    classes = sorted({*table.classes, *classifier.classes})
-    audit = Audit(
-        answers,
-        row_hashes(table.features)[:, None],
-        None if journal.exists() else table.labels,
-        classes=classes,
-        journal=journal,
-        **options,
-    )
-    return AuditSession(output, table, audit, writer, journal, classifier.path.name).run()
+        answers = _frozen(classifier, table)
+    with sitting.store.log(f"audit {name}") as log:
+        audit = Audit(
+            answers,
+            np.frombuffer(sitting.store.row_keys() or b"", dtype="<u8")[:, None],
+            None if log.read() else table.labels,
+            classes=sorted({*table.classes, *classifier.classes}),
+            journal=log,
+            **options,
+        )
+        return AuditAsking(output, sitting, audit, name, classifier.path.name).run()
+
+
+def _frozen(classifier: Classifier, table: Table) -> Any:
+    """A classifier that knows one table: the predictions (N,) of a stored one, and its probabilities (N, K) if any."""
+    inputs = classifier.inputs(table.cells, table.label)
+    predicted, known = classifier.predict(inputs), np.array(classifier.classes, dtype=object)
+    frozen = SimpleNamespace(classes_=known, predict=lambda _: predicted)
+    if classifier.has_proba:
+        proba = classifier.proba(inputs)
+        frozen.predict_proba = lambda _: proba
+    return frozen

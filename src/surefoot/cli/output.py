@@ -19,7 +19,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from surefoot._printing import visible
-from surefoot.cli.translate import in_options
+from surefoot.cli.sentences import sentence
 
 _UNSEEN_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 OK, FAILED, MISTAKE, NOT_REACHED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -60,12 +60,13 @@ class Output:
                 grid.add_row(*[Text(visible(cell)) for cell in row])
             self.out.print(Padding(grid, (0, 0, 0, 2), expand=False))
 
-    def note(self, text: str) -> None:
-        """Something to know, once: on standard error, and in the object under "notes"."""
-        if text not in self.notes:
-            self.notes.append(text)
-            if not self.json:
-                self.err.print(Text("note: ", style="yellow") + Text(visible(text, lines=True)))
+    def note(self, *texts: str) -> None:
+        """Things to know, each once: on standard error, and in the object under "notes"."""
+        for text in texts:
+            if text not in self.notes:
+                self.notes.append(text)
+                if not self.json:
+                    self.err.print(Text("note: ", style="yellow") + Text(visible(text, lines=True)))
 
     def finish(self, data: dict[str, Any], code: int = OK) -> int:
         """Print the object, if one was asked for, and give the exit code."""
@@ -97,7 +98,7 @@ class Output:
             yield
         for warning in caught:
             if issubclass(warning.category, UserWarning):
-                self.note(in_options(str(warning.message)))
+                self.note(sentence(warning.message))
 
 
 def plain(value: Any) -> Any:

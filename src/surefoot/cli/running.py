@@ -10,12 +10,13 @@ from typing import Any
 
 import typer
 
+import surefoot.cli.app_model
 import surefoot.cli.app_pool
 import surefoot.cli.app_research
 import surefoot.cli.app_serve  # noqa: F401 - each adds its commands to the app
 from surefoot.cli.app import app
 from surefoot.cli.output import FAILED, INTERRUPTED, MISTAKE, OK, Output
-from surefoot.cli.translate import in_options
+from surefoot.cli.sentences import sentence
 
 # The class of all mistakes in options: typer has its own, or click's, depending on its version.
 _USAGE: Any = typer.BadParameter.__mro__[1]
@@ -51,7 +52,7 @@ def _failed(output: Output, name: str, error: Exception) -> int:
         return output.fail(f"{where}{error.strerror or error}. Check the path and the room on the disk.", MISTAKE)
     if isinstance(error, ImportError | ValueError) and raised_by_surefoot(error):
         missing = isinstance(error, ImportError)  # an extra is not installed, and the message names it
-        return output.fail(in_options(str(error)), FAILED if missing else MISTAKE)
+        return output.fail(sentence(error), FAILED if missing else MISTAKE)
     if isinstance(error, _USAGE):
         return output.fail(f"{error.format_message()} Try: surefoot {name} --help", MISTAKE)
     return _fault(output, error)

@@ -1,18 +1,16 @@
-"""What is said of a model: in words for a person, and as plain data."""
+"""What is said of a table and of a model, in words for a person."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from surefoot._printing import rounded_down, rounded_up, share_at_least, share_at_most
-from surefoot.bounds.result import ErrorBound
-from surefoot.certificates.certificate import Certificate
+from surefoot._printing import count, rounded_down, rounded_up, share_at_least, share_at_most
 from surefoot.cli.output import Output
 from surefoot.losses import LOG_LOSS, ZERO_ONE
-from surefoot.pool.appraisal import Appraisal, Worst
+from surefoot.pool.appraisal import Appraisal
 from surefoot.pool.choices import AUTO, CALIBRATED
+from surefoot.pool.table import Pool
+from surefoot.pool.worst import Worst
 
 _KINDS = {
     "theorem": "a theorem under its assumptions",
@@ -22,116 +20,61 @@ _KINDS = {
 NOT_A_PROMISE = "not a promise, the truth may lie outside"
 
 
-def certificate_data(
-    certificate: Certificate, classes: list[str], *, promise: bool, tied: bool, sampled: bool = False
-) -> dict[str, Any]:
-    """Numbers and texts of a certificate. A set tied to label shares has no one radius: its excess has a name."""
-    estimate = certificate.estimate
-    radius = {"tied_excess": None if estimate is None else estimate.excess} if tied else {"radius": certificate.radius}
-    data: dict[str, Any] = {
-        "promise": promise,
-        "loss": certificate.loss,
-        "risk": certificate.risk,
-        "lower": None if sampled else certificate.lower,
-        "gap": None if sampled else certificate.gap,
-        "status": certificate.status,
-        **radius,
-        "minimal_radius": certificate.minimal_radius,
-        "label_intervals": {
-            name: [float(low), float(high)]
-            for name, (low, high) in zip(classes, certificate.label_intervals, strict=True)
-        },
-    }
-    if certificate.loss == LOG_LOSS:
-        data["likelihood"] = certificate.likelihood
-    if estimate is not None:
-        data["calibration"] = {
-            "level": estimate.level,
-            "excess": estimate.excess,
-            "splits": len(estimate.splits),
-            "labels": estimate.n_labeled,
-        }
-    return {name: float(value) if isinstance(value, np.floating) else value for name, value in data.items()}
+def say_pool(output: Output, pool: Pool) -> None:
+    """What was read."""
+    shown = ", ".join(f"{name}: {(pool.labels == name).sum()}" for name in pool.classes)
+    labeled = int(pool.labeled.sum())
+    output.say(f"{pool.table.path.name}: {count(len(pool.rows), 'row')}", "bold")
+    pairs = [
+        ("labeled", f"{labeled} ({shown})"),
+        ("unlabeled", str(len(pool.rows) - labeled)),
+        ("columns", f"{pool.columns.counts}; {count(pool.rows.shape[1], 'feature')} in all"),
+    ]
+    if pool.columns.asked_out:
+        pairs.append(("left out", f"{', '.join(pool.columns.asked_out)}, as asked"))
+    output.rows(pairs)
+    output.note(*pool.notes)
 
 
-def worst_data(worst: Worst, classes: list[str]) -> dict[str, Any]:
-    """The worst case: the certificate of its last loss, and the share of errors beside that of a constant answer."""
-    certificate = worst.certificates.get(LOG_LOSS, worst.first)
-    data = certificate_data(
-        certificate, classes, promise=worst.promise, tied=worst.tied, sampled=worst.sample is not None
-    )
-    error = worst.risk(ZERO_ONE)
-    if error is not None:
-        data["error"] = error
+def pool_data(pool: Pool) -> dict[str, Any]:
+    """The same for a program."""
     return {
-        **data,
-        "constant_answer": worst.constant,
-        "constant_error": worst.constant_error,
-        "radius_from": worst.kind,
+        "rows": len(pool.rows),
+        "labeled": int(pool.labeled.sum()),
+        "label": pool.table.label,
+        "classes": {name: int((pool.labels == name).sum()) for name in pool.classes},
+        "columns": {**pool.columns.stored(), "left_out": pool.columns.left_out},
+        "features": pool.rows.shape[1],
     }
 
 
-def bounds_data(judged: Appraisal) -> list[dict[str, Any]]:
-    """Each bound with its kind, in the order in which they are said."""
-    found = [] if judged.crossfit is None else [_crossfit_data(judged.crossfit)]
-    if judged.worst is None:
-        return found
-    kind = "conditional" if judged.worst.promise else "rule of thumb"
-    for name, certificate in judged.worst.certificates.items():
-        found.append(
-            {
-                "method": "transport",
-                "kind": kind,
-                "loss": name,
-                "value": certificate.risk,
-                "promise": judged.worst.promise,
-                "radius_from": judged.worst.kind,
-            }
-        )
-    return found
-
-
-def _crossfit_data(bound: ErrorBound) -> dict[str, Any]:
-    return {
-        "method": "crossfit",
-        "kind": bound.kind,
-        "loss": bound.loss,
-        "value": bound.value,
-        "promise": True,
-        "level": bound.level,
-        "labels": bound.n_labels,
-        "errors": bound.n_errors,
-        "statement": bound.statement,
-    }
-
-
-def say_judged(output: Output, judged: Appraisal, classes: list[str], shares: dict[str, float] | None = None) -> None:
+def say_judged(output: Output, judged: Appraisal, classes: list[str]) -> None:
     """What can be said of a model, most useful first, each with its kind."""
     output.say("What you can say about this model", "bold")
     pairs = []
     bound = judged.crossfit
     if bound is not None and judged.accuracy is not None:
+        in_groups = "" if bound.n_groups is None else f" in {bound.n_groups} groups"
         pairs.append(
             (
                 "errors",
                 f"at most {share_at_most(bound.value)}% on rows like the labeled ones, with {100 * bound.level:g}% "
-                f"confidence (cross-fitted from {bound.n_labels} random labels, {bound.n_errors} wrong; "
+                f"confidence (cross-fitted from {bound.n_labels} random labels{in_groups}, {bound.n_errors} wrong; "
                 f"{_KINDS[bound.kind]})",
             )
         )
         pairs.append(("accuracy", f"about {100 * judged.accuracy:.0f}% expected, by cross-validation of the labels"))
-    if shares is not None:
-        answered = ", ".join(f"{name}: {100 * share:.1f}%" for name, share in shares.items())
+    if judged.shares:
+        answered = ", ".join(f"{name}: {100 * share:.1f}%" for name, share in judged.shares.items())
         pairs.append(("answers", f"{answered} of the unlabeled rows"))
-    output.rows([*pairs, *map(_absent, judged.missing)])
+    if judged.no_crossfit is not None:
+        pairs.append(("errors", judged.no_crossfit))
+    if judged.no_worst is not None:
+        pairs.append(("worst case", judged.no_worst))
+    output.rows(pairs)
+    output.note(*judged.notes)
     if judged.worst is not None:
         say_worst(output, judged.worst, classes)
-
-
-def _absent(why: str) -> tuple[str, str]:
-    """A line for what is missing, such as "no worst case: 9 classes are too many"."""
-    what, _, reason = why.partition(": ")
-    return ("worst case" if what == "no worst case" else "errors"), f"{what}: {reason}"
 
 
 def say_worst(output: Output, worst: Worst, classes: list[str]) -> None:

@@ -1,7 +1,6 @@
 """Ground costs c((x, y), (x', y')) = d(x, x') + labelcost(y, y'): metrics, given or learned, and label costs."""
 
-from surefoot.costs.labels import MEDIAN, label_cost_matrix
-from surefoot.costs.learned import LEARNED, Learned, resolve_metric
+from surefoot.costs.learned import Learned
 from surefoot.costs.metrics import (
     CallableMetric,
     Chebyshev,
@@ -14,8 +13,6 @@ from surefoot.costs.metrics import (
 )
 
 __all__ = [
-    "LEARNED",
-    "MEDIAN",
     "CallableMetric",
     "Chebyshev",
     "Euclidean",
@@ -25,6 +22,4 @@ __all__ = [
     "Manhattan",
     "Precomputed",
     "Weighted",
-    "label_cost_matrix",
-    "resolve_metric",
 ]

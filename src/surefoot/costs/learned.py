@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 
+from surefoot._errors import ParameterError
 from surefoot._types import FloatArray
 from surefoot._validation import (
     check_labeled_rows,
@@ -160,9 +161,11 @@ class Learned(FeatureMetric):
         return Weighted(weights_found * per_unit, directions)
 
     def distances(self, rows: ArrayLike, anchors: ArrayLike) -> FloatArray:
-        raise ValueError(
-            f"distances need a metric that is learned; got {self!r}, which has seen no labels. Pass metric_ of a "
-            "fitted estimator, or what learn(X, y) returns."
+        raise ParameterError(
+            "metric",
+            "must be learned before it has distances",
+            f"{self!r}, which has seen no labels",
+            "Pass metric_ of a fitted estimator, or what learn(X, y) returns.",
         )
 
 
@@ -229,10 +232,14 @@ def resolve_metric(metric: FeatureMetric | str | Callable[[Any, Any], float]) ->
     if isinstance(metric, str) and metric in _NAMED_METRICS:
         return _NAMED_METRICS[metric]()
     if isinstance(metric, type) and issubclass(metric, FeatureMetric):
-        raise ValueError(f"metric must be an instance; got the class {metric.__name__}. Pass {metric.__name__}(...).")
+        raise ParameterError(
+            "metric", "must be an instance", f"the class {metric.__name__}", f"Pass {metric.__name__}(...)."
+        )
     if callable(metric):
         return CallableMetric(metric)
-    raise ValueError(
-        f"metric must be one of {', '.join(map(repr, _NAMED_METRICS))}, a FeatureMetric or a function of two vectors; "
-        f"got {metric!r}. Pass one of these; for distances of your own, Precomputed(matrix)."
+    raise ParameterError(
+        "metric",
+        f"must be one of {', '.join(map(repr, _NAMED_METRICS))}, a FeatureMetric or a function of two vectors",
+        repr(metric),
+        "Pass one of these; for distances of your own, Precomputed(matrix).",
     )

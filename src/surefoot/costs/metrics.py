@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial.distance import cdist
 
+from surefoot._errors import ParameterError
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array, check_positive_scalar, read_only_copy
 
@@ -161,14 +162,19 @@ class Mahalanobis(FeatureMetric):
         rows = check_finite_array(X, "X", ndim=2)
         ridge = check_positive_scalar(ridge, "ridge", allow_zero=True)
         if len(rows) < 2:
-            raise ValueError(f"X must have at least 2 rows to estimate a covariance; got {len(rows)}. Pass more rows.")
+            raise ParameterError(
+                "X", "must have at least 2 rows to estimate a covariance", len(rows), "Pass more rows."
+            )
         covariance = np.atleast_2d(np.cov(rows, rowvar=False)) + ridge * np.eye(rows.shape[1])
         try:
             return cls.from_covariance(covariance)
         except ValueError as error:
-            raise ValueError(
-                "the covariance of X must be positive definite; got a singular one, from constant or collinear "
-                f"features or few rows ({len(rows)} rows, {rows.shape[1]} features). Pass ridge > 0 or drop features."
+            raise ParameterError(
+                "X",
+                "must have a covariance that is positive definite",
+                f"a singular one, from constant or collinear features or few rows ({len(rows)} rows, {rows.shape[1]} "
+                "features)",
+                "Pass ridge > 0 or drop features.",
             ) from error
 
     def transform(self, X: ArrayLike) -> FloatArray:
@@ -193,9 +199,11 @@ class Mahalanobis(FeatureMetric):
         array = check_finite_array(X, name, ndim=2)
         d = len(self.inverse_covariance)
         if array.shape[1] != d:
-            raise ValueError(
-                f"{name} must have as many features as inverse_covariance has rows, {d}; got {array.shape[1]}. "
-                "Pass the inverse covariance of these features."
+            raise ParameterError(
+                name,
+                f"must have as many features as inverse_covariance has rows, {d}",
+                array.shape[1],
+                "Pass the inverse covariance of these features.",
             )
         return array @ np.linalg.cholesky(self.inverse_covariance)
 
@@ -228,13 +236,15 @@ class Weighted(FeatureMetric):
     def __post_init__(self) -> None:
         weights = check_finite_array(self.weights, "weights", ndim=1)
         if weights.size == 0 or weights.min() < 0:
-            raise ValueError(f"weights must be at least 0, one per feature; got {weights}. Pass their absolute values.")
+            raise ParameterError(
+                "weights", "must be at least 0, one per feature", weights, "Pass their absolute values."
+            )
         object.__setattr__(self, "weights", read_only_copy(weights))
         if self.directions is not None:
             V = check_finite_array(self.directions, "directions", ndim=2)
             if len(V) != len(weights):
-                raise ValueError(
-                    f"directions must have a row per feature, {len(weights)}; got {len(V)}. Pass an array (d, r)."
+                raise ParameterError(
+                    "directions", f"must have a row per feature, {len(weights)}", len(V), "Pass an array (d, r)."
                 )
             object.__setattr__(self, "directions", read_only_copy(V))
 
@@ -259,9 +269,11 @@ class Weighted(FeatureMetric):
     def _transform(self, X: ArrayLike, name: str) -> FloatArray:
         array = check_finite_array(X, name, ndim=2)
         if array.shape[1] != len(self.weights):
-            raise ValueError(
-                f"{name} must have as many features as there are weights, {len(self.weights)}; got {array.shape[1]}. "
-                "Pass the features that the metric was made for."
+            raise ParameterError(
+                name,
+                f"must have as many features as there are weights, {len(self.weights)}",
+                array.shape[1],
+                "Pass the features that the metric was made for.",
             )
         weighted: FloatArray = array * self.weights
         return weighted if self.directions is None else np.hstack([weighted, array @ self.directions])
@@ -291,8 +303,8 @@ class Precomputed(FeatureMetric):
     matrix: FloatArray
 
     def __post_init__(self) -> None:
-        matrix = check_finite_array(self.matrix, "the matrix of precomputed distances", ndim=2)
-        _check_distances(matrix, matrix.shape, "the matrix of precomputed distances")
+        matrix = check_finite_array(self.matrix, "matrix", ndim=2)
+        _check_distances(matrix, matrix.shape, "matrix", "hold")
         object.__setattr__(self, "matrix", read_only_copy(matrix))
 
     def distances(self, rows: ArrayLike, anchors: ArrayLike) -> FloatArray:
@@ -303,10 +315,12 @@ class Precomputed(FeatureMetric):
 
     def _checked(self, n_rows: int, n_anchors: int) -> FloatArray:
         if self.matrix.shape != (n_rows, n_anchors):
-            raise ValueError(
-                f"precomputed distances must have shape (N, n) = ({n_rows}, {n_anchors}), one row per row of X and "
-                "then of X_unlabeled (or of X_target alone), one column per row of X; got "
-                f"{self.matrix.shape}. Pass that matrix."
+            raise ParameterError(
+                "metric",
+                f"of precomputed distances must have shape (N, n) = ({n_rows}, {n_anchors}), one row per row of X and "
+                "then of X_unlabeled (or of X_target alone), one column per row of X",
+                self.matrix.shape,
+                "Pass that matrix.",
             )
         return self.matrix
 
@@ -337,20 +351,24 @@ class CallableMetric(FeatureMetric):
 
     def __post_init__(self) -> None:
         if not callable(self.function):
-            raise ValueError(
-                f"function must be callable; got {self.function!r}. Pass function(x, x') -> float, or name a metric."
+            raise ParameterError(
+                "function", "must be callable", repr(self.function), "Pass function(x, x') -> float, or name a metric."
             )
 
     def distances(self, rows: ArrayLike, anchors: ArrayLike) -> FloatArray:
         left, right = _check_rows(rows, anchors)
         shape = (len(left), len(right))
-        source = f"the result of {getattr(self.function, '__name__', self.function)!s}"
         if self.vectorized:
             result = self.function(left, right)
         else:
             result = [[self.function(row, anchor) for anchor in right] for row in left]
-        matrix = np.ascontiguousarray(check_finite_array(result, source, ndim=2))
-        _check_distances(matrix, shape, source)
+        try:
+            matrix = np.ascontiguousarray(check_finite_array(result, "function", ndim=2))
+        except ParameterError as error:
+            raise ParameterError(
+                "function", f"must give distances; its result {error.rule}", error.got, error.fix
+            ) from error
+        _check_distances(matrix, shape, "function", "give")
         return matrix
 
 
@@ -358,51 +376,62 @@ def _check_rows(rows: ArrayLike, anchors: ArrayLike) -> tuple[FloatArray, FloatA
     left = check_finite_array(rows, "rows", ndim=2)
     right = check_finite_array(anchors, "anchors", ndim=2)
     if left.shape[1] != right.shape[1]:
-        raise ValueError(
-            f"rows and anchors must have the same number of features; got {left.shape[1]} and {right.shape[1]}. "
-            "Pass the same columns in both."
+        raise ParameterError(
+            "rows",
+            "and anchors must have the same number of features",
+            f"{left.shape[1]} and {right.shape[1]}",
+            "Pass the same columns in both.",
         )
     return left, right
 
 
-def _check_distances(matrix: FloatArray, shape: tuple[int, ...], source: str) -> None:
+def _check_distances(matrix: FloatArray, shape: tuple[int, ...], parameter: str, gives: str) -> None:
     """Check the shape, and that every entry is finite and non-negative, without a temporary of the matrix's size."""
     if matrix.shape != shape:
-        raise ValueError(
-            f"{source} must have shape {shape}, one row per row and one column per anchor; got {matrix.shape}."
+        raise ParameterError(
+            parameter,
+            f"must {gives} distances of shape {shape}, one row per row, one column per anchor",
+            matrix.shape,
+            "Correct it.",
         )
     if not matrix.size:
         return
     low, high = float(matrix.min()), float(matrix.max())
     if not (low >= 0 and high < np.inf):
-        raise ValueError(
-            f"{source} must be finite and non-negative distances; got values from {low!r} to {high!r}. "
-            "Rescale features so large that their distances overflow; correct a function that returns such values."
+        raise ParameterError(
+            parameter,
+            f"must {gives} finite and non-negative distances",
+            f"values from {low!r} to {high!r}",
+            "Rescale features so large that their distances overflow; correct a function that returns such values.",
         )
 
 
 def _checked_cdist(rows: ArrayLike, anchors: ArrayLike, name: str) -> FloatArray:
     matrix: FloatArray = cdist(*_check_rows(rows, anchors), name)
-    _check_distances(matrix, matrix.shape, f"the {name} metric's result")
+    _check_distances(matrix, matrix.shape, "metric", "give")
     return matrix
 
 
 def _check_positive_definite(value: ArrayLike, name: str) -> FloatArray:
     matrix = check_finite_array(value, name, ndim=2)
     if matrix.shape[0] != matrix.shape[1] or matrix.size == 0:
-        raise ValueError(
-            f"{name} must be a square matrix; got shape {matrix.shape}. Pass one row and column per feature."
+        raise ParameterError(
+            name, "must be a square matrix", f"shape {matrix.shape}", "Pass one row and column per feature."
         )
     if not np.allclose(matrix, matrix.T, rtol=1e-8, atol=1e-12 * np.abs(matrix).max()):
-        raise ValueError(
-            f"{name} must be symmetric; got entries that differ from their mirror by up to "
-            f"{float(np.abs(matrix - matrix.T).max())!r}. Pass (A + A.T) / 2."
+        raise ParameterError(
+            name,
+            "must be symmetric",
+            f"entries that differ from their mirror by up to {float(np.abs(matrix - matrix.T).max())!r}",
+            "Pass (A + A.T) / 2.",
         )
     symmetric: FloatArray = (matrix + matrix.T) / 2
     eigenvalues = np.linalg.eigvalsh(symmetric)
     if eigenvalues[0] <= len(matrix) * np.finfo(np.float64).eps * eigenvalues[-1]:
-        raise ValueError(
-            f"{name} must be positive definite; got eigenvalues from {float(eigenvalues[0])!r} to "
-            f"{float(eigenvalues[-1])!r}. Add a small multiple of the identity."
+        raise ParameterError(
+            name,
+            "must be positive definite",
+            f"eigenvalues from {float(eigenvalues[0])!r} to {float(eigenvalues[-1])!r}",
+            "Add a small multiple of the identity.",
         )
     return symmetric

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils import Bunch, check_random_state
 
+from surefoot._errors import ParameterError
 from surefoot.datasets._catalogue import ALIASES, DATASETS, PAPER, Dataset
 from surefoot.datasets._encoding import Table
 from surefoot.datasets._locate import locate
@@ -78,7 +79,8 @@ def load(
         One of `names()`; the paper's and UCI's names, such as "Cover (2/3)" or "HTRU2", are understood too.
     random_state : int, RandomState instance or None, default=0
         Seed of the rows drawn: 10,000 of Bank and Cover, and as many of the larger class as of the smaller one of
-        Magic and Pulsar. The other datasets keep all rows and do not depend on it.
+        Magic and Pulsar. The other datasets keep all rows and do not depend on it. A fixed one, so that a name
+        stands for the same rows.
     return_X_y : bool, default=False
         Return `(data, target)` only.
     as_frame : bool, default=False
@@ -143,15 +145,15 @@ def load(
 
 def resolve(name: str) -> str:
     """The name under which the catalogue has a dataset; unknown names are an error with the nearest one."""
-    rule = f"name must be one of {', '.join(NAMES)}"
+    rule = f"must be one of {', '.join(NAMES)}"
     if not isinstance(name, str):
-        raise ValueError(f"{rule}; got {name!r} ({type(name).__name__}). Pass one of these strings.")
+        raise ParameterError("name", rule, f"{name!r} ({type(name).__name__})", "Pass one of these strings.")
     key = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")  # "Cover (2/3)" is cover-2-3
     key = ALIASES.get(key, key)
     if key not in DATASETS:
         near = get_close_matches(key, [*NAMES, *ALIASES], n=1, cutoff=0.4)
         fix = f"Did you mean {ALIASES.get(near[0], near[0])!r}?" if near else "Pass one of these."
-        raise ValueError(f"{rule}; got {name!r}. {fix}")
+        raise ParameterError("name", rule, repr(name), fix)
     return key
 
 

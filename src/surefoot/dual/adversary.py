@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
-from sklearn.exceptions import ConvergenceWarning
 
+from surefoot._convergence import InexactWarning
 from surefoot._errors import warn_caller
 from surefoot._types import FloatArray
 from surefoot.dual.arrays import arrays_of
@@ -195,16 +195,22 @@ def allowance(ds: DecisionSet, nearest: float) -> float:
     return max(share, _ROUNDING * nearest)
 
 
-_AT_MINIMAL = "float64 cannot tell this radius from the minimal one. Raise the radius, or bring"
+_AT_MINIMAL = ("float64 cannot tell this radius from the minimal one.", "Raise $radius, or bring")
+ROUNDED = ("float64 rounds them so far.", "Bring")
 
 
-def meet(risk: float, lower: float, why: str = _AT_MINIMAL) -> float:
+def meet(risk: float, lower: float, why: tuple[str, str] = _AT_MINIMAL) -> float:
     """The lower bound, at most the upper one: they may cross by rounding, and what crosses further is reported."""
     if lower - risk > _CROSSING * max(1.0, abs(risk)):
         warn_caller(
-            f"the bounds cross by {lower - risk:.2e}: risk = {risk:.6g} holds, but the lower bound {lower:.6g} does "
-            f"not, since {why} features and label costs to similar scales.",
-            ConvergenceWarning,
+            InexactWarning(
+                "crossed_bounds",
+                f"the bounds cross by {lower - risk:.2e}: risk = {risk:.6g} holds, but the lower bound {lower:.6g} "
+                f"does not, since {why[0]}",
+                f"{why[1]} features and label costs to similar scales.",
+                risk=risk,
+                lower=lower,
+            )
         )
     return min(lower, risk)
 

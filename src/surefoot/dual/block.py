@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -24,6 +24,9 @@ from surefoot.dual.shortlist import ShortlistKeeper
 from surefoot.dual.smallest_loss import RowTotals, SoftLabels
 from surefoot.problem.distances import Distances
 from surefoot.problem.sets import DecisionSet, row_chunks
+
+# Reduced costs below this share of the largest cost or price are rounding.
+_ROUNDING = 32.0 * float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,19 +178,48 @@ class Block:
     def logistic_moved(self, adversary: Adversary, theta: FloatArray, step: FloatArray) -> RowTotals:
         return self.soft_labels(adversary).moved(theta, step)
 
-    def triple_values(self, point: DualPoint, rows: Any) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """At some rows: ℓ_jk − α c((x_j, k), z_i) − β_i − λ_k (b, K, n), distances (b, n) and losses (b, K)."""
-        ds, xp = self.problem.decision_set, arrays_of(self.weights)
-        D = np.asarray(xp.fetch(self.distances[rows]))
-        losses = np.asarray(xp.fetch(self.model.losses(point.theta, slice(None))[rows]))
+    def triple_values(self, point: DualPoint, rows: Any) -> FloatArray:
+        """(b, K, n) ℓ_jk − α c((x_j, k), z_i) − β_i − λ_k at some rows."""
+        ds = self.problem.decision_set
+        D, losses = self._fetched(point, rows)
         price = point.alpha * ds.label_cost[:, ds.anchor_labels] + point.beta  # (K, n)
-        return (losses - point.lam)[:, :, None] - price - point.alpha * D[:, None, :], D, losses
+        return np.asarray((losses - point.lam)[:, :, None] - price - point.alpha * D[:, None, :])
+
+    def _fetched(self, point: DualPoint, rows: Any) -> tuple[FloatArray, FloatArray]:
+        """Distances (b, n) and losses (b, K) of some rows."""
+        fetch = arrays_of(self.weights).fetch
+        losses = self.model.losses(point.theta, slice(None))[rows]
+        return np.asarray(fetch(self.distances[rows])), np.asarray(fetch(losses))
 
     def sampled_gaps(self, point: DualPoint, sample: NDArray[np.intp]) -> FloatArray:
         """(b, K·n) how far each triple of the sampled rows (numbers of rows) falls short of the best of its row."""
         mine = sample[(sample >= self.start) & (sample < self.start + len(self.weights))] - self.start
-        values = self.triple_values(point, mine)[0]
+        values = self.triple_values(point, mine)
         return np.asarray((values.max(axis=(1, 2), keepdims=True) - values).reshape(len(mine), -1))
+
+    def reduced_costs(self, prices: DualPoint, rows: slice) -> tuple[FloatArray, FloatArray]:
+        """(b, K, n) what triples cost beyond the cheapest of their row at prices of labels and anchors, and that (b,).
+
+        d_ji + κ_kc + b_i + l_k − u_j, and exactly 0 where that may be rounding.
+        """
+        ds, (D, _) = self.problem.decision_set, self._fetched(prices, rows)
+        price = ds.label_cost[:, ds.anchor_labels] + prices.beta + prices.lam[:, None]
+        costs = D[:, None, :] + price
+        least = costs.min(axis=(1, 2))
+        largest = D.max(initial=0.0) + np.abs(price).max() + np.abs(prices.beta).max()
+        costs -= (least + _ROUNDING * largest)[:, None, None]
+        return np.maximum(costs, 0.0), least
+
+    def reduced_dual_rows(self, point: DualPoint, prices: DualPoint) -> RowTotals:
+        """`dual_rows` at the point moved by α times the prices, but for their own dual value; the largest −Φ."""
+        total, low = 0.0, -np.inf
+        for part in row_chunks(len(self.weights), self.problem.decision_set.n_classes * self.distances.shape[1]):
+            costs, least = self.reduced_costs(prices, part)
+            losses = self._fetched(point, part)[1]
+            values = ((losses - point.lam)[:, :, None] - point.beta - point.alpha * costs).max(axis=(1, 2))
+            total += float(self.row_weights()[part] @ values)
+            low = max(low, float((point.alpha * least - values).max()))
+        return RowTotals((np.array([total]),), (low,))
 
     def largest_distance(self) -> RowTotals:
         """The largest distance of a row to an anchor."""
@@ -197,7 +229,14 @@ class Block:
 
     def near_triples(self, point: DualPoint, slack: float) -> FloatArray:
         """(T, 6) triples within slack of their row's best: row, label, anchor, how far they fall short, cost, loss."""
-        return self._triples(point, lambda values, _part: values >= values.max(axis=(1, 2), keepdims=True) - slack)
+        values = partial(self.triple_values, point)
+        return self._triples(point, values, lambda found, _: found >= found.max(axis=(1, 2), keepdims=True) - slack)
+
+    def cheapest_triples(self, prices: DualPoint, slack: float) -> FloatArray:
+        """(T, 6) the same of triples whose reduced cost is at most slack."""
+        return self._triples(
+            prices, lambda part: -self.reduced_costs(prices, part)[0], lambda found, _: found >= -slack
+        )
 
     def better_triples(self, point: DualPoint, slack: float, kept: FloatArray) -> FloatArray:
         """(T, 6) of each row and label the best triple, where it beats the row's best kept one, (N,), by slack."""
@@ -209,12 +248,12 @@ class Block:
             limit = kept[self.start + part.start : self.start + part.stop] + slack
             return np.asarray(at_best & (values > limit[:, None, None]))
 
-        return self._triples(point, better)
+        return self._triples(point, partial(self.triple_values, point), better)
 
-    def _triples(self, point: DualPoint, chosen: Any) -> FloatArray:
+    def _triples(self, point: DualPoint, values_at: Any, chosen: Any) -> FloatArray:
         ds, found = self.problem.decision_set, [np.empty((0, 6))]
         for part in row_chunks(len(self.weights), ds.n_classes * len(ds.anchor_weights)):
-            values, D, losses = self.triple_values(point, part)
+            values, (D, losses) = values_at(part), self._fetched(point, part)
             rows, labels, anchors = np.nonzero(chosen(values, part))
             short = values.max(axis=(1, 2))[rows] - values[rows, labels, anchors]
             cost = D[rows, anchors] + ds.label_cost[labels, ds.anchor_labels[anchors]]

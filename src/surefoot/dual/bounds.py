@@ -34,10 +34,28 @@ def dual_constant(ds: DecisionSet, point: DualPoint) -> float:
 
     β may be shifted by a constant: it is taken with mean zero, and what float64 can lose among large terms is added.
     """
-    support = np.where(point.lam >= 0, point.lam * ds.intervals[:, 1], point.lam * ds.intervals[:, 0]).sum()
     beta = _centred(ds, point)
     terms = point.alpha * ds.radius + ds.anchor_weights @ np.abs(beta) + np.abs(point.lam).sum()
-    total = point.alpha * ds.radius + ds.anchor_weights @ beta + support
+    terms += np.abs(beta).max() / 16.0  # what a row loses where α d and β cancel
+    total = point.alpha * ds.radius + ds.anchor_weights @ beta + _support(ds, point.lam).sum()
+    return float(total + 32.0 * np.finfo(float).eps * terms)
+
+
+def _support(ds: DecisionSet, lam: FloatArray) -> FloatArray:
+    """(K,) λ̄ p_hi − λ p_lo."""
+    return np.where(lam >= 0, lam * ds.intervals[:, 1], lam * ds.intervals[:, 0])
+
+
+def reduced_dual_constant(ds: DecisionSet, point: DualPoint, prices: DualPoint) -> float:
+    """`dual_constant` at the point moved by α times the prices, less what the prices alone give.
+
+    The radius of ds is the excess over the minimal one, and β has mean zero.
+    """
+    moved, bound = point.lam + point.alpha * prices.lam, ds.intervals[np.arange(ds.n_classes), 1 * (prices.lam > 0)]
+    across = _support(ds, moved) - point.alpha * prices.lam * bound
+    labels = np.where(moved * prices.lam > 0, point.lam * bound, across)  # without cancellation
+    terms = np.abs(point.beta).max() + np.abs(point.lam).sum()
+    total = point.alpha * ds.radius + ds.anchor_weights @ point.beta + labels.sum()
     return float(total + 32.0 * np.finfo(float).eps * terms)
 
 

@@ -19,7 +19,7 @@ from surefoot._types import FloatArray
 from surefoot.dual.models import KeptLosses, Model
 from surefoot.dual.point import DualPoint
 from surefoot.dual.shortlist import NEGLIGIBLE, Shortlist, ShortlistKeeper, make_shortlist
-from surefoot.dual.tiles import add_gram
+from surefoot.dual.tiles import add_gram, least_factor, root_weights
 from surefoot.problem.distances import Distances
 from surefoot.problem.sets import DecisionSet
 
@@ -291,9 +291,11 @@ class Chunk:
         from surefoot.kernels.soft_rows import soft_rows
 
         ds, A = self.decision_set, np.empty(distances.shape)
+        least = least_factor(np.float32 if self.rough else np.float64)
         stored = soft_rows(
-            distances, self.m, point.alpha, point.beta, ds.class_offsets, ds.present_label_cost, self.gains, tau, A,
-            self.phi, self.q, self.cck, self.s, sums.beta, sums.alpha_beta, sums.label_beta, sums.small, second_order,
+            distances, self.m, point.alpha, point.beta, ds.class_offsets, ds.present_label_cost, self.gains, tau,
+            least, A, self.phi, self.q, self.cck, self.s, sums.beta, sums.alpha_beta, sums.label_beta, sums.small,
+            second_order,
         )  # fmt: skip
         return lambda: self._add_products(A, stored, sums)
 
@@ -390,10 +392,9 @@ def _add_theta_blocks(
         sums.theta_label[k - 1] += (m[:, None] * cov).T @ X
         if not alone:
             continue
-        weight = m * (cov[:, k] / tau + p[:, k] * (1.0 - p[:, k]))
-        Y = X * np.sqrt(np.maximum(weight, 0.0)).astype(X.dtype)[:, None]
+        Y = X * root_weights(m * (cov[:, k] / tau + p[:, k] * (1.0 - p[:, k])), X)
         sums.theta_theta[k - 1, k - 1] += Y.T @ Y
         for other in range(k + 1, K):
             # a product with its own transpose takes half as long: no weight here is positive
-            Y = X * np.sqrt(np.maximum(m * (p[:, k] * p[:, other] - cov[:, other] / tau), 0.0)).astype(X.dtype)[:, None]
+            Y = X * root_weights(m * (p[:, k] * p[:, other] - cov[:, other] / tau), X)
             sums.theta_theta[k - 1, other - 1] -= Y.T @ Y

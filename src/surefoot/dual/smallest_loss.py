@@ -129,7 +129,11 @@ class SmallestLoss:
 
     def bound(self, theta: FloatArray, max_steps: int = 25) -> LowerBound:
         """From θ on by damped Newton steps, each of which gives a bound, until one is within rounding of the loss."""
-        first = self.rows.start(theta)
+        with np.errstate(all="ignore"):
+            first = self.rows.start(theta)
+        if not np.isfinite(first.sums[0]).all():  # θ has run off: a bound can be found from anywhere
+            theta = np.zeros_like(theta)
+            first = self.rows.start(theta)
         (entropy, loss, slope), *local = first.sums
         best = 0.0 if self._penalised else float(entropy)
         value = float(loss) + self.model.penalty_value(theta)

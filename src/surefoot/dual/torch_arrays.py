@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from surefoot._errors import warn_caller
+from surefoot._errors import CodedWarning, warn_caller
 from surefoot._types import FloatArray
 from surefoot.kernels.torch_rows import tall_product
 from surefoot.problem.sets import DecisionSet
@@ -122,9 +122,11 @@ def fused_rows(device: torch.device) -> Any:
         kernels.distances(one, one, "euclidean", one.clone())
     except (RuntimeError, OSError, SubprocessError) as error:  # Triton needs a C compiler, and Python's headers
         warn_caller(
-            f"Triton cannot compile here, so passes over the rows take some ten times longer: {error}. Install a C "
-            "compiler and the headers of Python.",
-            UserWarning,
+            CodedWarning(
+                "no_compiler",
+                f"Triton cannot compile here, so passes over the rows take some ten times longer: {error}.",
+                "Install a C compiler and the headers of Python.",
+            )
         )
         return None
     return kernels

@@ -7,11 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
-from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from surefoot._callbacks import CallbackSupportMixin
+from surefoot._convergence import SeparableWarning, warn_about_gap
 from surefoot._errors import see, warn_caller
 from surefoot._types import FloatArray
 from surefoot._validation import check_all_labeled, check_weights, encode_labels
@@ -100,16 +100,13 @@ def check_labeled(
 
 def warn_about(status: str, gap: float, tol: float) -> None:
     """Say so where a fit did not reach its tolerance, or has no finite optimum."""
-    if gap > tol:
-        warn_caller(
-            f"the certified gap is {gap:.2e}, above tol={tol:.2e}; both bounds of certificate_ hold all the same. "
-            "Raise max_iter or tol, or the radius where it is close to the minimal one." + see("gap"),
-            ConvergenceWarning,
-        )
+    warn_about_gap(gap, tol, "Raise $max_iter or $tol, or $radius where it is close to the minimal one.")
     if status == "separable":
         warn_caller(
-            "the worst case is linearly separable: no finite coefficients attain the minimum, so they grow as tol "
-            "shrinks. The certificate holds for the coefficients returned. Set l2 > 0 or raise the radius for a finite "
-            "optimum." + see("separable"),
-            ConvergenceWarning,
+            SeparableWarning(
+                "separable",
+                "the worst case is linearly separable: no finite coefficients attain the minimum, so they grow as tol "
+                "shrinks. The certificate holds for the coefficients returned.",
+                "Set $l2 > 0 or raise $radius for a finite optimum." + see("separable"),
+            )
         )

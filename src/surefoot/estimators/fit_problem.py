@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Self, cast
 
-import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.exceptions import ConvergenceWarning
 
 from surefoot._callbacks import FitProgress
-from surefoot._errors import see, warn_caller
+from surefoot._errors import CodedWarning, see, warn_caller
 from surefoot._types import FloatArray
 from surefoot._validation import check_n_jobs, check_positive_integer, check_positive_scalar, check_unit_scalar
-from surefoot.blocks.newton import Newton
-from surefoot.blocks.placement import needs_memory, place, robust_problem
+from surefoot.blocks.compute import Compute
+from surefoot.blocks.placement import check_compute, needs_memory, place, robust_problem
 from surefoot.calibration import AUTO, PREDICTIVE, Calibrated, RadiusEstimate
 from surefoot.certificates.certificate import Certificate
 from surefoot.certificates.fresh import LinearLosses
-from surefoot.costs import LEARNED, MEDIAN, FeatureMetric, resolve_metric
-from surefoot.dual.adversary import meet
+from surefoot.costs.labels import MEDIAN
+from surefoot.costs.learned import LEARNED, resolve_metric
 from surefoot.dual.models import LinearModel
 from surefoot.estimators.base import check_labeled, warn_about
 from surefoot.estimators.predictive import RIDGE, RIDGE_AS_GIVEN, fit_to_predict, predicted_shares
@@ -29,9 +27,7 @@ from surefoot.exact.solution import Solution
 from surefoot.losses import LOG_LOSS
 from surefoot.problem.rows import LabeledData
 from surefoot.radius import largest_confident_radius
-from surefoot.solvers.minimal import check_radius
 from surefoot.solvers.newton import NewtonOptions
-from surefoot.solvers.sgd import StochasticGradient, StochasticSolution, resolve_solver, run_algorithm1
 from surefoot.unlabeled import check_unlabeled
 
 # Over blocks radius="auto" looks at the confidence over a sample of so many rows, to so fine a gap.
@@ -48,7 +44,6 @@ class FitSettings:
     confidence: float
     max_iter: int
     n_jobs: int | None
-    stochastic: StochasticGradient | None
 
     @classmethod
     def of(cls, estimator: Any) -> FitSettings:
@@ -59,7 +54,6 @@ class FitSettings:
             check_unit_scalar(estimator.confidence, "confidence"),
             check_positive_integer(estimator.max_iter, "max_iter"),
             check_n_jobs(estimator.n_jobs),
-            None if isinstance(estimator.solver, Newton) else resolve_solver(estimator.solver),
         )
 
     @property
@@ -69,21 +63,21 @@ class FitSettings:
 
 @dataclass(frozen=True)
 class FittedModel:
-    """Coefficients (1, d) or (K, d), intercepts, their certificate, the steps that it took, and the ground cost."""
+    """Coefficients (1, d) or (K, d), intercepts, their certificate, its steps and the penalty."""
 
     coef: FloatArray
     intercept: FloatArray
     certificate: Certificate
     steps: int
-    metric: FeatureMetric
-    label_cost: float | FloatArray
+    l2: float
 
     def store(self, estimator: Any) -> None:
         """Set the fitted attributes of an estimator but classes_ and the feature names."""
         estimator.coef_, estimator.intercept_ = self.coef, self.intercept
         estimator.certificate_, estimator.worst_case_ = self.certificate, self.certificate.worst_case
         estimator.radius_, estimator.n_iter_ = self.certificate.radius, max(1, self.steps)
-        estimator.metric_, estimator.label_cost_ = self.metric, self.label_cost
+        estimator.metric_, estimator.label_cost_ = self.certificate.metric, self.certificate.label_cost
+        estimator.l2_ = self.l2
 
 
 def with_problem(game: Game, problem: RobustProblem) -> Game:
@@ -91,35 +85,36 @@ def with_problem(game: Game, problem: RobustProblem) -> Game:
     return replace(cast("Any", game), problem=problem)
 
 
-def _with_ridge(problem: RobustProblem, fit_intercept: bool) -> Game:
-    """A linear model with the penalty that predicts well: 1/n, on features in the units in which a metric is learned.
+def _ridge(problem: RobustProblem) -> tuple[float, bool]:
+    """The penalty that predicts well, and whether it is one on standardised features.
 
-    As much as scikit-learn's LogisticRegression has on them.
+    It is 1/n on features in the units in which a metric is learned, as much as scikit-learn's LogisticRegression has.
     """
     per_label = float((problem.decision_set.anchor_weights**2).sum())
     unit = None if problem.data.rule is None else problem.data.rule.unit
-    if unit is None:
-        return problem.linear(per_label / RIDGE, fit_intercept, standardized=True)
-    return problem.linear(per_label * unit**2 / RIDGE_AS_GIVEN, fit_intercept)
+    return (per_label / RIDGE, True) if unit is None else (per_label * unit**2 / RIDGE_AS_GIVEN, False)
 
 
 def _l2_of(estimator: Any) -> float | None:
-    """The penalty as asked for; None stands for the one that predicts well, on standardised features."""
-    if estimator.l2 is not None:
+    """The penalty as given, or that of "auto"; None stands for the one that predicts well, on standardised features."""
+    if not _is_auto(estimator.l2):
         return check_positive_scalar(estimator.l2, "l2", allow_zero=True)
-    exact = isinstance(estimator.solver, Newton) or (isinstance(estimator.solver, str) and estimator.solver == "newton")
-    return None if exact and _predicts(estimator) else 0.0
+    return None if _predicts(estimator) else 0.0
 
 
 def _predicts(estimator: Any) -> bool:
     return isinstance(estimator.radius, str) and estimator.radius == PREDICTIVE
 
 
+def _is_auto(value: Any) -> bool:
+    return isinstance(value, str) and value == AUTO
+
+
 def ground_cost(estimator: Any) -> tuple[Any, Any]:
-    """Label cost and metric as asked for; else those that predict well, or with another radius the paper's."""
+    """Label cost and metric as given; "auto": those that predict well, or with another radius the paper's."""
     predicts = _predicts(estimator)
-    label_cost = (MEDIAN if predicts else 1.0) if estimator.label_cost is None else estimator.label_cost
-    metric = (LEARNED if predicts else "euclidean") if estimator.metric is None else estimator.metric
+    label_cost = (MEDIAN if predicts else 1.0) if _is_auto(estimator.label_cost) else estimator.label_cost
+    metric = (LEARNED if predicts else "euclidean") if _is_auto(estimator.metric) else estimator.metric
     return label_cost, metric
 
 
@@ -131,6 +126,7 @@ class FitProblem:
     problem: RobustProblem
     game: Game
     progress: FitProgress
+    l2: float = 0.0
 
     @classmethod
     def of(
@@ -143,33 +139,28 @@ class FitProblem:
         progress: FitProgress,
         *,
         X_target: Any = None,
-    ) -> FitProblem:
+        compute: Compute | None = None,
+        memory_only: bool = False,
+    ) -> Self:
         """Check the arguments of fit; sets classes_ and the feature names of the estimator."""
         settings = FitSettings.of(estimator)
         rows, codes, weights = check_labeled(estimator, X, y, sample_weight, estimator.classes)
         label_cost, metric = ground_cost(estimator)
         data = LabeledData(rows, codes, weights, None, estimator.classes_, resolve_metric(metric))
-        in_blocks = isinstance(estimator.solver, Newton)
-        memory_only = not in_blocks and (estimator.solver != "newton" or needs_memory(data.metric, settings.tol))
+        in_blocks = check_compute(compute) is not None
+        memory_only = memory_only or (not in_blocks and needs_memory(data.metric, settings.tol))
         placed = place(X_unlabeled, X, *rows.shape, X_target=X_target, memory_only=memory_only, blocks_only=in_blocks)
         if placed.rows is not None:
             placed = replace(placed, rows=check_unlabeled(estimator, rows, placed.rows, placed.name))
-        if placed.in_blocks and settings.stochastic is not None:
-            raise ValueError(
-                f'rows in blocks need solver="newton" or Newton(...); got {estimator.solver!r}. Pass one of these, or '
-                "rows in memory."
-            )
-        problem = robust_problem(data, placed, estimator.label_prior, label_cost, estimator.solver, settings.n_jobs)
+        problem = robust_problem(data, placed, estimator.label_prior, label_cost, compute, settings.n_jobs)
         return cls.over(problem, settings, progress)
 
     @classmethod
-    def over(cls, problem: RobustProblem, settings: FitSettings, progress: FitProgress) -> FitProblem:
+    def over(cls, problem: RobustProblem, settings: FitSettings, progress: FitProgress) -> Self:
         """A fit to rows that are checked and placed."""
-        if settings.l2 is None:
-            game = _with_ridge(problem, settings.fit_intercept)
-        else:
-            game = problem.linear(settings.l2, settings.fit_intercept, as_given=settings.stochastic is not None)
-        return cls(settings, problem, game, progress)
+        l2, standardized = _ridge(problem) if settings.l2 is None else (settings.l2, False)
+        game = problem.linear(l2, settings.fit_intercept, standardized=standardized)
+        return cls(settings, problem, game, progress, l2)
 
     def solve(self, radius: float | str | Calibrated) -> FittedModel:
         """Learn at a radius, at the one that a rule finds, or at an estimate."""
@@ -189,8 +180,6 @@ class FitProblem:
     ) -> Solution:
         """Learn against one decision set, or a union of them."""
         asked = self.settings
-        if asked.stochastic is not None:
-            return self._by_algorithm1(members, tol or asked.tol)
         return self.game.solve(
             members,
             tol=tol or asked.tol,
@@ -201,15 +190,7 @@ class FitProblem:
 
     def warn_about(self, found: Certificate) -> None:
         """Say so where a fit did not reach its tolerance, or has no finite optimum."""
-        if self.settings.stochastic is None:
-            warn_about(found.status, found.gap, self.settings.tol)
-        elif found.gap > self.settings.tol:
-            warn_caller(
-                f"the certified gap of Algorithm 1 is {found.gap:.2e}, above tol={self.settings.tol:.2e}; both bounds "
-                "of certificate_ hold all the same. Scale the features, raise n_steps, try other learning rates, raise "
-                'tol, or pass solver="newton".',
-                ConvergenceWarning,
-            )
+        warn_about(found.status, found.gap, self.settings.tol)
 
     def fitted(self, solution: Solution, estimate: RadiusEstimate | None = None) -> FittedModel:
         """The coefficients of a solution, and their certificate."""
@@ -221,12 +202,7 @@ class FitProblem:
             estimate=estimate,
             losses_at=LinearLosses(coef, intercept),
         )
-        cost = self.problem.decision_set.label_cost
-        kappa = float(cost.max())
-        one_for_all = np.array_equal(cost, kappa * (1.0 - np.eye(len(cost))))
-        return FittedModel(
-            coef, intercept, certificate, solution.n_steps, self.problem.data.metric, kappa if one_for_all else cost
-        )
+        return FittedModel(coef, intercept, certificate, solution.n_steps, self.l2)
 
     def at_estimate(self, estimate: RadiusEstimate) -> FittedModel:
         """Learn against the sets of an estimated radius: one, or with label intervals a union."""
@@ -254,17 +230,22 @@ class FitProblem:
         )
         if not search.confident:
             warn_caller(
-                f"even at {search.radius:.6g}, next to the minimal radius {problem.minimal.value:.6g}, the median "
-                f"confidence is below confidence={asked.confidence}: that radius is used. Label more rows, or lower "
-                "confidence." + see("radius"),
-                UserWarning,
+                CodedWarning(
+                    "low_confidence",
+                    f"even at {search.radius:.6g}, next to the minimal radius {problem.minimal.value:.6g}, the median "
+                    f"confidence is below {asked.confidence}: that radius is used.",
+                    "Label more rows, or lower $confidence." + see("radius"),
+                    radius=search.radius,
+                    minimal_radius=problem.minimal.value,
+                    confidence=asked.confidence,
+                )
             )
         return self.fitted(search.solution)
 
-    def sampled(self, most: int, seed: int, tol: float) -> FitProblem:
+    def sampled(self, most: int, seed: int, tol: float) -> Self:
         """The same fit over at most so many unlabeled rows, in memory."""
         settings = replace(self.settings, tol=max(tol, self.settings.tol))
-        return FitProblem.over(self.problem.sample(most, seed), settings, self.progress)
+        return self.over(self.problem.sample(most, seed), settings, self.progress)
 
     def auto_excess(self) -> float:
         """The excess radius that the as-robust-as-possible rule finds."""
@@ -276,42 +257,3 @@ class FitProblem:
         if not isinstance(self.game, HeldGame):
             raise TypeError("only a model over rows in memory knows its rows")
         return self.game.linear_model
-
-    def _by_algorithm1(self, members: list[Member], tol: float) -> Solution:
-        """Algorithm 1, and both bounds of the learning problem at the coefficients that it ends with.
-
-        Upper: their own worst case, by the inner problem. Lower: the exact solver's adversary, against whom no
-        coefficients do better. So the gap is what Algorithm 1 leaves to be gained.
-        """
-        asked, problem = self.settings, self.problem
-        if len(members) > 1:
-            raise ValueError(
-                'solver="sgd" learns against one decision set; a calibrated radius with label intervals makes a union '
-                f"of {len(members)}. Pass exact label probabilities as label_prior, a number as radius, or "
-                'solver="newton".'
-            )
-        if asked.stochastic is None or not isinstance(problem, HeldProblem):
-            raise TypeError("Algorithm 1 is for rows in memory")
-        ds, model = members[0].decision_set, self.linear_model
-        check_radius(ds, members[0].minimal)
-        found: StochasticSolution = run_algorithm1(
-            ds, model, asked.stochastic, on_block=lambda steps, _value: self.progress.round(steps)
-        )
-        theta = found.point.theta
-        inner = problem.fixed(model.losses(theta, slice(None))).solve(members, tol=0.1 * tol, options=asked.options)
-        exact = problem.linear(asked.l2 or 0.0, asked.fit_intercept).solve(
-            members, tol=0.5 * tol, options=asked.options
-        )
-        risk = inner.risk + model.penalty_value(theta)
-        status = "stopped" if risk - exact.lower > tol else "separable" if exact.status == "separable" else "optimal"
-        part = replace(inner.parts[0], point=replace(inner.point, theta=theta), adversary=exact.adversary, risk=risk)
-        return replace(
-            exact,
-            model=model,
-            parts=(part,),
-            risk=risk,
-            lower=meet(risk, exact.lower),
-            status=status,
-            checkpoint=None,
-            n_steps=int(found.steps[-1]),
-        )

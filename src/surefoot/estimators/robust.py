@@ -8,13 +8,12 @@ from typing import Any
 from numpy.typing import ArrayLike
 
 from surefoot._callbacks import FitProgress, with_callbacks
-from surefoot.blocks.newton import Newton
+from surefoot.blocks.compute import Compute
 from surefoot.calibration import Calibrated, resolve_radius
 from surefoot.costs import FeatureMetric
 from surefoot.estimators.base import LinearClassifier
 from surefoot.estimators.fit_problem import FitProblem
 from surefoot.priors import LabelPrior
-from surefoot.solvers.sgd import StochasticGradient
 
 
 class RobustLogisticRegression(LinearClassifier):
@@ -37,21 +36,21 @@ class RobustLogisticRegression(LinearClassifier):
         Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order. Also
         "hypergeometric" and "assisted", see `surefoot.priors`. "auto": "clopper-pearson", and None where fit is given
         X_target, of whose label probabilities y says nothing.
-    label_cost : float, "median", array of shape (K, K) or None, default=None
+    label_cost : float, "auto", "median" or array of shape (K, K), default="auto"
         Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
-        "median": the median distance between rows. None: "median" with radius="predictive", 1 with any other.
-    metric : str, FeatureMetric, callable or None, default=None
+        "median": the median distance between rows. "auto": "median" with radius="predictive", 1 with any other.
+    metric : str, FeatureMetric or callable, default="auto"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", "learned" (from the labels, see
-        `surefoot.costs.Learned`), an object of `surefoot.costs`, or a function. None: "learned" with
+        `surefoot.costs.Learned`), an object of `surefoot.costs`, or a function. "auto": "learned" with
         radius="predictive", "euclidean" with any other: a radius that is a number has the unit of the features.
     tol : float, default=1e-4
         Certified gap to reach, in units of the loss (absolute); a ConvergenceWarning says so when it is not reached.
     classes : array of shape (K,) or None, default=None
         All classes, where the labels may miss some.
-    l2 : float or None, default=None
-        Weight of ½‖θ‖², added to the worst expected loss; the intercept is free. None: with radius="predictive" that
+    l2 : float or "auto", default="auto"
+        Weight of ½‖θ‖², added to the worst expected loss; the intercept is free. "auto": with radius="predictive" that
         of scikit-learn's LogisticRegression, 1/n on standardised features, or on features in the `unit` of a
-        `costs.Learned`; with any other radius, and with Algorithm 1, none.
+        `costs.Learned`; with any other radius none.
     fit_intercept : bool, default=True
         Whether the scores have an intercept.
     confidence : float, default=0.7
@@ -60,11 +59,9 @@ class RobustLogisticRegression(LinearClassifier):
         Bound on the Newton steps of one solve.
     n_jobs : int or None, default=None
         Threads over groups of rows. The result does not depend on it.
-    solver : "newton", "sgd", Newton or StochasticGradient, default="newton"
-        "newton": exact, to the gap `tol`. A `Newton` says where it runs: in blocks of rows, on a GPU. "sgd": the
-        paper's Algorithm 1, stochastic subgradients on the features as they are given; its settings are those of a
-        `StochasticGradient`. The coefficients it ends with get the same certificate, from the exact solver, so that
-        this costs more than "newton".
+    compute : Compute or None, default=None
+        Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
+        distances, beyond in blocks.
 
     Attributes
     ----------
@@ -73,8 +70,9 @@ class RobustLogisticRegression(LinearClassifier):
     intercept_ : array of shape (1,), or (K,)
         Intercepts, zero without `fit_intercept`.
     certificate_ : Certificate
-        Both bounds on the worst expected loss over the decision set of the fit, at its radius. A promise about the
-        truth is a certificate at a radius that covers it: see `certify`.
+        Both bounds on the worst expected loss over the decision set of the fit: the one of `radius_`, `metric_` and
+        `label_cost_`. With radius="predictive" or "auto" it says how the fit ended (`certificate_.promise` is False),
+        and nothing about the truth: `certify` at a radius that covers the truth does.
     worst_case_ : WorstCase
         The distribution behind the lower bound.
     radius_ : float
@@ -83,10 +81,12 @@ class RobustLogisticRegression(LinearClassifier):
         The metric of the fit, which measures any rows: a learned one with what it learned.
     label_cost_ : float or array of shape (K, K)
         The label cost of the fit.
+    l2_ : float
+        The penalty of the fit; that of l2="auto" is on the features that `l2` describes.
     classes_ : array of shape (K,)
         Classes, in sorted order.
     n_iter_ : int
-        Newton steps of the last solve, or stochastic steps.
+        Newton steps of the last solve.
 
     Examples
     --------
@@ -100,17 +100,17 @@ class RobustLogisticRegression(LinearClassifier):
         self,
         radius: float | str | Calibrated = "predictive",
         label_prior: LabelPrior | ArrayLike | str | None = "auto",
-        label_cost: ArrayLike | str | None = None,
-        metric: FeatureMetric | str | Callable[..., float] | None = None,
+        label_cost: ArrayLike | str = "auto",
+        metric: FeatureMetric | str | Callable[..., float] = "auto",
         tol: float = 1e-4,
         classes: ArrayLike | None = None,
         *,
-        l2: float | None = None,
+        l2: float | str = "auto",
         fit_intercept: bool = True,
         confidence: float = 0.7,
         max_iter: int = 600,
         n_jobs: int | None = None,
-        solver: str | StochasticGradient | Newton = "newton",
+        compute: Compute | None = None,
     ) -> None:
         self.radius = radius
         self.label_prior = label_prior
@@ -123,7 +123,7 @@ class RobustLogisticRegression(LinearClassifier):
         self.confidence = confidence
         self.max_iter = max_iter
         self.n_jobs = n_jobs
-        self.solver = solver
+        self.compute = compute
 
     @with_callbacks
     def fit(
@@ -149,7 +149,7 @@ class RobustLogisticRegression(LinearClassifier):
         X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
             Unlabeled rows, bare or in an `Unlabeled`; also a memory map, `ParquetRows`, a Dask array or dataframe.
             Wherever the rows lie, more than 2^24 distances are computed in blocks, and no more than a block of them
-            need be held (see `Newton`).
+            need be held (see `Compute`).
         X_target : array of shape (M, d), Unlabeled or None, default=None
             Rows of another population, as X_unlabeled may be: they alone are the feature marginal then, without those
             of X (labels from last year, rows from this year).
@@ -161,7 +161,9 @@ class RobustLogisticRegression(LinearClassifier):
         """
         progress = FitProgress(self)
         asked = resolve_radius(self.radius, auto=True)
-        problem = FitProblem.of(self, X, y, sample_weight, X_unlabeled, progress, X_target=X_target)
+        problem = FitProblem.of(
+            self, X, y, sample_weight, X_unlabeled, progress, X_target=X_target, compute=self.compute
+        )
         problem.solve(asked).store(self)
         problem.warn_about(self.certificate_)
         progress.done()

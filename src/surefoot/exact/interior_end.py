@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from surefoot.dual.bounds import soft_plan
 from surefoot.dual.models import LinearModel
 from surefoot.dual.sweep import HeldRows
 from surefoot.exact.judge import JointState, Judge
@@ -55,7 +56,7 @@ class InteriorEnd:
         judge = self.judge
         if not isinstance(judge.model, LinearModel) or not isinstance(judge.sweep, HeldRows):
             return False
-        if len(judge.members) > 1 or judge.members[0].closed or bool((judge.sweep.weights <= 0).any()):
+        if len(judge.members) > 1 or judge.members[0].closed:
             return False
         return judge.sweep.distances.size <= _MOST_DISTANCES
 
@@ -65,8 +66,9 @@ class InteriorEnd:
         if not isinstance(model, LinearModel) or not isinstance(sweep, HeldRows):
             raise TypeError("only a linear model over rows in memory is learned inside")
         self.at = self.early = _AGAIN * path.tau
-        ds = replace(member.opened, distances=sweep.distances, row_weights=sweep.weights)
-        method = InteriorPoint(ds, model.over(sweep))
+        kept = np.flatnonzero(sweep.weights > 0)  # a row without weight has no centre
+        ds = replace(member.opened, distances=sweep.distances[kept], row_weights=sweep.weights[kept])
+        method = InteriorPoint(ds, model.over(sweep).restricted(kept))
         sure, last, done = _SURE * self.tol, None, False
         for state in method.steps(method.start(path.point.parts[0], path.tau, path.smoothing_gap), _MOST_STEPS):
             self.taken += 1
@@ -90,6 +92,13 @@ class InteriorEnd:
         if not isinstance(sweep, HeldRows):
             raise TypeError("plans are held where rows are")
         point, one = state.point(method.problem), np.ones(1)
-        wanted = sweep.plan_adversary(judge.problems[0], *state.plan(method.problem))
+        joint, share = state.plan(method.problem)
+        without = sweep.weights <= 0
+        if without.any():  # rows that the method does not know answer as the softmax does
+            losses = judge.model.over(sweep).losses(point.theta, slice(None))
+            soft = soft_plan(judge.problems[0].decision_set, sweep.distances, losses, point, path.tau)
+            soft[0][~without], soft[1][~without] = joint, share
+            joint, share = soft
+        wanted = sweep.plan_adversary(judge.problems[0], joint, share)
         judge.consider_mixture({0: wanted}, one, point.theta)
         judge.consider_points([point], [judge.risk(0, point)], one, replace(path, point=JointPoint((point,))))

@@ -14,7 +14,8 @@ import numpy as np
 
 from surefoot._types import FloatArray
 from surefoot.dual.adversary import Adversary, allowance, feasible_adversary, mixture, opened_radius
-from surefoot.dual.block import RowlessProblem
+from surefoot.dual.block import Block, RowlessProblem
+from surefoot.dual.bounds import reduced_dual_constant
 from surefoot.dual.models import LinearModel, Model
 from surefoot.dual.point import DualPoint
 from surefoot.dual.smallest_loss import LowerBound
@@ -28,6 +29,9 @@ from surefoot.solvers.newton import PathState
 _LEAST_WEIGHT = 1e-7
 # Share of tol that a classifier which hedges may lose beyond the lower bound.
 _HEDGE = 0.7
+
+# Bounds may cross by this share of tol; an adversary is led back by halving, so often at most.
+_LEVEL, _MOST_HALVINGS = 0.1, 30
 
 JointState = PathState[JointPoint]
 
@@ -101,12 +105,24 @@ class Judge:
         """The dual value of one set, and its least Φ."""
         return self.sweep.upper_bound(self.problems[s], point)
 
+    def risk_beyond(self, s: int, point: DualPoint) -> tuple[float, float]:
+        """`risk` of the point moved by α times the potentials of the minimal radius, without their cancellation.
+
+        Their own dual value is the minimal radius, so α prices only what a plan costs beyond the cheapest one.
+        """
+        ds, minimal = self.members[s].decision_set, self.members[s].minimal
+        point = replace(point, beta=point.beta - ds.anchor_weights @ point.beta)
+        prices = replace(point, lam=minimal.label_potentials, beta=minimal.anchor_potentials)
+        rows = self.sweep.total(self.problems[s], Block.reduced_dual_rows, point, prices)
+        constant = reduced_dual_constant(ds.with_radius(minimal.excess(ds.radius)), point, prices)
+        return constant + float(rows.sums[0][0]), -rows.largest[0]
+
     def consider_points(
         self, points: list[DualPoint], found: list[tuple[float, float]], weights: FloatArray, path: JointState
     ) -> None:
         """Keep dual points of all sets if the largest of their values and least Φ, `found`, is the least so far."""
         risks, floors = zip(*found, strict=True)
-        if self.upper is None or max(risks) < self.upper.risk:
+        if np.isfinite(risks).all() and (self.upper is None or max(risks) < self.upper.risk):
             self.upper = UpperBound(max(risks), risks, tuple(points), floors, weights, path)
 
     def consider_hedge(self, theta: FloatArray, tol: float, path: JointState) -> None:
@@ -156,6 +172,33 @@ class Judge:
         if self.lower is None or bound.value > self.lower.bound.value:
             self.lower = MixtureBound(bound, shares, tuple(adversaries), mixed)
         return self.lower.bound.value
+
+    def uncross(self, tol: float) -> None:
+        """Lead an adversary that attains more than the upper bound back towards those of the minimal radius.
+
+        It then spends more than the radius, by no more than the allowance, and need not.
+        """
+        if self.upper is None or self.lower is None or self.gap >= -_LEVEL * tol:
+            return
+        crossed, inside, outside = self.lower, 1.0, 0.0
+        for _ in range(_MOST_HALVINGS):
+            share = 0.5 * (inside + outside)
+            moved = self._led_back(crossed, share, self.upper.points[0].theta)
+            if moved.bound.value > self.upper.risk:
+                outside = share
+                continue
+            inside, self.lower = share, moved
+            if self.gap <= _LEVEL * tol:
+                return
+
+    def _led_back(self, found: MixtureBound, share: float, theta: FloatArray) -> MixtureBound:
+        """The bound of adversaries that are mixed with those of the minimal radius."""
+        sets = zip(found.adversaries, self.members, strict=True)
+        weights = np.array([1.0 - share, share])
+        adversaries = [mixture([one, member.minimal.adversary], weights) for one, member in sets]
+        mixed = mixture(adversaries, found.weights)
+        bound = self.sweep.lower_bound(self.problems[0], mixed, theta)
+        return MixtureBound(bound, found.weights, tuple(adversaries), mixed)
 
     def _retreat(self, s: int) -> Adversary:
         """The best adversary so far is a better place to retreat to than the cheapest one, when it is as cheap."""

@@ -14,6 +14,7 @@ from surefoot.dual.sweep import table_of
 from surefoot.exact.judge import JointState, Judge
 from surefoot.solvers.vertex import (
     Triples,
+    cheapest_triples,
     nearest_feasible,
     slack_of_nearest,
     solve_restricted,
@@ -30,6 +31,8 @@ _MOST_ADDITIONS, _MOST_ADDED = 6, 2000
 _TIGHT = 0.2
 # The allowance where the minimal radius is zero, as a share of distances and label costs.
 _ROUNDING = 1e-12
+# A program over all triples takes a second where they are no more than this.
+_FEW_TRIPLES = 20_000
 # A program over more rows takes longer than the path.
 _MOST_ROWS = 1 << 21
 
@@ -55,30 +58,65 @@ def try_vertex(judge: Judge, path: JointState, tol: float) -> None:
             break
 
 
-def vertex_at_minimal_radius(judge: Judge, path: JointState) -> None:
+def vertex_at_minimal_radius(judge: Judge, path: JointState, tol: float) -> None:
     """At the minimal radius every plan is a cheapest one: the program over the triples that such plans are made of.
 
     These are known by the potentials of the minimal radius, (b, l): their reduced cost d + κ + b + l − u is zero. A
-    price α on it, times which (b, l) are added to the multipliers of the program, keeps all others out.
+    price α on it, times which (b, l) are added to the multipliers of the program, keeps all others out. A little above
+    the minimal radius others are let in, as far as there is room, if the problem is small.
     """
     member, model = judge.members[0], judge.model
-    minimal, ds = member.minimal, member.decision_set
+    ds, minimal = member.decision_set, member.minimal
     tight = allowance(ds, minimal.value) or _ROUNDING * (float(ds.label_cost.max()) + ds.median_distance)
     if tight <= 0:
         return  # nothing costs anything: any plan will do
     steep = model.scale / (_TIGHT * tight)
-    prices = DualPoint(np.zeros(model.shape), 1.0, minimal.label_potentials, minimal.anchor_potentials)
-    at = replace(prices, alpha=steep, lam=steep * prices.lam, beta=steep * prices.beta)
-    triples = triples_within(judge.sweep, judge.problems[0], at, 1.001 * model.scale)
-    solved = None if triples is None else solve_restricted(triples, at_any_cost=True)
-    if triples is None or solved is None:
+    _vertex_beyond(judge, path, 0.0, 2.0 * _TIGHT * tight, (0.1 * steep, steep, 10.0 * steep))
+    few = judge.sweep.n_rows * ds.n_classes * len(ds.anchor_weights) <= _FEW_TRIPLES
+    if judge.gap > tol and few and minimal.excess(ds.radius) > 0:
+        _vertex_beyond(judge, path, minimal.excess(ds.radius), np.inf, ())
+
+
+def _vertex_beyond(judge: Judge, path: JointState, room: float, slack: float, alphas: tuple[float, ...]) -> None:
+    """The program over triples of reduced cost up to slack, which may add up to the room; at its own α, or at these."""
+    minimal, theta = judge.members[0].minimal, np.zeros(judge.model.shape)
+    prices = DualPoint(theta, 1.0, minimal.label_potentials, minimal.anchor_potentials)
+    triples = cheapest_triples(judge.sweep, judge.problems[0], prices, slack)
+    if triples is None:
+        return
+    priced = _beyond_cheapest(triples, prices, room) if room > 0 else _cheapest_only(triples, prices)
+    solved = solve_restricted(triples, priced)
+    if solved is None:
         return
     adversary, point = solved
-    for alpha in (0.1 * steep, steep, 10.0 * steep):
-        priced = replace(at, alpha=alpha, lam=point.lam + alpha * prices.lam, beta=point.beta + alpha * prices.beta)
-        where = replace(path, point=replace(path.point, parts=(priced,)))
-        judge.consider_points([priced], [judge.risk(0, priced)], np.ones(1), where)
-    judge.consider_mixture({0: (adversary, triples.row_weights @ adversary.label_proba)}, np.ones(1), at.theta)
+    rest = np.flatnonzero(prices.lam == 0)
+    if room > 0:  # α prices labels as well
+        point = replace(point, lam=point.lam - point.alpha * prices.lam)
+    elif len(rest) == 1:
+        point = replace(point, lam=point.lam - point.lam[rest], beta=point.beta + point.lam[rest])
+    for alpha in alphas or (point.alpha,):
+        at = DualPoint(theta, alpha, point.lam + alpha * prices.lam, point.beta + alpha * prices.beta)
+        where = replace(path, point=replace(path.point, parts=(at,)))
+        judge.consider_points([at], [judge.risk_beyond(0, replace(point, alpha=alpha))], np.ones(1), where)
+    judge.consider_mixture({0: (adversary, triples.row_weights @ adversary.label_proba)}, np.ones(1), theta)
+
+
+def _cheapest_only(triples: Triples, prices: DualPoint) -> Triples:
+    """Nothing is priced; a label that has a price is given as often, or as seldom, as it may be."""
+    ds, rest = triples.decision_set, np.flatnonzero(prices.lam == 0)
+    lo, hi = ds.intervals.T
+    paid = np.where(prices.lam != 0, np.where(prices.lam > 0, hi, lo), [lo, hi]).T
+    if len(rest) == 1:  # the others leave this one no choice, and it needs no multiplier
+        paid[rest] = 1.0 - np.delete(paid[:, 0], rest).sum()
+    return replace(triples, decision_set=replace(ds, intervals=paid, radius=1.0), cost=np.zeros(len(triples)))
+
+
+def _beyond_cheapest(triples: Triples, prices: DualPoint, room: float) -> Triples:
+    """Priced by what plans cost beyond the cheapest: reduced costs, and labels given less often than is cheapest."""
+    ds = triples.decision_set
+    cheapest = float(np.where(prices.lam > 0, ds.intervals[:, 1], ds.intervals[:, 0]) @ prices.lam)
+    cost = triples.short - prices.lam[triples.labels]
+    return replace(triples, decision_set=ds.with_radius(room - cheapest), cost=cost)
 
 
 def vertices_within(judge: Judge, slack: float, tol: float) -> None:

@@ -15,6 +15,7 @@ from surefoot._types import FloatArray
 from surefoot.calibration import Calibrated, RadiusEstimate, calibrate, label_cost_difference, tied_sets
 from surefoot.certificates.certificate import Certificate, WorstCase
 from surefoot.certificates.fresh import LossFunction, RowBound, SetBound
+from surefoot.costs.labels import plain_label_cost
 from surefoot.dual.design import Coordinates, FeatureBlock, standardize
 from surefoot.dual.models import FixedLosses, LinearModel, Model
 from surefoot.dual.sweep import HeldRows, Sweep, table_of
@@ -124,6 +125,8 @@ class Game(ABC):
             estimate,
             bound,
             _stages(worst),
+            metric=problem.data.metric,
+            label_cost=plain_label_cost(problem.decision_set.label_cost),
         )
 
     def _worst_case(self, solution: Solution) -> WorstCase:
@@ -187,11 +190,8 @@ class RobustProblem(ABC):
         """(N,) fingerprints of the rows."""
 
     @abstractmethod
-    def linear(self, l2: float, fit_intercept: bool, *, as_given: bool = False, standardized: bool = False) -> Game:
-        """A linear model to be learned.
-
-        as_given : on the features as they are; standardized : the penalty is one on standardised features.
-        """
+    def linear(self, l2: float, fit_intercept: bool, *, standardized: bool = False) -> Game:
+        """A linear model to be learned; standardized : the penalty is one on standardised features."""
 
     @abstractmethod
     def fixed(self, losses: Any, scale: float | None = None) -> Game:
@@ -283,12 +283,9 @@ class HeldProblem(RobustProblem):
     def coordinates(self, l2: float, fit_intercept: bool) -> Coordinates:
         return standardize(FeatureBlock(self.data.everything, self.row_weights), l2, fit_intercept)
 
-    def linear(self, l2: float, fit_intercept: bool, *, as_given: bool = False, standardized: bool = False) -> HeldGame:
+    def linear(self, l2: float, fit_intercept: bool, *, standardized: bool = False) -> HeldGame:
         rows = self.data.everything
-        if as_given:
-            coordinates = Coordinates.as_given(rows.shape[1], fit_intercept)
-        else:
-            coordinates = self.coordinates(0.0 if standardized else l2, fit_intercept)
+        coordinates = self.coordinates(0.0 if standardized else l2, fit_intercept)
         model = coordinates.model(rows, self.decision_set.n_classes, l2, standardized=standardized)
         return self.play(model, coordinates)
 

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from surefoot._errors import ParameterError
 from surefoot._types import FloatArray
 from surefoot.exact.problem import RobustProblem
 
@@ -37,9 +38,11 @@ class RowGroups:
         """Groups of the rows, whose `parts` are those in memory as they were passed, and None over blocks."""
         if parts is None:
             if not callable(groups):
-                raise ValueError(
-                    "groups of rows that are read in blocks must be a function of rows, one group per row; got an "
-                    f"array of shape {np.shape(groups)}. Pass function(rows) -> array of shape (B,)."
+                raise ParameterError(
+                    "groups",
+                    "must be a function of rows, one group per row, where rows are read in blocks",
+                    f"an array of shape {np.shape(groups)}",
+                    "Pass function(rows) -> array of shape (B,).",
                 )
             return cls._over_blocks(groups, problem)
         if callable(groups):
@@ -93,12 +96,17 @@ def _checked(groups: ArrayLike, n_rows: int) -> NDArray[Any]:
     """One group per row, none of them missing."""
     given = np.asarray(groups)
     if given.shape != (n_rows,):
-        raise ValueError(
-            "groups must be one per row of the feature marginal, the rows of X first, then those of X_unlabeled, or "
-            f"those of X_target alone: {n_rows} here; got shape {given.shape}. Pass that many."
+        raise ParameterError(
+            "groups",
+            "must be one per row of the feature marginal, the rows of X first, then those of "
+            f"X_unlabeled, or those of X_target alone: {n_rows} here",
+            f"shape {given.shape}",
+            "Pass that many.",
         )
     missing = np.array([one is None or one != one for one in given.tolist()])  # noqa: PLR0124 - NaN
     if missing.any():
         row = int(np.flatnonzero(missing)[0])
-        raise ValueError(f'groups must name a group for every row; got none for row {row}. Name it: "other", say.')
+        raise ParameterError(
+            "groups", "must name a group for every row", f"none for row {row}", 'Name it: "other", say.'
+        )
     return given

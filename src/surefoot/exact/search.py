@@ -166,7 +166,7 @@ class Search:
         have to gain αδ.
         """
         if not self.judge.model.learns and len(self.members) == 1:
-            vertex_at_minimal_radius(self.judge, self.cold())
+            vertex_at_minimal_radius(self.judge, self.cold(), self.tol)
             if self.gap <= self.tol:
                 return
         self.fixed, options = True, self.options

@@ -81,14 +81,16 @@ class Solution:
                 search.members, upper.points, lower.adversaries, upper.risks, upper.floors, strict=True
             )
         )
-        status = "stopped" if search.gap > search.tol else "separable" if lower.bound.unbounded else "optimal"
+        # where the bounds cross, the adversary attains more than was proved: what it attains is printed, not less
+        risk, least = max(upper.risk, lower.bound.value), meet(upper.risk, lower.bound.value)
+        status = "stopped" if not risk - least <= search.tol else "separable" if lower.bound.unbounded else "optimal"
         return cls(
             search.judge.model,
             parts,
             lower.weights,
             lower.mixture,
-            upper.risk,
-            meet(upper.risk, lower.bound.value),
+            risk,
+            least,
             status,
             upper.path,
             search.checkpoint(),
@@ -159,6 +161,7 @@ def solve(
     options = options if model.learns else fixed_loss_options(options)
     search = Search(Judge(sweep, model, list(members)), typical, tol, options, on_round, enough)
     search.run(warm_start, quick)
+    search.judge.uncross(tol)
     return Solution.of(search)
 
 

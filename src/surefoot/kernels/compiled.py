@@ -8,7 +8,7 @@ from typing import Any
 
 from numba import njit
 
-from surefoot._errors import warn_caller
+from surefoot._errors import CodedWarning, warn_caller
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -22,11 +22,10 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         keywords = {"nogil": True, "error_model": "numpy", **options}
         try:
             return njit(cache=True, **keywords)(function)
-        except RuntimeError as error:
-            if "cannot cache" not in str(error):
-                raise
+        except RuntimeError:  # any other reason to refuse fails again
+            without = njit(**keywords)(function)
             _warn_once()
-            return njit(**keywords)(function)
+            return without
 
     return decorate
 
@@ -35,7 +34,10 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 def _warn_once() -> None:
     """One warning per process, not one per kernel."""
     warn_caller(
-        "compiled code cannot be kept, as no folder for it can be written: each process compiles again, for some "
-        "seconds. Set the environment variable NUMBA_CACHE_DIR to a folder that can.",
-        UserWarning,
+        CodedWarning(
+            "no_cache",
+            "compiled code cannot be kept, as no folder for it can be written: each process compiles again, for some "
+            "seconds.",
+            "Set the environment variable NUMBA_CACHE_DIR to a folder that can.",
+        )
     )

@@ -16,6 +16,9 @@ from surefoot.kernels.compiled import compiled
 # Weights below exp(-36) of the largest are rounding noise in float64.
 NEGLIGIBLE = math.exp(-36.0)
 _ROUND = 6755399441055744.0  # 1.5·2^52: adding it leaves the nearest integer in the low bits of a float64
+# Weights within a class are no smaller than exp(-345), so that no product of two is subnormal: those take a processor
+# up to 70 times as long. Classes that rounding leaves less than this count for nothing.
+_MOST_EXPONENT, _LEAST_CLASS = 345.0, 1e-140
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
 FAST = {"nnan", "ninf", "nsz", "contract", "arcp", "reassoc"}
@@ -24,10 +27,10 @@ _ORDERED = {"nnan", "ninf", "nsz", "contract"}  # reassociation would undo the r
 
 @compiled(fastmath=_ORDERED)
 def exp_negative(v, low, inv_tau, out, scratch, bits):  # pragma: no cover (compiled)
-    """out[i] = exp((low − v[i]) / τ), to 1e-15 relative; scratch and bits share their memory."""
+    """out[i] = exp((low − v[i]) / τ), to 1e-15 relative, at least exp(-345); scratch and bits share their memory."""
     n = v.shape[0]
     for i in range(n):
-        t = min((v[i] - low) * inv_tau, 700.0)
+        t = min((v[i] - low) * inv_tau, _MOST_EXPONENT)
         k = _ROUND - t * _LOG2_E
         scratch[i] = k
         k -= _ROUND
@@ -96,7 +99,7 @@ def join_labels(
         cck[j, k] = ck
         mean_c += ck
     for c in range(C):
-        at_class[2, c] = 1.0 / at_class[0, c] if at_class[0, c] > 1e-300 else 0.0
+        at_class[2, c] = 1.0 / at_class[0, c] if at_class[0, c] > _LEAST_CLASS else 0.0
     if second:
         i = np.uint64(0)
         for k in range(K):
@@ -110,13 +113,13 @@ def join_labels(
 
 @compiled(fastmath=FAST)
 def soft_rows(
-    D, m, alpha, beta, offsets, kappa, U, tau, A, phi, q, cck, s, g_beta, h_ab, h_lb, small, second
+    D, m, alpha, beta, offsets, kappa, U, tau, least, A, phi, q, cck, s, g_beta, h_ab, h_lb, small, second
 ):  # pragma: no cover (compiled)
     """Softmax of every row of a chunk, with the moments that the gradient needs, and the Hessian where `second`.
 
     Inputs: D (B, n), m (B,), beta (n,), offsets (C+1,), kappa (K, C), U (B, K) = ℓ − λ.
-    Outputs per row: A (B, n) weights of anchors, phi (B,), q (B, K), cck (B, K) = Cov(c, e_k),
-    s (B, K, C) = P(k | c) − P(k).
+    Outputs per row: A (B, n) weights a of anchors, 0 where √m a is below `least`, phi (B,), q (B, K),
+    cck (B, K) = Cov(c, e_k), s (B, K, C) = P(k | c) − P(k).
     Added to: g_beta (n,) = Σ m a_ji, h_ab (n,) = Σ m Cov(c, e_i), h_lb (K, n) = Σ m Cov(e_k, e_i),
     small = [Σ m φ, Σ m E c, Σ m Var c, Σ m H(P)], with H the entropy.
     Those of second moments, cck, s, h_ab and h_lb, only where they are asked for. Returns the number of weights that
@@ -181,10 +184,11 @@ def soft_rows(
                     g_beta[i] += a[i] * f
                 continue
             kb = at_class[1, c] * at_class[2, c] - mean_c
+            lowest = least / math.sqrt(mj) if mj > 0.0 else 1.0
             count = 0
             for i in range(edges[c], edges[c + 1]):
                 w = a[i] * f
-                a[i] = w
+                a[i] = w if w >= lowest else 0.0
                 count += w > NEGLIGIBLE
                 w *= mj
                 g_beta[i] += w

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 try:
     from surefoot.nn.dual_loss import DualLoss
-    from surefoot.nn.worst_of import WorstOf
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
@@ -17,17 +16,12 @@ except ModuleNotFoundError as error:
 
 if TYPE_CHECKING:
     from surefoot.nn.classifier import RobustNetClassifier
-    from surefoot.nn.frozen import Embedded
 
-__all__ = ["DualLoss", "Embedded", "RobustNetClassifier", "WorstOf"]
+__all__ = ["DualLoss", "RobustNetClassifier"]
 
 
 def __getattr__(name: str) -> Any:
     """`RobustNetClassifier` is imported on first use: `DualLoss` alone does not need skorch."""
-    if name == "Embedded":
-        from surefoot.nn.frozen import Embedded
-
-        return Embedded
     if name != "RobustNetClassifier":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

@@ -17,11 +17,13 @@ from skorch.utils import to_tensor
 from torch import Tensor
 from torch.utils.data import WeightedRandomSampler
 
+from surefoot._errors import ParameterError
 from surefoot._types import FloatArray
 from surefoot._validation import check_positive_scalar
 from surefoot.calibration import Calibrated, resolve_radius
-from surefoot.certify import certify
-from surefoot.costs import FeatureMetric, resolve_metric
+from surefoot.certification import certify
+from surefoot.costs import FeatureMetric
+from surefoot.costs.learned import resolve_metric
 from surefoot.estimators.base import check_labeled
 from surefoot.losses import probabilities
 from surefoot.nn.dual_loss import PRECOMPUTED, DualLoss
@@ -64,7 +66,7 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
     radius : float, "calibrated" or Calibrated, default="calibrated"
         Radius of the decision set; "calibrated" estimates it from the labels, see `calibrate_radius`. There is no
         "auto", which would need a training per radius tried.
-    label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
+    label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
         Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
     label_cost : float or array of shape (K, K), default=1.0
         Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
@@ -76,9 +78,10 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
     classes : array of shape (K,) or None, default=None
         All classes, where the labels may miss some.
     tol : float, default=1e-6
-        Certified gap of the certificate, in units of the loss (absolute).
+        Certified gap of the certificate, in units of the loss (absolute); as fine as that of `certify`.
     random_state : int or None, default=0
-        Seed of the weights and batches; the state of torch's own generator is left as it was. None does not seed.
+        Seed of the weights and batches, fixed so that the same data give the same certificate. The state of torch's
+        own generator is left as it was. None does not seed.
     **kwargs : Any
         Parameters of skorch's NeuralNet: `lr=0.01`, `max_epochs=50`, `batch_size=100`, `optimizer=torch.optim.Adam`,
         `device="cpu"`, `verbose=0`, `callbacks`, `compile`, `module__...`, `optimizer__...` and the rest.
@@ -114,7 +117,7 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
         module: Any,
         *,
         radius: float | str | Calibrated = "calibrated",
-        label_prior: LabelPrior | ArrayLike | str | None = "clopper-pearson",
+        label_prior: LabelPrior | ArrayLike | str | None = "auto",
         label_cost: ArrayLike = 1.0,
         metric: FeatureMetric | str | Callable[..., float] = "euclidean",
         embedding: Any = None,
@@ -220,10 +223,15 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
     def initialize_criterion(self) -> RobustNetClassifier:
         """The dual objective of the data being fitted."""
         if not hasattr(self, "sets_"):
-            raise ValueError("the dual objective is built from the data; got none yet. Call fit(X, y, X_unlabeled=U).")
+            raise ParameterError(
+                "y",
+                "must be given, since the dual objective is built from the data",
+                "none yet",
+                "Call fit(X, y, X_unlabeled=U).",
+            )
         if self.criterion is not WorstOf:
-            raise ValueError(
-                f"criterion is the dual objective and cannot be chosen; got {self.criterion!r}. Leave it out."
+            raise ParameterError(
+                "criterion", "is the dual objective and cannot be chosen", repr(self.criterion), "Leave it out."
             )
         losses = (DualLoss(one.decision_set, None, PRECOMPUTED).set_duals_from(one.point) for one in self.sets_)
         self.criterion_ = WorstOf(list(losses))
@@ -241,9 +249,11 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
         """The dual objective of a batch; y_true are its distances to the anchors."""
         distances = to_tensor(y_true, device=self.device)
         if distances.ndim != 2:
-            raise ValueError(
-                "a network is trained by fit(X, y, X_unlabeled=U), which knows the labels; got targets of shape "
-                f"{tuple(distances.shape)}, from partial_fit? Call fit with warm_start=True to go on training."
+            raise ParameterError(
+                "y",
+                "must be the labels of fit(X, y, X_unlabeled=U), by which a network is trained",
+                f"targets of shape {tuple(distances.shape)}, from partial_fit?",
+                "Call fit with warm_start=True to go on training.",
             )
         return self.criterion_(distances, y_pred)
 

@@ -17,10 +17,12 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from surefoot._errors import ParameterError
 from surefoot._validation import check_positive_scalar
 from surefoot.blocks.placement import check_problem
 from surefoot.certificates.certificate import Certificate
-from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Manhattan, resolve_metric
+from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Manhattan
+from surefoot.costs.learned import resolve_metric
 from surefoot.dual.point import DualPoint
 from surefoot.priors import LabelPrior
 from surefoot.problem.sets import DecisionSet
@@ -84,16 +86,20 @@ class DualLoss(nn.Module):
         self.metric = _torch_metric(metric)
         n = len(ds.anchor_weights)
         if (anchors is None) != isinstance(self.metric, str):
-            raise ValueError(
-                'anchors must be given, or metric must be "precomputed", but not both; got '
-                f"anchors={'None' if anchors is None else 'an array'} and metric={metric!r}. Leave one out."
+            raise ParameterError(
+                "anchors",
+                'must be given, or metric must be "precomputed", but not both',
+                f"anchors={'None' if anchors is None else 'an array'} and metric={metric!r}",
+                "Leave one out.",
             )
         if anchors is not None:
             rows = torch.as_tensor(np.asarray(anchors), dtype=torch.float32)
             if rows.ndim != 2 or len(rows) != n:
-                raise ValueError(
-                    f"anchors must have shape (n, e) with n = {n}, a row per anchor; got {tuple(rows.shape)}. Pass "
-                    "the labeled rows in the order of the decision set."
+                raise ParameterError(
+                    "anchors",
+                    f"must have shape (n, e) with n = {n}, a row per anchor",
+                    tuple(rows.shape),
+                    "Pass the labeled rows in the order of the decision set.",
                 )
             self.register_buffer("anchors", rows)
         for name, values in [
@@ -116,7 +122,7 @@ class DualLoss(nn.Module):
         *,
         X_unlabeled: ArrayLike | Unlabeled | None = None,
         radius: float,
-        label_prior: LabelPrior | ArrayLike | str | None = "clopper-pearson",
+        label_prior: LabelPrior | ArrayLike | str | None = "auto",
         label_cost: ArrayLike = 1.0,
         metric: FeatureMetric | str | Callable[..., float] = "euclidean",
         classes: ArrayLike | None = None,
@@ -135,7 +141,7 @@ class DualLoss(nn.Module):
             Unlabeled rows. Together with those of `X` they make up the feature marginal P_X.
         radius : float
             At least the minimal radius, or InfeasibleRadiusError.
-        label_prior : "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="clopper-pearson"
+        label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
             Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
         label_cost : float or array of shape (K, K), default=1.0
             Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
@@ -156,9 +162,13 @@ class DualLoss(nn.Module):
             The objective, ready to be minimised.
         """
         if not isinstance(_torch_metric(metric), float):
-            raise ValueError(
-                f"metric must be a norm in from_labeled; got {metric!r}. Pass its name, or build the decision set with "
-                "surefoot.problem.sets.build_decision_set and call DualLoss(decision_set, anchors, metric)."
+            raise ParameterError(
+                "metric",
+                "must be a norm in from_labeled",
+                repr(metric),
+                "Pass its name, or build the decision set with "
+                "surefoot.problem.sets.build_decision_set and call DualLoss(decision_set, anchors, "
+                "metric).",
             )
         problem = check_problem(
             X,
@@ -251,9 +261,11 @@ class DualLoss(nn.Module):
             scores = scores.reshape(-1, 1)
             scores = torch.cat([torch.zeros_like(scores), scores], dim=1)
         if scores.shape[1] != self.n_classes:
-            raise ValueError(
-                f"logits must have a column per class, {self.n_classes}; got shape {tuple(logits.shape)}. Give the "
-                "network's last layer that many outputs."
+            raise ParameterError(
+                "logits",
+                f"must have a column per class, {self.n_classes}",
+                f"shape {tuple(logits.shape)}",
+                "Give the network's last layer that many outputs.",
             )
         return -torch.log_softmax(scores, dim=1)
 
@@ -280,9 +292,11 @@ class DualLoss(nn.Module):
                 mode = "donot_use_mm_for_euclid_dist"  # near rows keep their digits
                 found = torch.cdist(rows, self.anchors, p=self.metric, compute_mode=mode)
         if found.shape != (len(features), len(self.beta)):
-            raise ValueError(
-                f"distances must have shape (B, n) = ({len(features)}, {len(self.beta)}); got {tuple(found.shape)}. "
-                "Pass features in the space of the anchors, or distances to all anchors."
+            raise ParameterError(
+                "distances",
+                f"must have shape (B, n) = ({len(features)}, {len(self.beta)})",
+                tuple(found.shape),
+                "Pass features in the space of the anchors, or distances to all anchors.",
             )
         return found.detach().to(self.beta.dtype)
 
@@ -322,9 +336,11 @@ class DualLoss(nn.Module):
         """
         point = certificate if isinstance(certificate, DualPoint) else _only_point(certificate)
         if len(point.beta) != len(self.beta) or len(point.lam) != len(self.lam):
-            raise ValueError(
-                f"the certificate must be over the same anchors and classes, ({len(self.beta)}, {len(self.lam)}); got "
-                f"({len(point.beta)}, {len(point.lam)}). Certify with the same labeled rows and metric."
+            raise ParameterError(
+                "certificate",
+                f"must be over the same anchors and classes, ({len(self.beta)}, {len(self.lam)})",
+                f"({len(point.beta)}, {len(point.lam)})",
+                "Certify with the same labeled rows and metric.",
             )
         self.alpha.fill_(max(point.alpha, 0.0))
         self.beta.copy_(torch.as_tensor(point.beta))
@@ -349,9 +365,11 @@ class DualLoss(nn.Module):
 def _only_point(certificate: Certificate) -> DualPoint:
     bound = certificate.row_bound
     if bound is None or len(bound.sets) != 1:
-        raise ValueError(
-            "the certificate must be over one decision set; got one over "
-            f"{'a ball' if bound is None else f'a union of {len(bound.sets)}'}. Certify with a number as radius."
+        raise ParameterError(
+            "certificate",
+            "must be over one decision set",
+            f"one over {'a ball' if bound is None else f'a union of {len(bound.sets)}'}",
+            "Certify with a number as $radius.",
         )
     return bound.sets[0].point
 
@@ -364,8 +382,10 @@ def _torch_metric(metric: Any) -> str | float | Callable[[Tensor, Tensor], Tenso
         return metric
     found = _NORMS.get(type(resolve_metric(metric)))
     if found is None:
-        raise ValueError(
-            f"metric must be a norm, a function of tensors or 'precomputed' in a torch loop; got {metric!r}. Pass "
-            "metric='precomputed' and the distances as features."
+        raise ParameterError(
+            "metric",
+            "must be a norm, a function of tensors or 'precomputed' in a torch loop",
+            repr(metric),
+            "Pass metric='precomputed' and the distances as features.",
         )
     return found

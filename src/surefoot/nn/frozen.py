@@ -11,6 +11,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import nn
 
+from surefoot._errors import ParameterError
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array
 from surefoot.costs import Euclidean, FeatureMetric
@@ -43,8 +44,8 @@ class Embedded(FeatureMetric):
 
     def __post_init__(self) -> None:
         if not callable(self.embedding):
-            raise ValueError(
-                f"embedding must be a torch module or a function of rows; got {self.embedding!r}. Pass one of these."
+            raise ParameterError(
+                "embedding", "must be a torch module or a function of rows", repr(self.embedding), "Pass one of these."
             )
         if isinstance(self.embedding, nn.Module):
             object.__setattr__(self, "embedding", frozen_copy(self.embedding))
@@ -66,8 +67,8 @@ class Embedded(FeatureMetric):
         found = run_module(self.embedding, X) if isinstance(self.embedding, nn.Module) else self.embedding(X)
         embedded = check_finite_array(found, "the result of embedding", ndim=2)
         if len(embedded) != len(X):
-            raise ValueError(
-                f"embedding must give a row per row, {len(X)}; got {len(embedded)}. Return an array of shape (N, e)."
+            raise ParameterError(
+                "embedding", f"must give a row per row, {len(X)}", len(embedded), "Return an array of shape (N, e)."
             )
         return embedded
 

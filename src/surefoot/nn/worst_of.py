@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from surefoot._errors import ParameterError
 from surefoot.nn.dual_loss import DualLoss
 
 
@@ -34,7 +35,7 @@ class WorstOf(nn.Module):
     def __init__(self, losses: Sequence[DualLoss]) -> None:
         super().__init__()
         if not losses:
-            raise ValueError("losses must hold at least one DualLoss; got none. Pass a list of them.")
+            raise ParameterError("losses", "must hold at least one DualLoss", "none", "Pass a list of them.")
         self.parts = nn.ModuleList(losses)
 
     @property

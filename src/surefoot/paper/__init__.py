@@ -1,7 +1,7 @@
-"""The figures and tables of the paper: `reproduce("figure5")`.
+"""What is the paper's own: Algorithms 1 and 2 as printed, and its figures and tables: `reproduce("figure5")`.
 
-Needs pandas, matplotlib and rich: `pip install "surefoot[cli]"`. Results and how they compare with the paper's are in
-docs/reproduction.
+Reproduction needs pandas, matplotlib and rich: `pip install "surefoot[cli]"`. Results and how they compare with the
+paper's are in docs/reproduction.
 """
 
 from __future__ import annotations
@@ -13,14 +13,25 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from surefoot._errors import import_extra
+from surefoot._errors import ParameterError, import_extra
 from surefoot._validation import check_positive_integer
-from surefoot.blocks.newton import Newton
+from surefoot.blocks.compute import Compute
 from surefoot.datasets._load import resolve
-from surefoot.paper.protocol import Experiment, Settings, Task
+from surefoot.paper.protocol import Experiment, Settings
 from surefoot.paper.runner import Reproduction, run_experiment
+from surefoot.paper.stochastic_gradient import StochasticGradient, UnboundedDualError
+from surefoot.paper.stochastic_learning import StochasticRobustLogisticRegression
+from surefoot.paper.stochastic_scores import StochasticModelChange, algorithm2
 
-__all__ = ["Experiment", "Reproduction", "Settings", "Task", "experiment", "names", "reproduce"]
+__all__ = [
+    "StochasticGradient",
+    "StochasticModelChange",
+    "StochasticRobustLogisticRegression",
+    "UnboundedDualError",
+    "algorithm2",
+    "names",
+    "reproduce",
+]
 
 # Experiments whose fits may run on a torch device.
 _ON_DEVICE = ("figure5", "figure6")
@@ -64,7 +75,7 @@ def experiment(name: str) -> Experiment:
     'table2'
     """
     if name not in _MODULES:
-        raise ValueError(f"name must be one of {', '.join(_MODULES)}; got {name!r}. Pass one of these.")
+        raise ParameterError("name", f"must be one of {', '.join(_MODULES)}", repr(name), "Pass one of these.")
     found: Experiment = import_module(f"surefoot.paper.{name}").EXPERIMENT
     return found
 
@@ -123,16 +134,18 @@ def reproduce(
     for package in ("pandas", "matplotlib"):
         import_extra(package, "cli", "surefoot.paper")
     if isinstance(datasets, str):
-        raise ValueError(f"datasets must be a list of names; got the string {datasets!r}. Pass [{datasets!r}].")
+        raise ParameterError("datasets", "must be a list of names", f"the string {datasets!r}", f"Pass [{datasets!r}].")
     wanted = (chosen.quick_datasets if quick else chosen.datasets) if datasets is None else tuple(datasets)
     wanted = tuple(dict.fromkeys(resolve(dataset) for dataset in wanted))
     if not wanted:
-        raise ValueError("datasets must name at least one dataset; got none. Pass None for the paper's.")
+        raise ParameterError("datasets", "must name at least one dataset", "none", "Pass None for the paper's.")
     if trials is None:
         trials = chosen.quick_trials if quick else chosen.trials
     if device != "cpu" and name not in _ON_DEVICE:
-        raise ValueError(f'device must be "cpu" for {name}; got {device!r}. Of {", ".join(_ON_DEVICE)} it is used.')
-    Newton(device)  # refuses what is not the name of a device
+        raise ParameterError(
+            "device", f'must be "cpu" for {name}', repr(device), f"Of {', '.join(_ON_DEVICE)} it is used."
+        )
+    Compute(device)  # refuses what is not the name of a device
     settings = Settings(wanted, check_positive_integer(trials, "trials"), bool(quick), _check_seed(seed), device)
     folder = Path("reproduction") / (f"{chosen.study}-quick" if quick else chosen.study) if out is None else Path(out)
     return run_experiment(chosen, settings, out=folder, jobs=jobs, progress=progress, force=force)
@@ -140,5 +153,5 @@ def reproduce(
 
 def _check_seed(seed: Any) -> int:
     if isinstance(seed, bool) or not isinstance(seed, numbers.Integral) or seed < 0:
-        raise ValueError(f"seed must be an integer >= 0; got {seed!r}. Pass a whole number.")
+        raise ParameterError("seed", "must be an integer >= 0", repr(seed), "Pass a whole number.")
     return int(seed)

@@ -14,7 +14,7 @@ from surefoot.paper.observations import counted, per_dataset
 from surefoot.paper.panels import BLUE, GREY, ORANGE, PAPER, band, panels
 from surefoot.paper.protocol import Figures, Row, Settings, Tables, Task, grid_of_tasks
 from surefoot.paper.samples import CONSTANT, LABEL_COST, Sample, rounded
-from surefoot.path import radius_path
+from surefoot.path import radius_curve
 from surefoot.radius import minimal_radius
 
 _LABELED = 100
@@ -53,16 +53,17 @@ class OverExcessRadius:
         minimal = minimal_radius(X, y, X_unlabeled=sample.unlabeled, **shared)
         excesses = self.excesses(settings)
         learner = RobustLogisticRegression(tol=_GAP, l2=0.0, n_jobs=1, **shared)
-        path = radius_path(learner, X, y, X_unlabeled=sample.unlabeled, radii=minimal + excesses)
+        path = radius_curve(learner, X, y, X_unlabeled=sample.unlabeled, radii=minimal + excesses)
+        frame, coef, intercept = path.to_frame(), np.asarray(path.coef), np.asarray(path.intercept)
         return [
             {
                 "excess": rounded(excess),
                 "minimal_radius": rounded(minimal),
                 "bound": rounded(path.likelihood[i]),
                 "gap": rounded(path.risk[i] - path.lower[i]),
-                "status": path.status[i],
+                "status": frame["status"][i],
             }
-            | sample.judged(path.coef[i, 0], float(path.intercept[i, 0]))
+            | sample.judged(coef[i, 0], float(intercept[i, 0]))
             for i, excess in enumerate(excesses)
         ]
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import binom
 
+from surefoot._errors import ParameterError
 from surefoot._validation import check_finite_array, check_unit_scalar
 
 
@@ -35,7 +36,7 @@ def median_interval(values: ArrayLike, level: float = 0.95) -> tuple[float, floa
     """
     ordered = np.sort(check_finite_array(values, "values", ndim=1))
     if not len(ordered):
-        raise ValueError("values must not be empty; got none. Pass the results of at least one trial.")
+        raise ParameterError("values", "must not be empty", "none", "Pass the results of at least one trial.")
     low, high = median_ranks(len(ordered), check_unit_scalar(level, "level"))
     return float(np.median(ordered)), float(ordered[low]), float(ordered[high])
 

@@ -54,11 +54,11 @@ class Settings:
     seed : int, default=0
         Seed of everything random.
     device : str, default="cpu"
-        Where the fits run: the `device` of `surefoot.Newton`. Another one agrees within the certified gap.
+        Where the fits run: the `device` of `surefoot.Compute`. Another one agrees within the certified gap.
 
     Examples
     --------
-    >>> from surefoot.paper import Settings
+    >>> from surefoot.paper.protocol import Settings
     >>> Settings(("breast-cancer",), 3).as_dict()
     {'datasets': ['breast-cancer'], 'trials': 3, 'quick': False, 'seed': 0}
     """
@@ -98,7 +98,7 @@ class Task:
 
     Examples
     --------
-    >>> from surefoot.paper import Task
+    >>> from surefoot.paper.protocol import Task
     >>> a, b = Task("wine", 0, "random"), Task("wine", 0, "DR")
     >>> a.rng(0).random() == b.rng(0).random()
     True

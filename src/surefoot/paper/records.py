@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from surefoot._errors import LockedError
+from surefoot._errors import FileError, LockedError, ParameterError
 from surefoot._files import LineLog, sole_writer
 from surefoot.paper.protocol import Row, Task
 
@@ -44,7 +44,7 @@ class Records:
                 task = Task(**entry["task"])
                 found[task] = Record(task, float(entry["seconds"]), float(entry["cpu_seconds"]), entry["rows"])
             except (ValueError, KeyError, TypeError) as error:
-                raise ValueError(
+                raise FileError(
                     f"each line of records must be a finished task; got {line[:60]!r} in line {number} of {self.path}. "
                     "Remove the line: its task is then done again."
                 ) from error
@@ -57,9 +57,11 @@ class Records:
             with sole_writer(self.path):
                 yield _Writer(self._log)
         except LockedError as error:
-            raise ValueError(
-                f"only one run may write to a folder; {error.holder} is writing to {self.path.parent}. Wait for it, or "
-                "pass another out."
+            raise ParameterError(
+                "out",
+                f"must be a folder that no other run writes to; {error.holder} is writing to {self.path.parent}",
+                None,
+                "Wait for it, or pass another $out.",
             ) from error
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from joblib import Parallel, delayed
 
-from surefoot._errors import FileError
+from surefoot._errors import FileError, ParameterError
 from surefoot._files import whole_file, write_bytes
 from surefoot._threads import one_blas_thread
 from surefoot._validation import check_n_jobs
@@ -189,9 +189,11 @@ def _check_same(config: dict[str, Any], asked: dict[str, Any], out: Path) -> Non
     for part, mine in asked.items():
         found = config.get(part)
         if found != mine:
-            raise ValueError(
-                f"a folder holds one run: {out} was begun with {part}={json.dumps(found)}; got {json.dumps(mine)}. "
-                "Pass the same settings to go on with it, or another out."
+            raise ParameterError(
+                part,
+                f"must be as it was when {out} was begun, {json.dumps(found)}, for a folder holds one run",
+                json.dumps(mine),
+                "Pass the same settings to go on with it, or another $out.",
             )
 
 

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.stats import entropy
 
-from surefoot.blocks.newton import Newton
+from surefoot.blocks.compute import Compute
 from surefoot.blocks.problem import BlockProblem
 from surefoot.blocks.sources import ArrayRows
 from surefoot.costs import Euclidean
@@ -131,7 +131,7 @@ def _problem(sample: Sample, device: str) -> tuple[RobustProblem, float]:
     data = LabeledData.check(X, y, sample_weight=None, classes=[0, 1], metric=Euclidean())
     if device != "cpu":
         alone = data.decision_set(sample.label_probabilities, LABEL_COST)
-        return BlockProblem.of(data, alone, ArrayRows(sample.unlabeled), Newton(device)), sample.distance()
+        return BlockProblem.of(data, alone, ArrayRows(sample.unlabeled), Compute(device)), sample.distance()
     problem = HeldProblem.of(replace(data, unlabeled=sample.unlabeled), sample.label_probabilities, LABEL_COST)
     ds = problem.decision_set
     cost = ds.distances + LABEL_COST * (sample.y[:, None] != ds.anchor_labels)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from surefoot.path.along import bound_along
-from surefoot.path.curve import WorstCaseCurve, worst_case_curve
-from surefoot.path.radii import RadiusPath, radius_path
+from surefoot.path.curve import RadiusCurve
+from surefoot.path.radius import radius_curve
 
-__all__ = ["RadiusPath", "WorstCaseCurve", "bound_along", "radius_path", "worst_case_curve"]
+__all__ = ["RadiusCurve", "bound_along", "radius_curve"]

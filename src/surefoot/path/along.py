@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.exceptions import ConvergenceWarning
 
-from surefoot._errors import see, warn_caller
+from surefoot._convergence import warn_about_gap
+from surefoot._errors import ParameterError
 from surefoot._types import FloatArray
 from surefoot._validation import check_finite_array, check_positive_integer
 from surefoot.dual.adversary import meet
@@ -67,18 +68,22 @@ def grid_of(radii: ArrayLike | None, n_radii: int, minimal: float, kappa: float)
         return minimal + kappa * np.geomspace(1e-3, 1.0, check_positive_integer(n_radii, "n_radii"))
     grid = np.atleast_1d(check_finite_array(radii, "radii"))
     if grid.ndim != 1 or len(grid) == 0 or (grid < 0).any() or (np.diff(grid) <= 0).any():
-        raise ValueError(
-            f"radii must be non-negative and increasing; got {np.array2string(grid, threshold=8)}. Pass "
-            "np.sort(radii), each radius once."
+        raise ParameterError(
+            "radii",
+            "must be non-negative and increasing",
+            np.array2string(grid, threshold=8),
+            "Pass np.sort(radii), each radius once.",
         )
     return grid
 
 
-def warn_about_gap(gap: float, tol: float) -> None:
+def ball_scale(label_cost: Any, X: ArrayLike) -> float:
+    """The label cost; without label flips the spread of the features is the only scale of the ball."""
+    if np.isfinite(label_cost):
+        return float(label_cost)
+    return float(np.linalg.norm(np.asarray(X, dtype=np.float64).std(axis=0))) or 1.0
+
+
+def warn_about_largest_gap(gaps: Iterable[float], tol: float) -> None:
     """Say that a curve is less exact than it was asked to be."""
-    if gap > tol:
-        warn_caller(
-            f"the certified gap is {gap:.2e} at its largest, above tol={tol:.2e}; both bounds hold all the same. Raise "
-            "max_iter or tol, or leave out radii close to the minimal one." + see("gap"),
-            ConvergenceWarning,
-        )
+    warn_about_gap(max(gaps), tol, "Raise $max_iter or $tol, or leave out $radii close to the minimal one.")

@@ -4,7 +4,7 @@ Needs matplotlib: `pip install "surefoot[plots]"`.
 """
 
 from surefoot.plots.certificate import CertificateDisplay
-from surefoot.plots.radius_path import RadiusPathDisplay
+from surefoot.plots.radius import RadiusCurveDisplay
 from surefoot.plots.worst_case import WorstCaseDisplay
 
-__all__ = ["CertificateDisplay", "RadiusPathDisplay", "WorstCaseDisplay"]
+__all__ = ["CertificateDisplay", "RadiusCurveDisplay", "WorstCaseDisplay"]

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from surefoot._errors import ParameterError
 from surefoot._validation import check_finite_array, encode_labels
 from surefoot.certificates.certificate import Certificate
 from surefoot.plots.axes import BLUE, GREY, ORANGE, Display
@@ -53,9 +54,11 @@ class WorstCaseDisplay(Display):
         self.model_proba = check_finite_array(model_proba, "model_proba", ndim=1)
         self.adversary_proba = check_finite_array(adversary_proba, "adversary_proba", ndim=1)
         if self.model_proba.shape != self.adversary_proba.shape:
-            raise ValueError(
-                "model_proba and adversary_proba must have one entry per row each; got shapes "
-                f"{self.model_proba.shape} and {self.adversary_proba.shape}. Pass the same rows."
+            raise ParameterError(
+                "model_proba",
+                "and adversary_proba must have one entry per row each",
+                f"shapes {self.model_proba.shape} and {self.adversary_proba.shape}",
+                "Pass the same rows.",
             )
         self.n_labeled = n_labeled
         self.class_name = class_name
@@ -98,17 +101,21 @@ class WorstCaseDisplay(Display):
         """
         found = certificate if certificate is not None else getattr(estimator, "certificate_", None)
         if found is None or found.worst_case is None:
-            raise ValueError(
-                "the certificate must hold the adversary's labels; got none. Pass certificate=certify(...), or a "
-                "fitted RobustLogisticRegression."
+            raise ParameterError(
+                "certificate",
+                "must hold the adversary's labels",
+                "none",
+                "Pass certificate=certify(...), or a fitted RobustLogisticRegression.",
             )
         parts = [X] if X_unlabeled is None else [X, unwrap(X_unlabeled)[0]]
         proba = np.vstack([estimator.predict_proba(part) for part in parts])
         adversary = found.worst_case.label_proba
         if len(proba) != len(adversary):
-            raise ValueError(
-                f"X and X_unlabeled must be the rows of the certificate, {len(adversary)} in all; got {len(proba)}. "
-                "Pass the same rows, in the same order."
+            raise ParameterError(
+                "X",
+                f"and X_unlabeled must be the rows of the certificate, {len(adversary)} in all",
+                len(proba),
+                "Pass the same rows, in the same order.",
             )
         classes = np.asarray(estimator.classes_)
         column = len(classes) - 1 if label is None else int(encode_labels([label], classes)[1][0])

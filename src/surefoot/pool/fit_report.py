@@ -11,13 +11,10 @@ from typing import Any
 import numpy as np
 
 from surefoot.pool.appraisal import Appraisal
-from surefoot.pool.model import TrainedModel, answers
-from surefoot.pool.rows import names_of_rows, shown_cells
-from surefoot.pool.summary.answers import USE, how_to_use
+from surefoot.pool.notes import Code, Note
 from surefoot.pool.summary.gather import build_report
 from surefoot.pool.table import Pool
 from surefoot.pool.table.cleaning import scale_rules
-from surefoot.pool.table.columns import AS_ASKED
 
 _INDICATOR = "missingindicator_"
 _RULES = {
@@ -38,27 +35,24 @@ class Writing:
     command: str | None = None
 
 
-def next_command(trained: TrainedModel, judged: Appraisal, writing: Writing, shares: dict[str, float]) -> str:
-    """What to do with the model: let it answer if something can be said of it, else label more rows."""
-    pool = trained.start.pool
-    path = pool.table.path
-    most = max(int((pool.labels == name).sum()) for name in pool.classes) / int(pool.labeled.sum())
-    use = how_to_use(None if judged.crossfit is None else judged.crossfit.value, max(shares.values()), most)
-    if use != USE:
-        return shlex.join(["surefoot", "label", str(path), "--label", pool.table.label])
-    return shlex.join(
-        ["surefoot", "predict", str(writing.model), str(path), "--out", f"{path.stem}-predicted{path.suffix}"]
-    )
+def next_command(appraisal: Appraisal, writing: Writing) -> str:
+    """The command to run next: predict with a model that may be used, else label more rows."""
+    table = appraisal.model.start.pool.table
+    if not appraisal.may_use:
+        return shlex.join(["surefoot", "label", str(table.path), "--label", table.label])
+    out = f"{table.path.stem}-predicted{table.path.suffix}"
+    return shlex.join(["surefoot", "predict", str(writing.model), str(table.path), "--out", out])
 
 
-def report_of(trained: TrainedModel, judged: Appraisal, notes: list[str], writing: Writing, say: Any) -> Any:
+def report_of(judged: Appraisal, notes: list[str], writing: Writing, say: Any) -> Any:
     """The contents of the report of a fit."""
+    trained = judged.model
     start = trained.start
     pool = start.pool
     sample = trained.sample if judged.worst is None else judged.worst.sample
     rest = np.flatnonzero(~pool.labeled) if sample is None else np.flatnonzero(~pool.labeled)[sample]
     order = np.concatenate([np.flatnonzero(pool.labeled), rest])
-    row_names = names_of_rows(pool)
+    row_names = pool.row_names
     if sample is not None:
         notes = [*notes, f"This page looks at {len(rest)} of the {len(start.rest)} unlabeled rows, drawn at random."]
     return build_report(
@@ -69,24 +63,28 @@ def report_of(trained: TrainedModel, judged: Appraisal, notes: list[str], writin
         feature_names=[_feature_name(name) for name in pool.cleaner.get_feature_names_out()],
         class_names=pool.classes,
         row_labels=[row_names[row] for row in order],
-        raw_rows=shown_cells(pool).iloc[order],
+        raw_rows=pool.shown_cells.iloc[order],
         title=f"{pool.table.label} in {pool.table.path.name}",
         label_name=pool.table.label,
         source=pool.table.path.name,
         created=datetime.now().astimezone().isoformat(sep=" ", timespec="minutes"),
         notes=[
             *cleaning_notes(pool),
-            *[note[0].upper() + note[1:] for note in notes if not note.startswith(("left out: ", "read by its"))],
+            *[note[0].upper() + note[1:] for note in notes if not _is_told_by_cleaning(note)],
         ],
         worst=judged.worst,
         bound=judged.crossfit,
         missing=judged.missing,
         command=writing.command,
-        next_command=next_command(trained, judged, writing, answers(trained.clf, start)),
+        next_command=next_command(judged, writing),
         n_pool=len(start.rest),
         seed=writing.seed,
         progress=lambda step, _share: say(f"report: {step}"),
     )
+
+
+def _is_told_by_cleaning(note: str) -> bool:
+    return isinstance(note, Note) and note.code in (Code.LEFT_OUT, Code.FREE_TEXT)
 
 
 def _feature_name(name: Any) -> str:
@@ -116,8 +114,7 @@ def cleaning_notes(pool: Pool) -> list[str]:
         notes.append(f"Categories are one column each, 0 or 1: {', '.join(columns.categories)}.")
     if columns.texts:
         notes.append(f"Texts are their words (TF-IDF) in up to 50 leading directions: {', '.join(columns.texts)}.")
-    notes += [f"Left out: {name}, which {why}." for name, why in columns.left_out.items() if why != AS_ASKED]
-    asked = [name for name, why in columns.left_out.items() if why == AS_ASKED]
-    if asked:
-        notes.append(f"Left out as asked: {', '.join(asked)}.")
+    notes += [f"Left out: {name}, which {why}." for name, why in columns.useless.items()]
+    if columns.asked_out:
+        notes.append(f"Left out as asked: {', '.join(columns.asked_out)}.")
     return [*notes, "All features are divided by the largest absolute entry."]

@@ -1,18 +1,15 @@
-"""Options once given are kept in a small file beside the table, so that later commands need not be told again."""
+"""Options once given are kept in the store of the table, so that later commands need not be told again."""
 
 from __future__ import annotations
 
-import json
 import shlex
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from surefoot._files import write_bytes
-from surefoot.pool.table.beside import settings_path
-from surefoot.pool.table.errors import FileError
+from surefoot._errors import FileError
+from surefoot.pool.store import Store, store_path
 
 # Of the file itself; of its columns; of one label column.
 OF_FILE = ("delimiter", "encoding", "missing")
@@ -20,7 +17,6 @@ OF_COLUMNS = ("drop", "categories", "text", "strict")
 OF_LABEL = ("classes", "prior", "radius")
 LABEL = "label"
 KEPT = (*OF_FILE, LABEL, *OF_COLUMNS, *OF_LABEL)
-_HEAD = "# Options of earlier surefoot commands on this table. Edit it, remove it, or pass --forget.\n"
 
 
 @dataclass(frozen=True)
@@ -44,19 +40,14 @@ class KeptOptions:
     def keep(self) -> str | None:
         """Write the options for later commands; why not, where that cannot be done."""
         now = {**self.kept, **self.given}
-        if now == self.before or (not now and not self.path.exists()):
+        if now == self.before:
             return None
-        lines = [f"{name} = {_toml(now[name])}\n" for name in KEPT if name in now]
         try:
-            write_bytes(self.path, (_HEAD + "".join(lines)).encode())
-        except (OSError, FileError, UnicodeError) as error:
+            with Store(self.path, {}) as store:
+                store.keep_options(now)
+        except FileError as error:
             return f"the options could not be kept for later commands: {error}"
         return None
-
-
-def _toml(value: Any) -> str:
-    """A text or a truth value; JSON writes them as TOML does, but for one control character."""
-    return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def settle(table: Path, values: Mapping[str, Any], given: set[str], *, forget: bool = False) -> KeptOptions:
@@ -64,8 +55,8 @@ def settle(table: Path, values: Mapping[str, Any], given: set[str], *, forget: b
 
     With another label than before, only those of the file itself are taken.
     """
-    path = settings_path(table)
-    before = read_settings(path)
+    path = store_path(table)
+    before = read_options(path)
     usable = {} if forget else dict(before)
     if LABEL in given and LABEL in usable and values[LABEL] != usable[LABEL]:
         usable = {name: value for name, value in usable.items() if name in OF_FILE}
@@ -75,22 +66,18 @@ def settle(table: Path, values: Mapping[str, Any], given: set[str], *, forget: b
     return KeptOptions(path, {**values, **kept}, {**others, **typed}, kept, before)
 
 
-def read_settings(path: Path) -> dict[str, Any]:
-    """The options in a file; none where there is no file."""
-    try:
-        content = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
+def read_options(path: Path) -> dict[str, Any]:
+    """The options in a store; none where there is no store."""
+    if not path.exists():
         return {}
-    except (OSError, ValueError, RecursionError) as error:
-        raise FileError(f"{path} must hold options in TOML; {error}. Correct it, or remove it.") from error
-    wrong = [
-        name
-        for name, value in content.items()
-        if name not in KEPT or not isinstance(value, bool if name == "strict" else str)
-    ]
-    if wrong:
-        raise FileError(f'{path} must hold options such as drop = "a,b"; {wrong[0]!r} is none. Remove that line.')
-    return content
+    with Store(path) as store:
+        found = store.options()
+    for name, value in found.items():
+        if name not in KEPT or not isinstance(value, bool if name == "strict" else str):
+            raise FileError(
+                f"{path} must hold options of surefoot; {name!r} is {value!r}. Restore it, or move it away."
+            )
+    return {name: found[name] for name in KEPT if name in found}
 
 
 def as_options(values: Mapping[str, Any]) -> str:

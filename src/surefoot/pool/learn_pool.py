@@ -7,24 +7,26 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.stats import entropy
 from sklearn.metrics import pairwise_distances_argmin
 
 from surefoot._callbacks import FitProgress
 from surefoot._types import FloatArray
+from surefoot.bounds.clusters import equal_rows, share_intervals
 from surefoot.calibration import Calibrated, RadiusEstimate
 from surefoot.certificates.certificate import Certificate
-from surefoot.certify import ClassifierLoss, certify_over
+from surefoot.certification import ClassifierLoss, certify_over
 from surefoot.estimators.fit_problem import FitProblem, FittedModel
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.exact.problem import RobustProblem
 from surefoot.losses import ZERO_ONE
-from surefoot.pool.choices import AUTO, CALIBRATED, DEFAULT, NONE, NUMBER, Choices
-from surefoot.pool.constant import auto_confidence, constant_error, constant_loss
-from surefoot.pool.model_with_rows import ModelWithRows
-from surefoot.pool.summary.certified import SampledProblem, error_bound
+from surefoot.pool.choices import AUTO, CALIBRATED, DEFAULT, NONE, NUMBER, WEAK, Choices
+from surefoot.pool.notes import Code, Note
 from surefoot.pool.table import Pool, TableError
+from surefoot.pool.table.cells import as_texts
 from surefoot.pool.table.pool import as_targets
-from surefoot.priors import ClopperPearson
+from surefoot.priors import ClopperPearson, tighten
 from surefoot.radius import calibrate_radius
 from surefoot.unlabeled import Unlabeled
 
@@ -33,8 +35,6 @@ FEWEST_FOR_CALIBRATION, MOST_CLASSES = 20, 6
 _TOL_ERROR, _CLIP = 1e-3, 1e-12
 # Unlabeled rows over which the "auto" radius is searched: a rule of thumb needs no more.
 _MOST_SEARCHED = 4000
-# Distances from which on the share of errors is bounded by a sample's dual point, evaluated at all rows.
-_LARGE = 5_000_000
 # A log loss above this share of that of a constant answer promises nothing of use.
 _LITTLE = 0.98
 # Labeled rows that stand for the pool's rows nearest to them must not count a second time among these.
@@ -47,6 +47,7 @@ class Start:
 
     rows, y : labeled rows (n, d) and labels (n,); random : (n,); rest : unlabeled rows (M, d).
     nearest : whether labeled rows count by the rows of the pool nearest to them, not equally.
+    group_column : column whose cells say which labeled rows belong together; None for rows with equal features.
     """
 
     pool: Pool
@@ -55,14 +56,17 @@ class Start:
     random: NDArray[np.bool_]
     rest: FloatArray
     nearest: bool
+    group_column: str | None = None
 
     @classmethod
-    def of(cls, pool: Pool, picked: NDArray[np.bool_], *, nearest: bool = False) -> Start:
+    def of(
+        cls, pool: Pool, picked: NDArray[np.bool_], *, nearest: bool = False, group_column: str | None = None
+    ) -> Start:
         """With picked labels, or where these are to come, `nearest` keeps the certificates comparable."""
         labeled = pool.labeled
         y = pool.targets
         by_nearest = nearest or bool(picked[labeled].any())
-        return cls(pool, pool.rows[labeled], y, ~picked[labeled], pool.rows[~labeled], by_nearest)
+        return cls(pool, pool.rows[labeled], y, ~picked[labeled], pool.rows[~labeled], by_nearest, group_column)
 
     @property
     def n_random(self) -> int:
@@ -75,6 +79,14 @@ class Start:
     @property
     def classes(self) -> NDArray[Any]:
         return as_targets(self.pool.classes)
+
+    @property
+    def groups(self) -> NDArray[np.intp]:
+        """(n,) which labeled rows belong together, by number; a row without a group is one of its own."""
+        if self.group_column is None:
+            return equal_rows(self.rows)
+        cells = as_texts(self.pool.table.cells[self.group_column][self.pool.labeled])
+        return equal_rows([row if cell != cell else cell for row, cell in enumerate(cells)])  # noqa: PLR0124 - NaN
 
     @property
     def weights(self) -> FloatArray | None:
@@ -94,7 +106,7 @@ class Fit:
     certificate: Certificate
     error: float | None
     radius_kind: str
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
 
 def resolve_prior(prior: str | tuple[float, ...], start: Start) -> Any:
@@ -120,17 +132,23 @@ def resolve_prior(prior: str | tuple[float, ...], start: Start) -> Any:
     return ClopperPearson().intervals(counts)
 
 
-def about_picked(start: Start) -> list[str]:
+def prior_of_worst_case(prior: str | tuple[float, ...], start: Start) -> Any:
+    """The same for a guarantee: where random rows belong together, intervals that hold if they are one draw."""
+    found, numbers = resolve_prior(prior, start), start.groups[start.random]
+    if prior != WEAK or len(np.unique(numbers)) == len(numbers):
+        return found
+    return share_intervals(start.y[start.random], start.classes, numbers)
+
+
+def about_picked(start: Start) -> list[Note]:
     """That some labels are no random sample."""
     if start.all_random:
         return []
-    return [
-        f"{len(start.y) - start.n_random} of {len(start.y)} labels were picked by surefoot label: radius and label "
-        f"intervals are estimated from the {start.n_random} random ones."
-    ]
+    n_labels, n_random = len(start.y), start.n_random
+    return [Note(Code.PICKED_LABELS, n_picked=n_labels - n_random, n_labels=n_labels, n_random=n_random)]
 
 
-def choose_radius(choices: Choices, start: Start) -> tuple[str, list[str]]:
+def choose_radius(choices: Choices, start: Start) -> tuple[str, list[Note]]:
     """Which rule finds the radius, and what to say about it."""
     if not isinstance(choices.radius, str):
         return NUMBER, []
@@ -139,15 +157,9 @@ def choose_radius(choices: Choices, start: Start) -> tuple[str, list[str]]:
         return choices.radius, notes
     few, many = start.n_random < FEWEST_FOR_CALIBRATION, len(start.pool.classes) > MOST_CLASSES
     if few:
-        notes.append(
-            f"{start.n_random} random labels are too few to calibrate a radius (at least {FEWEST_FOR_CALIBRATION}): "
-            "the rule of thumb 'auto' is used, which promises no coverage."
-        )
+        notes.append(Note(Code.AUTO_FEW, n_random=start.n_random, needed=FEWEST_FOR_CALIBRATION))
     elif many and not isinstance(choices.prior, tuple):
-        notes.append(
-            f"{len(start.pool.classes)} classes are too many to calibrate a radius with label intervals: the rule of "
-            "thumb 'auto' is used. Pass --prior with the probabilities of the classes."
-        )
+        notes.append(Note(Code.AUTO_CLASSES, n_classes=len(start.pool.classes)))
     return (AUTO if few or (many and not isinstance(choices.prior, tuple)) else CALIBRATED), notes
 
 
@@ -187,24 +199,19 @@ def _problem(clf: RobustLogisticRegression, start: Start) -> FitProblem:
     return replace(problem, settings=replace(problem.settings, confidence=clf.confidence))
 
 
-def _auto(problem: FitProblem, choices: Choices, notes: list[str]) -> FittedModel:
+def _auto(problem: FitProblem, choices: Choices, notes: list[Note]) -> FittedModel:
     """Learn at the "auto" radius; in a large pool its excess is that of a sample, and the certificate that of all."""
     small = problem.sampled(_MOST_SEARCHED, choices.seed, 1e-3)
     if small.problem is problem.problem:
         return problem.solve(AUTO)
     searched = small.problem.n_rows - small.problem.data.n_labeled
-    notes.append(f"the 'auto' radius was searched over {searched} unlabeled rows, drawn at random.")
+    notes.append(Note(Code.AUTO_SAMPLED, n_rows=searched))
     return problem.solve(problem.problem.minimal.value + small.auto_excess())
 
 
 def _error(problem: FitProblem, clf: RobustLogisticRegression, start: Start, estimate: RadiusEstimate | None) -> float:
-    """Bound on the share of errors over the set of the fit; in a large pool a quick one, if it is good enough."""
+    """Bound on the share of errors over the set of the fit."""
     whole = problem.problem
-    if not start.nearest and whole.n_rows * len(whole.anchors) > _LARGE:
-        fitted = ModelWithRows.check(clf, start.rows, start.y, start.rest)
-        quick = error_bound(fitted, SampledProblem.of(fitted, 0))
-        if quick <= 1.1 * constant_error(whole.decision_set.intervals):
-            return quick
     judged = ClassifierLoss.of(clf, clf.classes_, ZERO_ONE, _CLIP, own=False)
     members = whole.at(clf.certificate_.radius) if estimate is None else whole.tied(estimate.excess)
     return float(
@@ -242,3 +249,28 @@ def estimate_radius(problem: RobustProblem, start: Start, choices: Choices) -> R
     )
     least = problem.minimal.value
     return RadiusEstimate(least + found.excess, found.excess, least, found.level, found.splits, found.n_labeled)
+
+
+def constant_loss(intervals: FloatArray) -> float:
+    """Worst log loss of the best constant answer: the largest entropy of label probabilities in the intervals (K, 2).
+
+    min_q max_p −Σ p_k log q_k over p in the intervals.
+    """
+    return float(entropy(constant_answer(intervals)))
+
+
+def constant_answer(intervals: FloatArray) -> FloatArray:
+    """(K,) label probabilities of largest entropy in the intervals (K, 2): one level, clipped to each of them."""
+    lo, hi = tighten(intervals).T
+    level = float(brentq(lambda t: np.clip(t, lo, hi).sum() - 1.0, 0.0, 1.0)) if np.any(lo < hi) else 0.0
+    return np.clip(level, lo, hi)
+
+
+def auto_confidence(intervals: FloatArray) -> float:
+    """Median confidence that the "auto" radius keeps: 2/5 of the way from the best constant answer's to 1.
+
+    That is the paper's 0.7 for two classes of which nothing is known. With a class that is known to hold 70 % of the
+    rows, a constant answer has confidence 0.7 at any radius.
+    """
+    least = float(constant_answer(intervals).max())
+    return least + 0.4 * (1.0 - least)

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._types import FloatArray
 from surefoot.certificates.certificate import Certificate
 from surefoot.costs import Learned
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.pool.choices import DEFAULT, Choices
 from surefoot.pool.clock import Clock, TimeIsUpError, in_words
 from surefoot.pool.learn_pool import Start, about_picked, learn, resolve_prior
+from surefoot.pool.notes import Code, Note
 from surefoot.pool.table import Pool
 from surefoot.unlabeled import Unlabeled
 
@@ -40,7 +39,7 @@ class TrainedModel:
     clf: RobustLogisticRegression
     seconds: float
     sample: NDArray[np.intp] | None = None
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
 
     @property
     def complete(self) -> bool:
@@ -63,8 +62,7 @@ def train(start: Start, choices: Choices, clock: Clock) -> TrainedModel:
     """Learn from the labels of a pool, and from as many of its unlabeled rows as size and time allow."""
     most = most_rows(start) if choices.learn_rows is None else choices.learn_rows or len(start.rest)
     sample = drawn(len(start.rest), most, choices.seed)
-    why = "for speed (--learn-rows 0 takes all)"
-    pilot, expected = None, None
+    pilot, expected, bounded = None, None, False
     if clock.budget is not None or _size(start, len(start.rest) if sample is None else len(sample)) > _LARGE:
         # something is returned in any case: the quick fit may take its time
         quick, few = replace(choices, tol=_PILOT_TOL), drawn(len(start.rest), _PILOT_ROWS, choices.seed)
@@ -75,16 +73,16 @@ def train(start: Start, choices: Choices, clock: Clock) -> TrainedModel:
             clock.say(f"this takes about {in_words(expected)}; --time 60 would bound it")
         allowed = _SHARE * clock.budget - clock.passed if clock.budget is not None else float("inf")
         if expected > allowed:
-            why = f"in the {clock.budget:g} s given (--time)"
+            bounded = True
             sample = drawn(len(start.rest), int(n_few * max(allowed, 0.0) / pilot.seconds), choices.seed)
             if sample is not None and len(sample) <= n_few:
-                return _noted(pilot, why)
+                return _noted(pilot, clock.budget)
     try:
-        return _noted(_fit(start, sample, choices, clock, expected), why)
+        return _noted(_fit(start, sample, choices, clock, expected), clock.budget if bounded else None)
     except TimeIsUpError:
         if pilot is None:
             raise
-        return _noted(pilot, f"in the {clock.budget:g} s given (--time)")
+        return _noted(pilot, clock.budget)
 
 
 def most_rows(start: Start) -> int:
@@ -96,13 +94,10 @@ def _size(start: Start, n_rows: int) -> int:
     return n_rows * len(start.y) * len(start.pool.classes)
 
 
-def _noted(found: TrainedModel, why: str) -> TrainedModel:
+def _noted(found: TrainedModel, seconds: float | None) -> TrainedModel:
     if found.sample is None:
         return found
-    note = (
-        f"the model was learned from {len(found.sample)} of the {len(found.start.rest)} unlabeled rows, drawn at "
-        f"random, {why}."
-    )
+    note = Note(Code.SAMPLED, n_sampled=len(found.sample), n_rows=len(found.start.rest), seconds=seconds)
     return replace(found, notes=[*found.notes, note])
 
 
@@ -145,15 +140,3 @@ def sampled(start: Start, most: int, seed: int) -> Start:
     """The same labels with at most so many unlabeled rows, drawn at random."""
     at = drawn(len(start.rest), most, seed)
     return start if at is None else replace(start, rest=np.ascontiguousarray(start.rest[at]))
-
-
-def all_rows(start: Start) -> FloatArray:
-    """(N, d) labeled rows first."""
-    return np.vstack([start.rows, start.rest])
-
-
-def answers(clf: Any, start: Start) -> dict[str, float]:
-    """Share of the unlabeled rows that get each class."""
-    predicted = np.asarray(clf.predict(start.rest))
-    shares = [(predicted == value).mean() for value in start.classes]
-    return dict(zip(start.pool.classes, map(float, shares), strict=True))

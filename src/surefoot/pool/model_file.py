@@ -6,11 +6,14 @@ import io
 import json
 import os
 import zipfile
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from surefoot._errors import first_line, import_extra
@@ -19,44 +22,52 @@ from surefoot._printing import cut
 from surefoot._version import __version__
 from surefoot.calibration import Calibrated
 from surefoot.estimators.robust import RobustLogisticRegression
-from surefoot.pool.model_check import MOST_SCHEMA_BYTES, SCHEMA, TRUST_SIZE, check_arrays, check_model, check_sizes
-from surefoot.pool.table.cleaning import columns_of
+from surefoot.pool.model_check import (
+    MOST_SCHEMA_BYTES,
+    SCHEMA,
+    TRUST_SIZE,
+    check_arrays,
+    check_model,
+    check_sizes,
+    foreign_types,
+)
+from surefoot.pool.table.cells import row_keys
 from surefoot.pool.table.columns import Columns
 from surefoot.pool.table.errors import FileError
 
+if TYPE_CHECKING:
+    from surefoot.pool.model import TrainedModel
+
 _KIND = "surefoot model"
+TAUGHT = "taught"  # fingerprints of the rows that taught a model: their labels say nothing of how it does on others
 _VERSION = 2
-_READABLE = (1, 2)  # the first knew numbers and categories only, and kept no options
 # Types beyond those that skops trusts by itself (scikit-learn's estimators, numpy's functions), each reviewed: our own
-# estimators, and parts of scikit-learn's classifiers that hold data. Building them runs no code of the file, and
-# `check_model` looks at what compiled code would follow; a forged tree may still give wrong answers.
+# estimators, and parts of scikit-learn's classifiers that hold data. Building them runs no code of the file. Of those
+# that skops trusts, `foreign_types` leaves the reviewed ones.
 ALLOWED = frozenset(
     {
         "numpy.dtype",
         "sklearn.calibration._CalibratedClassifier",
         "sklearn.calibration._SigmoidCalibration",
-        "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
         "sklearn.gaussian_process._gpc._BinaryGaussianProcessClassifierLaplace",
         "sklearn.gaussian_process.kernels.ConstantKernel",
         "sklearn.gaussian_process.kernels.Product",
         "sklearn.gaussian_process.kernels.RBF",
-        "sklearn.metrics._dist_metrics.EuclideanDistance64",
-        "sklearn.neighbors._kd_tree.KDTree",
         "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
-        "sklearn.tree._tree.Tree",
+        "sklearn.utils._bunch.Bunch",
         "surefoot.costs.learned.Learned",
         "surefoot.costs.metrics.Euclidean",
         "surefoot.costs.metrics.Weighted",
         "surefoot.estimators.ball.WassersteinLogisticRegression",
         "surefoot.estimators.robust.RobustLogisticRegression",
+        "surefoot.pool.table.cleaning.DateParts",
         "surefoot.pool.table.cleaning.LargestEntryScaler",
-        "surefoot.pool.table.dates.DateParts",
-        "surefoot.pool.table.scaling.TailScaler",
-        "surefoot.pool.table.texts.TextParts",
+        "surefoot.pool.table.cleaning.TailScaler",
+        "surefoot.pool.table.cleaning.TextParts",
     }
 )
 _FIELDS: dict[str, type] = {"pipeline": Pipeline, "label": str, "classes": list, "certificate": dict, "version": str}
-_ADDED: dict[str, type] = {"reading": dict, "options": dict}
+_FIELDS |= {"reading": dict, "options": dict}
 # What a fit leaves in the estimator besides the model: as large as the pool, and summed up in `certificate`.
 _LEFT_OUT = ("certificate_", "worst_case_")
 
@@ -65,22 +76,20 @@ _LEFT_OUT = ("certificate_", "worst_case_")
 class ModelFile:
     """A model as it is stored.
 
-    Attributes
-    ----------
     pipeline : from a table's columns to classes: cleaning, then a classifier.
     label : name of the label column; classes : list of str.
+    reading : how the columns of a table are read, as `Columns.stored` gives it.
     certificate : what the fit said of its worst case, plain numbers and texts.
     version : of the surefoot that wrote it.
-    reading : how the columns of a table are read, as `Columns.stored` gives it.
     options : of the command that wrote it, for later ones: delimiter, missing and the like.
     """
 
     pipeline: Pipeline
     label: str
     classes: list[str]
+    reading: dict[str, Any]
     certificate: dict[str, Any] = field(default_factory=dict)
     version: str = __version__
-    reading: dict[str, Any] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -90,7 +99,37 @@ class ModelFile:
     @property
     def columns(self) -> Columns:
         """The columns that a table must have, and how they are read."""
-        return Columns(**self.reading) if self.reading else columns_of(self.pipeline)
+        return Columns(**self.reading)
+
+
+def model_file_of(trained: TrainedModel, said: dict[str, Any], options: dict[str, Any]) -> ModelFile:
+    """What is stored of a model: cleaning and classifier as one pipeline, what is said of it, and its options."""
+    pool = trained.start.pool
+    return ModelFile(
+        Pipeline([*pool.cleaner.steps, ("classify", without_pool(trained.clf))]),
+        pool.table.label,
+        pool.classes,
+        pool.columns.stored(),
+        {**said, TAUGHT: _fingerprints(pool.values[pool.labeled])},
+        options=options,
+    )
+
+
+def were_taught(stored: ModelFile | None, cells: Any) -> NDArray[np.bool_]:
+    """(N,) which rows of a table a model was taught by; of rows that are alike, as many as taught it."""
+    left = Counter([] if stored is None else stored.certificate.get(TAUGHT, []))
+    found = np.zeros(len(cells), dtype=bool)
+    if stored is None or not left:
+        return found
+    for row, mark in enumerate(_fingerprints(stored.columns.read(cells))):
+        found[row] = left[mark] > 0
+        left[mark] -= 1
+    return found
+
+
+def _fingerprints(values: Any) -> list[str]:
+    """One for each row, of what its used columns hold, however the file writes it."""
+    return [f"{mark:016x}" for mark in row_keys(values).tolist()]
 
 
 def without_pool(clf: RobustLogisticRegression) -> RobustLogisticRegression:
@@ -107,8 +146,7 @@ def without_pool(clf: RobustLogisticRegression) -> RobustLogisticRegression:
 def save_model(path: str | os.PathLike[str], model: ModelFile) -> None:
     """Write a model, whole or not at all."""
     skops_io = import_extra("skops.io", "cli", "a model file")
-    fields = (*_FIELDS, *_ADDED)
-    content = {"kind": _KIND, "format": _VERSION, **{name: getattr(model, name) for name in fields}}
+    content = {"kind": _KIND, "format": _VERSION, **{name: getattr(model, name) for name in _FIELDS}}
     write_bytes(path, skops_io.dumps(content))
 
 
@@ -127,9 +165,8 @@ def is_model_file(path: Path) -> bool:
 def load_model(path: str | os.PathLike[str], *, trust: Iterable[str] = ()) -> ModelFile | Any:
     """A `ModelFile`, or whatever classifier another program stored with skops.
 
-    Refused before anything is built if the file holds types other than those of scikit-learn, numpy and surefoot's own
-    estimators that are reviewed here, or unpacks to more than a gibibyte; `trust` names further types, or "size". What
-    compiled code of scikit-learn would follow without looking is checked before it is returned.
+    Refuses a file, before anything of it is built, that holds types that are not reviewed here (trees and forests of
+    scikit-learn are among these) or that unpacks to more than a gibibyte; `trust` names further types, or "size".
     """
     skops_io = import_extra("skops.io", "cli", "a model file")
     trusted = set(trust)
@@ -139,14 +176,15 @@ def load_model(path: str | os.PathLike[str], *, trust: Iterable[str] = ()) -> Mo
             if TRUST_SIZE not in trusted:
                 check_sizes(archive)
             check_arrays(archive)
-        unknown = sorted(set(skops_io.get_untrusted_types(data=data)) - ALLOWED - trusted)
+            named = foreign_types(archive) | set(skops_io.get_untrusted_types(data=data))
+        unknown = sorted(named - ALLOWED - trusted)
         if unknown:
-            raise FileError(_refusal(path, unknown))
+            raise FileError(_refusal(unknown))
         content = skops_io.loads(data, trusted=sorted(ALLOWED | trusted - {TRUST_SIZE}))
-        check_model(content)
+        check_model(content, ALLOWED | trusted)
         return _as_model_file(content)
     except FileError as error:
-        raise FileError(f"{path}: {error}" if str(path) not in str(error) else str(error)) from error
+        raise FileError(f"{path}: {error}") from error
     except MemoryError as error:
         raise FileError(f"{path} needs more memory than there is. Store a smaller model.") from error
     except Exception as error:
@@ -160,28 +198,37 @@ def _as_model_file(content: Any) -> ModelFile | Any:
     """What was stored, if it is one of ours as a `ModelFile`, whose parts must be there and of their types."""
     if not isinstance(content, dict) or content.get("kind") != _KIND:
         return content
-    if content.get("format") not in _READABLE:
+    if content.get("format") != _VERSION:
         raise FileError(
-            f"the model is of format {content.get('format')}, this surefoot reads formats up to {_VERSION}. Fit it "
+            f"the model is of format {content.get('format')}, this surefoot reads format {_VERSION}. Fit it "
             f"again, or install surefoot {content.get('version', 'of its time')}."
         )
-    fields = _FIELDS if content["format"] == 1 else _FIELDS | _ADDED
-    wrong = [name for name, kind in fields.items() if not isinstance(content.get(name), kind)]
+    wrong = [name for name, kind in _FIELDS.items() if not isinstance(content.get(name), kind)]
     if wrong:
         raise FileError(f"the model must hold its {wrong[0]}; it does not, or not as a fit writes it. Fit it again.")
     if not all(isinstance(name, str) for name in content["classes"]):
         raise FileError("the classes of the model must be texts; they are not. Fit it again.")
-    model = ModelFile(**{name: content[name] for name in fields})
+    model = ModelFile(**{name: content[name] for name in _FIELDS})
     _check_reading(model.reading)
+    _check_said(model)
     return model
+
+
+def _check_said(model: ModelFile) -> None:
+    """Marks of the rows that taught the model are texts, its certificate is a dict, and options are plain values."""
+    taught, inner = model.certificate.get(TAUGHT, []), model.certificate.get("certificate", {})
+    marked = isinstance(taught, list) and all(isinstance(mark, str) for mark in taught)
+    plain = all(isinstance(value, str | int | float | None) for value in model.options.values())
+    if not (marked and plain and isinstance(inner, dict)):
+        raise FileError("the model must say what taught it and with which options, as a fit does. Fit it again.")
 
 
 def _check_reading(reading: dict[str, Any]) -> None:
     """Names of columns, and texts for how they are written."""
     kinds = {"numbers": list, "categories": list, "texts": list, "dates": dict, "styles": dict}
     whole = all(isinstance(reading.get(name), kind) for name, kind in kinds.items()) and set(reading) == set(kinds)
-    texts = [text for part in reading.values() for text in (part.items() if isinstance(part, dict) else part)]
-    if reading and (not whole or not all(isinstance(text, str | tuple) for text in texts)):
+    parts = [[*part, *part.values()] if isinstance(part, dict) else part for part in reading.values()]
+    if not whole or not all(isinstance(text, str) for part in parts for text in part):
         raise FileError("the model must say how its columns are read, as a fit does; it does not. Fit it again.")
 
 
@@ -198,10 +245,10 @@ def _read(path: str | os.PathLike[str]) -> bytes:
         raise FileError(f"{path} could not be read: {error.strerror or error}. Check the path.") from error
 
 
-def _refusal(path: str | os.PathLike[str], unknown: list[str]) -> str:
+def _refusal(unknown: list[str]) -> str:
     listed = "\n".join(f"  {name}" for name in unknown)
     return (
-        f"{path} holds types that surefoot does not know to be harmless: they may run code when the file is loaded. "
-        f"It was not loaded. They are:\n{listed}\nIf you know where the file comes from and trust it, pass\n"
+        "the model holds types that surefoot does not know to be harmless: they may run code, or crash, when the file "
+        f"is forged. It was not loaded. They are:\n{listed}\nIf you know where the file comes from and trust it, pass\n"
         f"  --trust {','.join(unknown)}"
     )

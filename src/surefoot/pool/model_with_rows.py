@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
+from surefoot._errors import ParameterError
 from surefoot._printing import cell_text
 from surefoot._types import FloatArray
 from surefoot._validation import check_labeled_rows, check_more_rows, encode_labels
@@ -36,7 +37,7 @@ class Stated:
     metric: FeatureMetric
     label_cost: Any
     radius: float | str | Calibrated
-    l2: float | None
+    l2: float | str
 
     @classmethod
     def from_fit(cls, clf: RobustLogisticRegression) -> Stated:
@@ -67,14 +68,16 @@ class ModelWithRows:
     ) -> ModelWithRows:
         """Refuse another model, no unlabeled rows, or rows that were not certified; by default those of its fit."""
         if not isinstance(clf, RobustLogisticRegression):
-            raise ValueError(
-                f"a report is that of a RobustLogisticRegression; got {type(clf).__name__}. Fit one, or use certify "
-                "for another classifier."
+            raise ParameterError(
+                "clf",
+                "must be a RobustLogisticRegression for a report",
+                type(clf).__name__,
+                "Fit one, or use certify for another classifier.",
             )
         check_is_fitted(clf, "certificate_")
         rows, labels = check_labeled_rows(X, y)
         if X_unlabeled is None:
-            raise ValueError("X_unlabeled must be given; got None. Pass the unlabeled rows of the fit.")
+            raise ParameterError("X_unlabeled", "must be given", "None", "Pass the unlabeled rows of the fit.")
         U = check_more_rows(unwrap(X_unlabeled)[0], "X_unlabeled", rows.shape[1])
         stated = Stated.from_fit(clf) if stated is None else stated
         worst_case = stated.certificate.worst_case
@@ -82,12 +85,19 @@ class ModelWithRows:
             raise RuntimeError("the certificate of a RobustLogisticRegression holds its adversary; this one does not")
         N = len(worst_case.label_proba)
         if len(U) == 0 or len(rows) + len(U) != N:
-            raise ValueError(
-                f"X and X_unlabeled must be the rows of the fit, {N} in all, some of them unlabeled; got {len(rows)} "
-                f"and {len(U)}. Pass the same rows, in the same order."
+            raise ParameterError(
+                "X",
+                f"and X_unlabeled must be the rows of the fit, {N} in all, some of them unlabeled",
+                f"{len(rows)} and {len(U)}",
+                "Pass the same rows, in the same order.",
             )
         if isinstance(stated.metric, Precomputed):
-            raise ValueError("a report needs distances between rows; got a Precomputed metric. Pass a metric by name.")
+            raise ParameterError(
+                "metric",
+                "must give distances between any rows for a report",
+                "a Precomputed metric",
+                "Pass a metric by name.",
+            )
         return cls(clf, rows, labels, encode_labels(labels, clf.classes_)[1], U, stated, worst_case)
 
     @property
@@ -178,4 +188,4 @@ class Names:
 
 def _check_length(value: Any, name: str, what: str, wanted: int) -> None:
     if value is not None and len(value) != wanted:
-        raise ValueError(f"{name} must have one entry per {what}, {wanted}; got {len(value)}. Pass {wanted}, or None.")
+        raise ParameterError(name, f"must have one entry per {what}, {wanted}", len(value), f"Pass {wanted}, or None.")

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
-from surefoot._printing import percent
+from surefoot._printing import cell_text, percent
 from surefoot._types import FloatArray
 from surefoot._validation import check_positive_integer
 from surefoot.active import PAPER_MARGIN, RobustModelChange
-from surefoot.costs import label_cost_matrix
-from surefoot.estimators.robust import RobustLogisticRegression
-from surefoot.pool.learn_pool import Fit
-from surefoot.pool.model import TrainedModel
+from surefoot.costs.labels import label_cost_matrix
+from surefoot.pool.choices import Choices
+from surefoot.pool.clock import Clock
+from surefoot.pool.learn_pool import Fit, Start
+from surefoot.pool.model import TrainedModel, train
 from surefoot.pool.model_with_rows import ModelWithRows
+from surefoot.pool.notes import Note
+from surefoot.pool.store_labels import picked_rows
 from surefoot.pool.summary.contents import Candidate
 from surefoot.pool.table import Pool
-from surefoot.unlabeled import Unlabeled
 
 # Up to this many distances the scores are those of the narrow default margin; beyond it, those of the paper's.
 _NARROW = 1_000_000
@@ -32,61 +35,13 @@ _FAR = 0.9
 _USEFUL, _PER_ROW, _MOST_CLUSTERED = 0.2, 5, 2000
 
 
-def rows_to_label(
-    clf: RobustLogisticRegression,
-    X: ArrayLike,
-    y: ArrayLike,
-    X_unlabeled: ArrayLike | Unlabeled,
-    *,
-    n: int = 10,
-    seed: int = 0,
-    class_names: Sequence[str] | None = None,
-) -> tuple[Candidate, ...]:
+def choose(fitted: ModelWithRows, names: tuple[str, ...], n: int, seed: int) -> tuple[Candidate, ...]:
     """Unlabeled rows whose labels change the model much, whatever they are, and that differ; most useful first.
 
     Of one row it is the best. Of several, rows with high scores are clustered, and of each cluster the best one near
-    its middle is taken: typical rows of different kinds. Scored by `surefoot.active.RobustModelChange` with the model's
-    own prior, label cost and metric. Where there are more than a million distances its margin is the paper's, at which
-    the score is the least impact over all labels.
-
-    Parameters
-    ----------
-    clf : RobustLogisticRegression
-        A fitted model.
-    X : array of shape (n, d)
-        Labeled rows of its fit.
-    y : array of shape (n,)
-        Their labels.
-    X_unlabeled : array of shape (M, d) or Unlabeled
-        Unlabeled rows of its fit, M ≥ 1.
-    n : int, default=10
-        How many rows; all where there are fewer.
-    seed : int, default=0
-        Of ties.
-    class_names : sequence of K str or None, default=None
-        Names used in the reasons.
-
-    Returns
-    -------
-    tuple of Candidate
-        Positions into X_unlabeled, scores, and reasons in words.
-
-    Examples
-    --------
-    >>> import surefoot as sf
-    >>> from surefoot import report
-    >>> X, y, U = [[0.0], [0.4], [0.6], [1.0]], [0, 0, 1, 1], [[0.1], [0.5], [0.9]]
-    >>> clf = sf.RobustLogisticRegression(radius=0.3, label_prior=[0.5, 0.5]).fit(X, y, X_unlabeled=U)
-    >>> report.rows_to_label(clf, X, y, U, n=1)[0].position
-    2
+    its middle is taken: typical rows of different kinds. Scored by `RobustModelChange` with the model's own prior,
+    label cost and metric.
     """
-    fitted = ModelWithRows.check(clf, X, y, X_unlabeled)
-    names = tuple(str(name) for name in (clf.classes_.tolist() if class_names is None else class_names))
-    return choose(fitted, names, n, seed)
-
-
-def choose(fitted: ModelWithRows, names: tuple[str, ...], n: int, seed: int) -> tuple[Candidate, ...]:
-    """See `rows_to_label`."""
     size = min(check_positive_integer(n, "n"), len(fitted.U))
     rows = np.vstack([fitted.X, fitted.U])
     marked = np.concatenate([fitted.y.astype(object), np.full(len(fitted.U), None)])
@@ -187,6 +142,51 @@ def working_rows(pool: Pool, most: int, seed: int) -> NDArray[np.intp]:
 def candidates(fit: Fit | TrainedModel, n: int, seed: int) -> tuple[Any, ...]:
     """Positions among the unlabeled rows of a fit, best first."""
     start = fit.start
-    return rows_to_label(
-        fit.clf, start.rows, start.y, start.rest, n=min(n, len(start.rest)), seed=seed, class_names=start.pool.classes
-    )
+    fitted = ModelWithRows.check(fit.clf, start.rows, start.y, start.rest)
+    return choose(fitted, tuple(start.pool.classes), min(n, len(start.rest)), seed)
+
+
+@dataclass(frozen=True, eq=False)
+class RankedRows:
+    """The rows of a table to label next, best first.
+
+    rows : numbers in the table, from 0, each with its candidate; identifier : the column that names the rows, if any.
+    n_considered : unlabeled rows among which they were chosen, None for all; notes : of training.
+    """
+
+    pool: Pool
+    rows: list[tuple[int, Candidate]]
+    identifier: str | None
+    n_considered: int | None
+    notes: list[Note]
+
+    def data(self) -> list[dict[str, Any]]:
+        cells = self.pool.shown_cells
+        return [
+            {
+                "row": row + 1,
+                "name": None
+                if self.identifier is None
+                else cell_text(self.pool.table.cells[self.identifier].iloc[row]),
+                "score": one.score,
+                "why": one.reason,
+                "probabilities": dict(zip(self.pool.classes, one.proba, strict=True)),
+                "nearest_label": one.nearest_label,
+                "nearest_distance": one.nearest_distance,
+                "cells": {name: _plain(cells[name].iloc[row]) for name in self.pool.columns.used},
+            }
+            for row, one in self.rows
+        ]
+
+
+def rank(pool: Pool, choices: Choices, clock: Clock, *, n: int, most: int) -> RankedRows:
+    """Train a model, and find the n rows whose labels would change it most, among `most` unlabeled rows (0 for all)."""
+    keep = working_rows(pool, most, choices.seed)
+    trained = train(Start.of(pool.subset(keep), picked_rows(pool.table)[keep]), choices, clock)
+    rows = keep[np.flatnonzero(~trained.start.pool.labeled)]
+    chosen = [(int(rows[one.position]), one) for one in candidates(trained, n, choices.seed)]
+    return RankedRows(pool, chosen, pool.identifier, None if len(keep) == len(pool.rows) else most, trained.notes)
+
+
+def _plain(value: Any) -> Any:
+    return None if value != value else value  # noqa: PLR0124 - NaN

@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.pipeline import Pipeline
 
-from surefoot.pool.appraisal import cross_fitted, judge
+from surefoot.bounds.result import ErrorBound
+from surefoot.pool.appraisal import appraise, cross_fitted
 from surefoot.pool.choices import Choices
 from surefoot.pool.clock import Clock
 from surefoot.pool.fit_report import Writing, report_of
-from surefoot.pool.labeling.learning import Job, MeasuredBound, Ranking
+from surefoot.pool.labeling.learning import Job, Ranking
 from surefoot.pool.learn_pool import Start
 from surefoot.pool.model import TrainedModel, train
-from surefoot.pool.model_file import ModelFile, save_model, without_pool
+from surefoot.pool.model_file import model_file_of, save_model
 from surefoot.pool.next_rows import candidates
+from surefoot.pool.notes import Note
 from surefoot.pool.summary.contents import Report
 from surefoot.pool.table import Pool
-from surefoot.pool.taught import TAUGHT, taught_by
 from surefoot.problem.geometry import shared_geometry
 
 # Rows that a ranking names: enough for several people until the next is there.
@@ -35,16 +35,9 @@ _GROWN = 1.2
 
 
 class PoolLearner:
-    """Fits to a pool with the labels of a job; of its unlabeled rows at most `most` take part, drawn once.
+    """Fits to a pool with the labels of a job; of its unlabeled rows at most `most` take part (0: all), drawn once.
 
-    Parameters
-    ----------
-    pool : Pool
-    choices : Choices
-    most : int, 0 for all.
-    options : dict, of the command, to be stored with the model.
-    render : function, the page of a report.
-    command : str, the command that runs, for the foot of that page.
+    options : of the command, stored with the model; command : as it was typed, for the foot of the report.
     """
 
     def __init__(
@@ -53,11 +46,11 @@ class PoolLearner:
         choices: Choices,
         most: int,
         options: dict[str, Any],
-        render: Callable[[Report], str],
+        write_report: Callable[[Path, Report], object],
         command: str,
     ) -> None:
         self._pool, self._choices, self._options = pool, choices, options
-        self._render, self._command = render, command
+        self._write_report, self._command = write_report, command
         N = len(pool.rows)
         chosen = np.random.default_rng(choices.seed).permutation(N)
         self._sample = chosen if not most else chosen[:most]
@@ -84,7 +77,7 @@ class PoolLearner:
             predictions=np.array([place[value] for value in np.asarray(trained.clf.predict(pool.rows)).tolist()]),
             proba=proba[:, np.argsort(order)].astype(np.float32),
             n_labels=len(job.labels),
-            model=self._model_file(trained),
+            model=_bytes_of(lambda path: save_model(path, model_file_of(trained, {}, self._options))),
             measured=measured,
             seconds=time.monotonic() - began,
             notes=tuple(dict.fromkeys([*trained.notes, *said])),
@@ -96,9 +89,10 @@ class PoolLearner:
         with shared_geometry(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             trained = self._train(pool, keep, picked)
-            judged = judge(trained, self._choices, Clock())
+            judged = appraise(trained, self._choices, Clock())
             writing = Writing(Path("model.skops"), None, self._options, self._choices.seed, self._command)
-            return self._render(report_of(trained, judged, list(judged.missing), writing, lambda _: None)).encode()
+            report = report_of(judged, list(judged.missing), writing, lambda _: None)
+        return _bytes_of(lambda path: self._write_report(path, report))
 
     def _labeled(self, job: Job) -> tuple[Pool, NDArray[np.intp], NDArray[np.bool_]]:
         """The pool with the labels of a job, the rows to work with, and which were picked."""
@@ -115,7 +109,7 @@ class PoolLearner:
         start = Start.of(pool.subset(keep), picked[keep])
         return train(replace(start, nearest=False), self._choices, Clock())
 
-    def _measure(self, trained: TrainedModel) -> MeasuredBound | None:
+    def _measure(self, trained: TrainedModel) -> ErrorBound | None:
         """The cross-fitted bound on the random labels; it takes ten fits, so not every time."""
         start = trained.start
         if start.n_random < max(_GROWN * self._measured_at, 1) or len(set(start.y[start.random].tolist())) < 2:
@@ -127,24 +121,16 @@ class PoolLearner:
             random=start.random[start.random],
             nearest=False,
         )
-        found = cross_fitted(replace(trained, start=only), self._choices, Clock(), [])
-        if found is None:
+        found = cross_fitted(replace(trained, start=only), self._choices, Clock())
+        if isinstance(found, Note):
             return None
         self._measured_at = start.n_random
-        return MeasuredBound(float(found.value), float(found.level), found.kind, found.n_labels)
+        return found
 
-    def _model_file(self, trained: TrainedModel) -> bytes:
-        pool = self._pool
-        steps = [*pool.cleaner.steps, ("classify", without_pool(trained.clf))]
-        stored = ModelFile(
-            Pipeline(steps),
-            pool.table.label,
-            pool.classes,
-            {TAUGHT: taught_by(trained.start.pool)},
-            reading=pool.columns.stored(),
-            options=self._options,
-        )
-        with tempfile.TemporaryDirectory() as folder:
-            path = Path(folder) / "model.skops"
-            save_model(path, stored)
-            return path.read_bytes()
+
+def _bytes_of(write: Callable[[Path], object]) -> bytes:
+    """What a function writes to a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "file"
+        write(path)
+        return path.read_bytes()

@@ -1,22 +1,30 @@
-"""A stored model at work, ours or any other: what it needs of a table, and its answers as texts."""
+"""A stored model at work, ours or any other: what it needs of a table, its answers, and how it does on true labels."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics import accuracy_score, confusion_matrix
 
 from surefoot._errors import first_line
+from surefoot._files import whole_file
 from surefoot._types import FloatArray
-from surefoot.losses import ZERO_ONE
-from surefoot.pool.model_file import ModelFile, load_model
-from surefoot.pool.table import FileError, TableError
+from surefoot.losses import LOG_LOSS, ZERO_ONE
+from surefoot.pool.model_file import ModelFile, load_model, were_taught
+from surefoot.pool.notes import Note
+from surefoot.pool.table import FileError, Format, Pool, Table, TableError, clean, clean_with, read_table
 from surefoot.pool.table.cells import as_numbers, as_text, as_texts, check_plain
+from surefoot.pool.table.pool import in_order, read_labels
+from surefoot.pool.table.reading import check_label, read_names
 
 _CLIP = 1e-12
+PREDICTED = "predicted_"
+_BINS = 5
 
 
 class Classifier:
@@ -39,7 +47,6 @@ class Classifier:
 
     @classmethod
     def load(cls, path: Path, trust: Iterable[str] = ()) -> Classifier:
-        """The classifier of a file."""
         return cls(load_model(path, trust=trust), path)
 
     def options(self, table: Path) -> dict[str, Any]:
@@ -55,13 +62,24 @@ class Classifier:
             raise FileError(f"{self.path} does not say which column holds the labels. Pass --label.")
         return name
 
-    def unread(self, cells: Any) -> list[str]:
-        """A sentence for each column with cells that the model cannot read."""
+    @property
+    def auto_radius(self) -> float | None:
+        """The radius of the rule of thumb that a model of ours was trained at."""
+        known = {} if self.stored is None else self.stored.certificate.get("certificate", {})
+        return known.get("radius") if known.get("radius_from") == "auto" else None
+
+    def cleaned(self, table: Table, **columns: Any) -> Pool:
+        """The rows between which distances are measured: as the model cleans them, or as `fit` would."""
+        if self.stored is not None:
+            return clean_with(table, self.stored.cleaner, self.stored.columns)
+        return clean(table, **columns)
+
+    def unread(self, cells: Any) -> list[Note]:
+        """A note for each column with cells that the model cannot read."""
         return [] if self._columns is None else self._columns.unread(cells)
 
     @property
     def name(self) -> str:
-        """What kind of classifier it is."""
         steps = getattr(self.model, "steps", None)
         return type(steps[-1][1] if steps else self.model).__name__
 
@@ -87,9 +105,13 @@ class Classifier:
         frame = _typed(features[names])
         return frame if known is not None else frame.to_numpy()
 
+    @property
+    def has_proba(self) -> bool:
+        return hasattr(self.model, "predict_proba")
+
     def proba(self, inputs: Any) -> FloatArray:
         """(N, K)."""
-        if not hasattr(self.model, "predict_proba"):
+        if not self.has_proba:
             raise FileError(
                 f"the log loss needs probabilities, which {type(self.model).__name__} has not. Pass --loss error."
             )
@@ -161,3 +183,193 @@ def _typed(frame: Any) -> Any:
         values, wrong = as_numbers(frame[name])
         columns[name] = as_texts(frame[name]) if wrong.any() else values
     return pd.DataFrame(columns, index=frame.index)
+
+
+@dataclass(frozen=True, eq=False)
+class Predictions:
+    """What a model predicts for the rows of a table.
+
+    cells : the table; predicted : (N,) classes as texts; proba : (N, K) or None; label : the column that the model
+    predicts, None where its file does not say. n_known : rows with a label that did not teach the model.
+    """
+
+    cells: Any
+    classes: list[str]
+    label: str | None
+    predicted: NDArray[Any]
+    proba: FloatArray | None
+    n_known: int
+    unread: list[Note]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        return {name: int((self.predicted == name).sum()) for name in self.classes}
+
+    @property
+    def columns(self) -> Mapping[str, Any]:
+        """The columns that are added to the table: the class, then the probability of each class."""
+        added: dict[str, Any] = {f"{PREDICTED}{self.label or 'class'}": self.predicted}
+        if self.proba is not None:
+            added |= {f"p({name})": self.proba[:, k].round(6) for k, name in enumerate(self.classes)}
+        return added
+
+    def table(self) -> Any:
+        """All cells with the added columns, which replace older ones of the same name."""
+        import pandas as pd
+
+        whole = self.cells.drop(columns=[name for name in self.columns if name in self.cells.columns])
+        return pd.concat([whole, pd.DataFrame(self.columns, index=self.cells.index)], axis=1)
+
+    def listed(self) -> Any:
+        """The row numbers, from 1, with the added columns."""
+        import pandas as pd
+
+        return pd.DataFrame({"row": np.arange(1, len(self.cells) + 1), **self.columns})
+
+
+def predict_rows(classifier: Classifier, cells: Any) -> Predictions:
+    """Predict every row of a table."""
+    label = None if classifier.stored is None else classifier.stored.label
+    inputs = classifier.inputs(cells, label)
+    known = cells[label].notna().to_numpy() if label in cells.columns else np.zeros(len(cells), dtype=bool)
+    return Predictions(
+        cells,
+        classifier.classes,
+        label,
+        classifier.predict(inputs),
+        classifier.proba(inputs) if classifier.has_proba else None,
+        int((known & ~were_taught(classifier.stored, cells)).sum()),
+        classifier.unread(cells),
+    )
+
+
+def is_predictions(path: Path) -> bool:
+    """Whether a table ends in the columns that `predict` adds: predicted_NAME, then p(CLASS) for each class."""
+    names = list(read_names(path))
+    while names and names[-1].startswith("p(") and names[-1].endswith(")"):
+        names.pop()
+    return bool(names) and names[-1].startswith(PREDICTED)
+
+
+def write_table(path: Path, frame: Any) -> None:
+    """Write a table, whole or not at all, in the form that the name says."""
+    suffix = path.suffix.lower()
+    with whole_file(path) as part:
+        if suffix == ".parquet":
+            frame.to_parquet(part, index=False)
+        else:
+            # with both characters in the line end, cells that hold one of them are quoted
+            frame.to_csv(part, index=False, sep="\t" if suffix == ".tsv" else ",", lineterminator="\r\n")
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """A model beside true labels.
+
+    classes : those of the model, then the `unknown` ones that only the labels show.
+    confusion : (K, K) counts, a row per true class; calibration : how often the model is right, by its confidence.
+    n_taught : of the `n_rows` rows, those that taught the model.
+    bounds : those printed with the model, with the truth and whether they held.
+    """
+
+    label: str
+    n_rows: int
+    n_taught: int
+    classes: list[str]
+    unknown: list[str]
+    unread: list[Note]
+    accuracy: float
+    confusion: NDArray[np.intp]
+    log_loss: float | None
+    calibration: list[dict[str, float]]
+    bounds: list[dict[str, Any]]
+
+    @property
+    def most_frequent(self) -> tuple[str, float]:
+        """The most frequent true class, and the accuracy of predicting it for every row."""
+        counts = self.confusion.sum(axis=1)
+        most = int(counts.argmax())
+        return self.classes[most], float(counts[most] / self.n_rows)
+
+    def data(self) -> dict[str, Any]:
+        return {
+            "accuracy": self.accuracy,
+            "confusion": {
+                name: dict(zip(self.classes, map(int, row), strict=True))
+                for name, row in zip(self.classes, self.confusion, strict=True)
+            },
+            "log_loss": self.log_loss,
+            "calibration": self.calibration,
+            "rows": self.n_rows,
+            "label": self.label,
+            "taught": self.n_taught,
+            "bounds": self.bounds,
+        }
+
+
+def score_model(classifier: Classifier, path: Path, label: str, how: Format) -> Scores:
+    """Compare the predictions of a model with the labels of a table."""
+    check_label(path, label, how)
+    cells = read_table(path, how)
+    labels = read_labels(cells[label])
+    known = np.array([value is not None for value in labels])
+    if not known.any():
+        raise TableError(
+            f"some cells of {label!r} in {path} must be filled to score a model; all are empty. Fill them."
+        )
+    truth, some = labels[known], cells[known]
+    inputs = classifier.inputs(some, label)
+    predicted = classifier.predict(inputs)
+    unknown = in_order(set(truth) - set(classifier.classes))
+    classes = [*classifier.classes, *unknown]
+    log_loss, calibration = None, []
+    if classifier.has_proba:
+        proba = np.zeros((len(truth), len(classes)))
+        proba[:, : len(classifier.classes)] = classifier.proba(inputs)
+        codes = np.array([classes.index(value) for value in truth])
+        log_loss = float(-np.log(np.maximum(proba[np.arange(len(codes)), codes], _CLIP)).mean())
+        calibration = _calibration(truth == predicted, proba.max(axis=1))
+    accuracy = float(accuracy_score(truth, predicted))
+    n_taught = int(were_taught(classifier.stored, some).sum())
+    return Scores(
+        label,
+        len(truth),
+        n_taught,
+        classes,
+        unknown,
+        classifier.unread(some),
+        accuracy,
+        confusion_matrix(truth, predicted, labels=classes),
+        log_loss,
+        calibration,
+        # a bound says nothing about the rows that taught the model
+        _held(classifier, 1.0 - accuracy, log_loss) if n_taught < len(some) else [],
+    )
+
+
+def _calibration(right: NDArray[np.bool_], confidence: FloatArray) -> list[dict[str, float]]:
+    """How often the model is right where it is so confident, in bins of equal width."""
+    edges = np.linspace(0, 1, _BINS + 1)
+    bins = np.clip(np.digitize(confidence, edges) - 1, 0, _BINS - 1)
+    return [
+        {
+            "from": float(edges[b]),
+            "to": float(edges[b + 1]),
+            "rows": int((bins == b).sum()),
+            "confidence": float(confidence[bins == b].mean()),
+            "right": float(right[bins == b].mean()),
+        }
+        for b in range(_BINS)
+        if (bins == b).any()
+    ]
+
+
+def _held(classifier: Classifier, error: float, log_loss: float | None) -> list[dict[str, Any]]:
+    """Each bound that was printed with the model, beside what came out."""
+    said = [] if classifier.stored is None else classifier.stored.certificate.get("bounds", [])
+    truths = {ZERO_ONE: error, LOG_LOSS: log_loss}
+    return [
+        {**bound, "truth": truths[bound["loss"]], "held": truths[bound["loss"]] <= bound["value"]}
+        for bound in said
+        if truths.get(bound["loss"]) is not None
+    ]

@@ -14,7 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import squareform
 
 from surefoot._types import FloatArray
-from surefoot.costs import MEDIAN, FeatureMetric, Learned, Precomputed
+from surefoot.costs import FeatureMetric, Learned, Precomputed
+from surefoot.costs.labels import MEDIAN
 from surefoot.costs.learned import feature_spread
 from surefoot.problem.rows import LabeledData
 from surefoot.problem.sets import distinct_rows

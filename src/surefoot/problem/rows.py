@@ -10,10 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from surefoot._errors import ParameterError
 from surefoot._memory import check_fits
 from surefoot._types import FloatArray
 from surefoot._validation import check_labeled_rows, check_weights, encode_labels
-from surefoot.costs import FeatureMetric, Precomputed, resolve_metric
+from surefoot.costs import FeatureMetric, Precomputed
+from surefoot.costs.learned import resolve_metric
 from surefoot.priors import LabelPrior
 from surefoot.problem.sets import DecisionSet, build_decision_set
 
@@ -92,9 +94,11 @@ class LabeledData:
         """(n, n)."""
         if isinstance(self.metric, Precomputed):
             if self.target:
-                raise ValueError(
-                    "a radius is estimated from the distances between labeled rows; precomputed ones to X_target do "
-                    "not hold them. Pass a number as radius, or a metric."
+                raise ParameterError(
+                    "radius",
+                    "can be estimated from distances between labeled rows only",
+                    "precomputed distances to X_target",
+                    "Pass a number as $radius, or a metric.",
                 )
             return self.metric.matrix[: len(self.rows)]
         n = len(self.rows)

@@ -13,7 +13,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from surefoot._memory import check_fits
 from surefoot._types import FloatArray
-from surefoot.costs import FeatureMetric, Precomputed, label_cost_matrix, resolve_metric
+from surefoot.costs import FeatureMetric, Precomputed
+from surefoot.costs.labels import label_cost_matrix
+from surefoot.costs.learned import resolve_metric
 from surefoot.priors import LabelPrior, resolve_prior, tighten
 from surefoot.problem.geometry import distances_to_anchors
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import socket
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Iterable
 from typing import Any
+from urllib.parse import parse_qsl
 
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import PlainTextResponse
+from starlette.types import Message, Receive, Scope, Send
 
 LARGEST_REQUEST = 64 * 1024
 # No inline script or style, nothing from elsewhere, no frame around the page.
@@ -27,8 +32,13 @@ HEADERS = {
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
     "cache-control": "no-store",
 }
+_ADDRESS = re.compile(r"(?:\[([0-9a-f:.]+)\]|([0-9.]+))(?::[0-9]+)?", re.IGNORECASE)
+# Headers that a proxy adds: the request comes from elsewhere, though its connection comes from this machine.
+_OF_A_PROXY = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-forwarded-proto", "x-real-ip")
+_MOST_FIELDS = 20
 _READING = ("GET", "HEAD")
 _LONGEST_ADDRESS = 2000
+_TOO_LARGE = 413, f"a request may have {LARGEST_REQUEST} bytes at the most"
 
 
 def allowed_hosts(host: str, more: Iterable[str] = ()) -> set[str]:
@@ -43,16 +53,11 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host.lower()
 
 
-def host_of(header: str) -> str:
-    """The host of a Host header, without its port."""
-    if header.startswith("["):
-        return header.partition("]")[0].lower() + "]"
-    return header.partition(":")[0].lower()
-
-
-def _is_address(host: str) -> bool:
+def _is_address(header: str) -> bool:
+    """Whether a Host header names a numeric address, with a port or without."""
+    found = _ADDRESS.fullmatch(header)
     try:
-        ipaddress.ip_address(host.strip("[]"))
+        ipaddress.ip_address(found[1] or found[2] if found else "")
     except ValueError:
         return False
     return True
@@ -61,15 +66,12 @@ def _is_address(host: str) -> bool:
 class Guard:
     """Wraps an application: refuses foreign hosts, foreign origins and large requests, and sets headers.
 
-    Parameters
-    ----------
-    app : ASGI application
-    hosts : set of str, allowed names.
-    any_address : bool, whether every numeric address will do: a name is needed to lead a browser here by DNS.
+    hosts : allowed names; any_address : whether every numeric address will do, too: DNS leads browsers by names alone.
     """
 
     def __init__(self, app: Any, hosts: set[str], any_address: bool = False) -> None:
-        self._app, self._hosts, self._any_address = app, hosts, any_address
+        self._app, self._any_address = app, any_address
+        self._named = TrustedHostMiddleware(app, sorted(hosts), www_redirect=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request."""
@@ -81,38 +83,37 @@ class Guard:
         if len(scope["path"]) + len(scope["query_string"]) > _LONGEST_ADDRESS:
             refusal = refusal or (414, f"an address may have {_LONGEST_ADDRESS} characters at the most")
         if refusal is not None:
-            await _refuse(send, *refusal)
+            await _refused(*refusal)(scope, receive, send)
             return
-        body = await _whole(receive)
+        try:
+            body = await _whole(Request(scope, receive))
+        except ClientDisconnect:
+            return
         if body is None:
-            await _refuse(send, 413, f"a request may have {LARGEST_REQUEST} bytes at the most")
+            await _refused(*_TOO_LARGE)(scope, receive, send)
             return
-        await self._app(scope, _replayed(body, receive), _with_headers(send))
+        app = self._app if self._any_address and _is_address(headers.get("host", "")) else self._named
+        await app(scope, _replayed(body, receive), _with_headers(send))
 
-    def _refusal(self, method: str, headers: dict[str, str]) -> tuple[int, str] | None:
-        host = host_of(headers.get("host", ""))
-        if host not in self._hosts and not (self._any_address and _is_address(host)):
-            return 421, "this server does not answer to that host; start it with --allow-host for another name"
+    @staticmethod
+    def _refusal(method: str, headers: dict[str, str]) -> tuple[int, str] | None:
         length = headers.get("content-length", "0")
-        if not length.isdigit() or int(length) > LARGEST_REQUEST:
-            return 413, f"a request may have {LARGEST_REQUEST} bytes at the most"
+        if not (length.isascii() and length.isdecimal() and len(length) < 10 and int(length) <= LARGEST_REQUEST):
+            return _TOO_LARGE
         if method in _READING:
             return None
         origin = headers.get("origin")
-        if origin is not None and origin.partition("://")[2] != headers.get("host"):
-            return 403, "answers are taken from this server's own pages only"
-        if headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
+        foreign = origin is not None and origin.partition("://")[2] != headers.get("host")
+        if foreign or headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none"):
             return 403, "answers are taken from this server's own pages only"
         return None
 
 
-async def _whole(receive: Receive) -> bytes | None:
+async def _whole(request: Request) -> bytes | None:
     """The body of a request; None for one that is too large, of which no more is read."""
-    body, more = b"", True
-    while more:
-        message = await receive()
-        body += message.get("body", b"")
-        more = message.get("more_body", False)
+    body = b""
+    async for part in request.stream():
+        body += part
         if len(body) > LARGEST_REQUEST:
             return None
     return body
@@ -121,7 +122,7 @@ async def _whole(receive: Receive) -> bytes | None:
 def _replayed(body: bytes, receive: Receive) -> Receive:
     given = False
 
-    async def read() -> MutableMapping[str, Any]:
+    async def read() -> Message:
         nonlocal given
         if given:
             return await receive()  # that the client has gone
@@ -132,17 +133,29 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 
 
 def _with_headers(send: Send) -> Send:
-    async def sent(message: MutableMapping[str, Any]) -> None:
+    async def sent(message: Message) -> None:
         if message["type"] == "http.response.start":
-            given = {key.lower() for key, _ in message["headers"]}
-            more = [(k.encode(), v.encode()) for k, v in HEADERS.items() if k.encode() not in given]
-            message = {**message, "headers": [*message["headers"], *more]}
+            headers = MutableHeaders(scope=message)
+            for name, value in HEADERS.items():
+                headers.setdefault(name, value)
         await send(message)
 
     return sent
 
 
-async def _refuse(send: Send, status: int, why: str) -> None:
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), *((k.encode(), v.encode()) for k, v in HEADERS.items())]
-    await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": f"Refused: {why}.\n".encode()})
+def _refused(status: int, why: str) -> PlainTextResponse:
+    return PlainTextResponse(f"Refused: {why}.\n", status, HEADERS)
+
+
+def is_forwarded(request: Request) -> bool:
+    """Whether a proxy says that it has handed a request on."""
+    return any(name in request.headers for name in _OF_A_PROXY)
+
+
+async def form_of(request: Request) -> dict[str, str]:
+    """The fields of a form; a request is small, see `LARGEST_REQUEST`."""
+    text = (await request.body()).decode("utf-8", "replace")
+    try:
+        return dict(parse_qsl(text, max_num_fields=_MOST_FIELDS, keep_blank_values=True))
+    except ValueError as error:
+        raise HTTPException(400, f"A form may have at most {_MOST_FIELDS} fields.") from error

@@ -78,10 +78,6 @@ class Process:
         theirs.close()
         self._pipe = ours
 
-    @property
-    def pid(self) -> int | None:
-        return None if self._process is None else self._process.pid
-
     def ask(self, what: str, job: Job) -> Any:
         """What the learner answers."""
         if self._process is None or not self._process.is_alive():
@@ -109,35 +105,16 @@ class Process:
             self._pipe.close()
 
 
-class SameProcess:
-    """The same without a process, for tests and for pools that fit in no time."""
-
-    def __init__(self, learner: Learner) -> None:
-        self._learner = learner
-
-    def start(self) -> None:
-        """Nothing to do."""
-
-    def ask(self, what: str, job: Job) -> Any:
-        return self._learner.rank(job) if what == RANK else self._learner.report(job)
-
-    def stop(self) -> None:
-        """Nothing to do."""
-
-
 class Fitter:
     """The thread that keeps the ranking fresh.
 
-    Parameters
-    ----------
-    process : Process or SameProcess
-    wanted : callable, the labels to fit to now, or None where the ranking is fresh enough.
-    take : callable, gets each ranking; turn : callable, when labels have changed, before each fit.
+    wanted : gives the labels to fit to now, None where the ranking is fresh enough; take : gets each ranking;
+    turn : called when labels have changed, before each fit.
     """
 
     def __init__(
         self,
-        process: Process | SameProcess,
+        process: Process,
         wanted: Callable[[], Job | None],
         take: Callable[[Ranking | None, Job], None],
         turn: Callable[[], None] = lambda: None,
@@ -185,7 +162,7 @@ class Fitter:
         report, self._report_for = self._report_for, None
         if job is None and report is None:
             return False
-        self.since = time.time()
+        self.since = time.monotonic()
         try:
             if report is not None:
                 self.report = self._process.ask(REPORT, report)

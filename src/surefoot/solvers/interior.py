@@ -69,6 +69,10 @@ class InteriorPoint:
 
         gap : what smoothing costs at the point.
         """
+        with np.errstate(all="ignore"):  # from a point that is not finite there are no steps
+            return self._start(point, tau, gap)
+
+    def _start(self, point: DualPoint, tau: float, gap: float) -> InteriorState:
         from surefoot.kernels.central_rows import centre_rows
 
         problem = self.problem
@@ -86,9 +90,8 @@ class InteriorPoint:
         joint, near = soft_plan(ds, ds.distances, model.losses(point.theta, slice(None)), point, tau)
         labels = joint * m[:, None, None]
         plan = problem.spread(labels.sum(axis=1)) * near
-        at = Variables(
-            point.theta, point.alpha, up, down, point.beta, u, psi, plan, labels, mu / point.alpha, *prices
-        )  # fmt: skip
+        price = float(np.divide(mu, point.alpha))
+        at = Variables(point.theta, point.alpha, up, down, point.beta, u, psi, plan, labels, price, *prices)
         slacks = Slacks.of(problem, at)
         plan = _CENTRAL * mu * m[:, None] / slacks.plan + (1.0 - _CENTRAL) * plan
         labels = _CENTRAL * mu * m[:, None, None] / slacks.labels + (1.0 - _CENTRAL) * labels
@@ -101,7 +104,7 @@ class InteriorPoint:
             try:
                 with np.errstate(all="ignore"):  # what is not finite ends the method
                     state = self._next(state)
-            except LinAlgError:
+            except (LinAlgError, ArithmeticError):
                 return
             left.append(state.gap + state.unpaid)
             yield state
@@ -116,7 +119,7 @@ class InteriorPoint:
         primal, dual = _lengths(at, slacks, ahead, moved)
         there = Slacks(slacks.plan + primal * moved.plan, slacks.labels + primal * moved.labels)
         left = _gap(at.moved(ahead, primal, dual), there) / problem.n_constraints
-        wanted = mu * float(np.clip((left / mu) ** 3, 1e-4, 1.0))
+        wanted = mu * max(float(np.clip(left / mu, 0.0, 1.0)) ** 3, 1e-4)  # clipped first: the power could overflow
         step, moved = system.direction(_corrected(problem, state, wanted, primal * dual, ahead, moved))
         primal, dual = _lengths(at, slacks, step, moved, _TO_BOUNDARY)
         at = at.moved(step, primal, dual)

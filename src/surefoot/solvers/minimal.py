@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from surefoot._errors import InfeasibleRadiusError
+import numpy as np
+
+from surefoot._errors import InfeasibleRadiusError, ParameterError
 from surefoot._types import FloatArray
 from surefoot.dual.adversary import Adversary
 from surefoot.problem.sets import DecisionSet
@@ -14,6 +16,8 @@ from surefoot.solvers.transport import solve_transport
 
 # Radii are compared with the minimal one to this relative accuracy: that of the transport solver itself.
 _RADIUS_ACCURACY = 1e-9
+# Differences of costs below this share of the prices are rounding.
+_ROUNDING = 64.0 * float(np.finfo(float).eps)
 
 
 class FeatureTransport(Protocol):
@@ -61,6 +65,12 @@ class MinimalRadius:
             relabeling.to_potentials,
         )
 
+    def excess(self, radius: float) -> float:
+        """What a radius leaves beyond the potentials' own dual value: 0 where that may be rounding."""
+        size = self.value + float(np.abs(self.anchor_potentials).max() + np.abs(self.label_potentials).max())
+        unproved = self.value - self.lower
+        return max(radius - self.value, 0.0) + (unproved if unproved > _ROUNDING * size else 0.0)
+
     @property
     def feature_part(self) -> float:
         return self.transport.cost
@@ -83,7 +93,10 @@ def check_radius(ds: DecisionSet, minimal: MinimalRadius) -> None:
     if ds.radius < min(minimal.lower, minimal.value) * (1.0 - _RADIUS_ACCURACY):
         raise InfeasibleRadiusError(ds.radius, minimal.value)
     if ds.radius < minimal.value * (1.0 - _RADIUS_ACCURACY):
-        raise ValueError(
-            f"radius={ds.radius:.9g} lies between the two bounds of the minimal radius, {minimal.lower:.9g} and "
-            f"{minimal.value:.9g}: whether the set is empty is not known. Pass a radius above."
+        raise ParameterError(
+            "radius",
+            f"must not lie between the two bounds of the minimal radius, {minimal.lower:.9g} and {minimal.value:.9g}, "
+            "where it is not known whether the set is empty",
+            f"{ds.radius:.9g}",
+            "Pass a $radius above.",
         )

@@ -25,6 +25,7 @@ from surefoot.problem.sets import DecisionSet
 
 _MOST_TRIPLES = 400_000
 _EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+_ENLARGED, _SIDES = 1e7, (("A_ub", "b_ub"), ("A_eq", "b_eq"))
 # Rows from which the slack that so many triples need is estimated.
 _SAMPLE = 400
 
@@ -150,6 +151,14 @@ def triples_within(sweep: Sweep, problem: RowlessProblem, point: DualPoint, slac
     return _triples(sweep, problem, found) if len(found) <= _MOST_TRIPLES else None
 
 
+def cheapest_triples(sweep: Sweep, problem: RowlessProblem, prices: DualPoint, slack: float) -> Triples | None:
+    """Triples of reduced cost at most slack, of which the cheapest plans are made; None if they are too many."""
+    if sweep.n_rows > _MOST_TRIPLES:
+        return None
+    found = sweep.gather(problem, Block.cheapest_triples, prices, slack)
+    return _triples(sweep, problem, found) if len(found) <= _MOST_TRIPLES else None
+
+
 def with_violated(
     sweep: Sweep, problem: RowlessProblem, triples: Triples, point: DualPoint, slack: float
 ) -> Triples | None:
@@ -173,49 +182,58 @@ def _triples(sweep: Sweep, problem: RowlessProblem, table: FloatArray) -> Triple
     return Triples.of(ds, weights, largest, table)
 
 
-def solve_restricted(triples: Triples, *, at_any_cost: bool = False) -> tuple[LabelTable, DualPoint] | None:
+def solve_restricted(triples: Triples, priced: Triples | None = None) -> tuple[LabelTable, DualPoint] | None:
     """Max Σ π_jki ℓ_jk over plans π on some triples (j, k, i), by HiGHS: a vertex, and the multipliers that price it.
 
     The decision set's constraints are exact, so the plan is feasible; it is optimal for the whole set if enough triples
     were kept, which the dual value at the returned point (without θ) tells. None if the kept ones admit no plan.
-    at_any_cost : of triples that every cheapest plan is made of no other plan can be made: the radius is left out.
+    priced : the same triples with other costs, and a decision set whose radius these may add up to; the plan is then
+    exact to the rounding of float64.
     """
-    ds = triples.decision_set
+    exactly, priced = priced is not None, triples if priced is None else priced
+    ds = priced.decision_set
     N, K, n = len(triples.row_weights), ds.n_classes, len(ds.anchor_weights)
     if not triples.may_hold_a_plan():
         return None
     single = np.bincount(triples.rows, minlength=N)[triples.rows] == 1
-    on_anchors, on_labels, spent = triples.mass_of_single(single)
+    on_anchors, on_labels, spent = priced.mass_of_single(single)
     if single.all():
-        return _only_plan(triples, on_labels, np.inf if at_any_cost else ds.radius)
+        return _only_plan(triples, on_labels, np.inf if exactly else ds.radius)
     room = ds.anchor_weights - on_anchors
-    free = triples[~single]
+    free = priced[~single]
     open_rows, position = np.unique(free.rows, return_inverse=True)
     # constraints that follow from others are left out: with them, rounding alone could make the program infeasible
     binding = free_label_multipliers(ds.intervals)
     by_label = free.sums_over(free.labels, K)[binding]
     lo, hi = (ds.intervals[binding] - on_labels[binding, None]).T
     exact = lo == hi
-    left = 1.0 + free.cost.max() if at_any_cost else ds.radius - spent
-    solved = linprog(
-        -free.loss,
-        A_ub=vstack([csr_array(free.cost[None, :]), by_label[~exact], -by_label[~exact]]),
-        b_ub=N * np.concatenate([[left], hi[~exact], -lo[~exact]]),
-        A_eq=vstack([by_label[exact], free.sums_over(free.anchors, n)[:-1], free.sums_over(position, len(open_rows))]),
-        b_eq=N * np.concatenate([hi[exact], np.maximum(room[:-1], 0.0), triples.row_weights[open_rows]]),
-        method="highs-ds",
-        options=_EXACT,
-    )
+    on_rows = free.sums_over(position, len(open_rows))
+    program = {
+        "A_ub": vstack([csr_array(free.cost[None, :]), by_label[~exact], -by_label[~exact]]),
+        "b_ub": N * np.concatenate([[ds.radius - spent], hi[~exact], -lo[~exact]]),
+        "A_eq": vstack([by_label[exact], free.sums_over(free.anchors, n)[:-1], on_rows]),
+        "b_eq": N * np.concatenate([hi[exact], np.maximum(room[:-1], 0.0), triples.row_weights[open_rows]]),
+    }
+    solved = linprog(-free.loss, **program, method="highs-ds", options=_EXACT)
     if solved.status != 0:
         return None
     plan = np.where(single, triples.row_weights[triples.rows], 0.0)
-    plan[~single] = np.maximum(solved.x, 0.0) / N
+    x = np.maximum(solved.x, 0.0)
+    plan[~single] = (_refined(free.loss, program, x) if exactly else x) / N
     price, equal = -solved.ineqlin.marginals, -solved.eqlin.marginals
     above, below = price[1 : 1 + (~exact).sum()], price[1 + (~exact).sum() :]
     lam = np.zeros(K)
     lam[binding[~exact]], lam[binding[exact]] = above - below, equal[: exact.sum()]
     beta = np.append(equal[exact.sum() : exact.sum() + n - 1], 0.0)
     return triples.adversary(plan), DualPoint(np.zeros((0, 0)), max(float(price[0]), 0.0), lam, beta)
+
+
+def _refined(loss: FloatArray, program: dict[str, Any], x: FloatArray) -> FloatArray:
+    """A solution (T,) whose rounding is that of float64, not of the solver: what x leaves is solved for, enlarged."""
+    left = {right: _ENLARGED * (program[right] - program[matrix] @ x) for matrix, right in _SIDES}
+    bounds = np.column_stack([-_ENLARGED * x, np.full(len(x), np.inf)])
+    more = linprog(-loss, **program | left, bounds=bounds, method="highs-ds", options=_EXACT)
+    return np.maximum(x + more.x / _ENLARGED, 0.0) if more.status == 0 else x
 
 
 def _only_plan(triples: Triples, on_labels: FloatArray, radius: float) -> tuple[LabelTable, DualPoint] | None:

@@ -1,6 +1,6 @@
 """One trial of the paper's Table 1: six strategies side by side, with a classifier that is refitted after each label.
 
-The same picks and likelihoods as `surefoot.active.simulate` with the strategies of `surefoot.active`, which a test
+The same picks and likelihoods as `surefoot.active.simulation` with the strategies of `surefoot.active`, which a test
 holds, at about a hundredth of the time: the penalised logistic regressions of all strategies are fitted together by
 Newton's method from the last ones, and one product with all rows gives scores and likelihoods of all strategies.
 """

@@ -9,6 +9,8 @@ from itertools import combinations
 import numpy as np
 
 from surefoot._types import FloatArray
+from surefoot.pool.labeling.book import Book
+from surefoot.pool.labeling.events import LABEL
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,16 @@ def agreement(answers: Sequence[Mapping[int, str]], classes: Sequence[str]) -> A
         counts = np.array([[list(row.values()).count(name) for name in classes] for row in shared], dtype=np.float64)
         kappa = fleiss_kappa(counts)
     return Agreement(len(shared), float(np.mean(pairs)), kappa, name)
+
+
+def agreement_in(book: Book) -> Agreement:
+    """Agreement on the rows of a book."""
+    answers = [
+        {who: str(event.value) for who, event in state.answers.items() if event.kind == LABEL}
+        for state in book.rows.values()
+        if len(state.answers) > 1
+    ]
+    return agreement(answers, book.classes)
 
 
 def cohen_kappa(first: Sequence[str], second: Sequence[str], classes: Sequence[str]) -> float | None:

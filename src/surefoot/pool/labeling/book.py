@@ -3,27 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot.pool.database import NotSavedError
 from surefoot.pool.labeling import events as e
 from surefoot.pool.labeling.events import Event
 
 OPEN, LABELED, SKIPPED, CONFLICT = "open", "labeled", "skipped", "conflict"
-
-
-@dataclass(frozen=True)
-class Pick:
-    """A row that is in a person's hands: why, drawn with which probability, for which audit, since when."""
-
-    row: int
-    purpose: str
-    probability: float | None
-    audit: int | None
-    since: float
 
 
 @dataclass
@@ -61,14 +51,7 @@ class RowState:
 
 
 class Book:
-    """The present state of a pool's labels.
-
-    Parameters
-    ----------
-    n_rows : int
-    classes : list of str
-    is_shared : callable, whether a row is one of those that two people label; none is by default.
-    """
+    """The present state of a pool's labels; is_shared : whether two people are to label a row."""
 
     def __init__(self, n_rows: int, classes: list[str], is_shared: Callable[[int], bool] = lambda row: False) -> None:
         self.n_rows, self.classes, self._is_shared = n_rows, classes, is_shared
@@ -82,7 +65,7 @@ class Book:
         self.awaiting: dict[int, None] = {}  # shared rows with one answer, oldest first
         self.counts: Counter[str] = Counter()
         self._open, self.n_open = np.ones(n_rows, dtype=bool), n_rows
-        self.held: dict[int, dict[int, Pick]] = {}  # person -> row -> pick, oldest first
+        self.held: dict[int, dict[int, Event]] = {}  # person -> row -> event that handed it out, oldest first
         self.holders: dict[int, int] = {}  # row -> person who was handed it last
         self.done: dict[int, list[int]] = {}  # person -> rows answered, oldest first
         self.keys: dict[str, Event] = {}
@@ -134,10 +117,9 @@ class Book:
         before = self.holders.get(row)
         if before is not None and before != person:
             self.held.get(before, {}).pop(row, None)
-        pick = Pick(row, str(event.purpose), event.probability, event.audit, event.time)
         others = {other: kept for other, kept in self.held.get(person, {}).items() if other != row}
         # a row that was taken back is shown at once
-        self.held[person] = {row: pick, **others} if event.value == "again" else {**others, row: pick}
+        self.held[person] = {row: event, **others} if event.value == "again" else {**others, row: event}
         self.holders[row] = person
         if found.purpose is None and event.purpose != e.SECOND:
             found.purpose = event.purpose
@@ -183,3 +165,13 @@ class Book:
         """Whether a row is to have the answer of a second person."""
         one = len(found.answers) == 1 and found.settled is None and found.purpose not in (e.GIVEN, e.IMPORTED)
         return one and self._is_shared(row)
+
+
+def check_known(events: Iterable[Event], classes: list[str]) -> None:
+    """Refuse events of other processes with a class that this one does not know."""
+    for event in events:
+        if event.kind in (e.LABEL, e.SETTLE) and event.value is not None and event.value not in classes:
+            raise NotSavedError(
+                f"Another process has given a row the class {event.value!r}, which is none of {', '.join(classes)}. "
+                "Nothing is lost. Start this command again."
+            )

@@ -5,20 +5,20 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
+from surefoot.pool.database import NotSavedError
 from surefoot.pool.labeling import events as e
-from surefoot.pool.labeling.book import Book, Pick
-from surefoot.pool.labeling.choosing import Chooser, is_shared
+from surefoot.pool.labeling.book import Book, check_known
 from surefoot.pool.labeling.events import Event
 from surefoot.pool.labeling.learning import Job, Ranking, as_job
-from surefoot.pool.labeling.proof import Goal, pack
-from surefoot.pool.labeling.store import FrozenBlobs, NotSavedError, Person, Store
-from surefoot.pool.labeling.turns import PROVED, Turns
+from surefoot.pool.labeling.schedule import PROVED, AuditSchedule, Chooser, Settings, is_shared, pack
+from surefoot.pool.store import MOVED_AUDITS, FrozenBlobs, Person, Store
 
 # Rows that a person holds: the one on the screen and those after it, so that typing never waits.
 AHEAD = 3
@@ -31,40 +31,20 @@ class AnswerError(ValueError):
 
 
 @dataclass(frozen=True)
-class Settings:
-    """How a pool is labeled."""
-
-    goal: Goal
-    random_first: int = 20
-    overlap: float = 0.0
-    lease: float = 600.0
-
-
-@dataclass(frozen=True)
 class Answer:
     """What a person says of a row: a label, or None for a skip.
 
     key : made by the page, so that an answer that is sent twice counts once.
-    ahead : rows that the person is to hold afterwards; those that lack are picked in the same transaction.
     """
 
     person: Person
     row: int
     label: str | None
     key: str | None = None
-    ahead: int = AHEAD
 
 
 class Desk:
-    """Rows out, answers in. Every method may be called from any thread.
-
-    Parameters
-    ----------
-    store : Store
-    n_rows : int
-    classes : list of str
-    settings : Settings
-    """
+    """Rows out, answers in. Every method may be called from any thread."""
 
     def __init__(self, store: Store, n_rows: int, classes: list[str], settings: Settings) -> None:
         self.store, self.settings = store, settings
@@ -80,34 +60,42 @@ class Desk:
         settings = self.settings
         shared = partial(is_shared, overlap=settings.overlap, seed=settings.goal.seed)
         self.book = Book(*self._size, *([shared] if settings.overlap > 0 else []))
-        self.turns = Turns(self.book, settings.goal, settings.random_first, self.store.frozen)
-        self.chooser = Chooser(
-            self.book,
-            self.turns,
-            random_first=settings.random_first,
-            seed=settings.goal.seed,
-            lease=settings.lease,
-        )
+        self.turns = AuditSchedule(self.book, settings.goal, settings.random_first, self.store.frozen)
+        self.chooser = Chooser(self.book, self.turns, settings)
+        self._last = 0
+        self.turns.n_audits = moved = self.store.about.get(MOVED_AUDITS, 0)
         for event in self.store.events():
-            self._apply(event)
+            if event.kind in (e.FREEZE, e.CLOSE) and (event.audit or 0) <= moved:
+                self._last = event.id  # of rows that have other numbers now
+            else:
+                self._apply(event)
 
-    def rows_for(self, person: Person, *, beyond: bool = False) -> list[Pick]:
+    def catch_up(self) -> bool:
+        """Take what other processes have written; whether there was anything."""
+        with self.lock:
+            new = self.store.events(self._last)
+            check_known(new, self.book.classes)
+            for event in new:
+                self._apply(event)
+            return bool(new)
+
+    def rows_for(self, person: Person, *, beyond: bool = False) -> list[Event]:
         """The rows in a person's hands, the one to show first; none when the target is proved, unless `beyond` it."""
         with self.lock:
-            held = self.book.held.get(person.id, {})
+            self.catch_up()
             if self.turns.phase == PROVED and not beyond:
                 return []
-            if len(held) < AHEAD:
-                picks = self.chooser.choose(person.id, AHEAD - len(held), self.ranking, time.time())
-                if picks:
-                    self._store(picks)
+            if len(self.book.held.get(person.id, {})) < AHEAD:
+                with self._transaction():
+                    missing = AHEAD - len(self.book.held.get(person.id, {}))
+                    picks = self.chooser.choose(person.id, missing, self.ranking, time.time())
+                    if picks:
+                        self._store(picks)
             return list(self.book.held.get(person.id, {}).values())
 
-    def answer(
-        self, person: Person, row: int, label: str | None, key: str | None = None, *, ahead: int = AHEAD
-    ) -> Event:
+    def answer(self, person: Person, row: int, label: str | None, key: str | None = None) -> Event:
         """Take one answer."""
-        found = self.answer_all([Answer(person, row, label, key, ahead)])[0]
+        found = self.answer_all([Answer(person, row, label, key)])[0]
         if isinstance(found, Exception):
             raise found
         return found
@@ -118,13 +106,22 @@ class Desk:
         One that cannot be taken is no fault of the others. Where the disk refuses, none is taken, and memory goes back
         to what is on the disk.
         """
+        try:
+            with self._transaction():
+                return [self._taken(answer) for answer in answers]
+        except NotSavedError as error:
+            return [error] * len(answers)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Changes that are on the disk together, after what other processes have written, or not at all."""
         with self.lock:
             try:
                 with self.store.together():
-                    return [self._taken(answer) for answer in answers]
-            except NotSavedError as error:
-                self._read_store()
-                return [error] * len(answers)
+                    self.catch_up()
+                    yield
+            except AnswerError:  # refused before anything was stored
+                raise
             except BaseException:
                 self._read_store()
                 raise
@@ -137,16 +134,16 @@ class Desk:
 
     def _answer(self, answer: Answer) -> Event:
         person, row, label, key = answer.person, answer.row, answer.label, answer.key
-        known = self._known(key)
+        self._check_row(row)
+        known = self._known(key, person, (e.LABEL, e.SKIP), row)
         if known is not None:
             return known
-        self._check_row(row)
         self._check_label(label)
         held = self.book.held.get(person.id, {})
         pick = held.get(row) or self._earlier(person, row)
         kind = e.SKIP if label is None else e.LABEL
         event = Event(kind, row, person.id, label, pick.purpose, pick.probability, pick.audit, key)
-        missing = max(answer.ahead - len(held) + (row in held), 0)
+        missing = max(AHEAD - len(held) + (row in held), 0)
         picks = self.chooser.choose(person.id, missing, self.ranking, time.time(), without=frozenset({row}))
         stored = self._store([event, *picks])[0]
         self._take_turns()
@@ -154,8 +151,8 @@ class Desk:
 
     def undo(self, person: Person, key: str | None = None) -> int | None:
         """Take a person's last answer back, and hand them the row again; None where there is none."""
-        with self.lock:
-            known = self._known(key)
+        with self._transaction():
+            known = self._known(key, person, (e.UNDO,))
             if known is not None:
                 return known.row
             done = self.book.done.get(person.id, [])
@@ -168,22 +165,9 @@ class Desk:
             self._take_turns()
             return row
 
-    def take_back(self, person: Person, row: int) -> None:
-        """Take a person's answer for a row back, whichever it was."""
-        with self.lock:
-            if person.id in self.book.row(row).answers:
-                self._store([Event(e.UNDO, row, person.id)])
-                self._take_turns()
-
-    def hand_out(self, pick: Event) -> None:
-        """Store that a row was picked elsewhere than here."""
-        with self.lock:
-            self._check_row(pick.row)
-            self._store([pick])
-
     def flag(self, person: Person, row: int, flagged: bool) -> None:
         """Mark a row for discussion, or clear its marks."""
-        with self.lock:
+        with self._transaction():
             self._check_row(row)
             self._store([Event(e.FLAG if flagged else e.UNFLAG, row, person.id)])
 
@@ -194,14 +178,14 @@ class Desk:
             raise AnswerError(f"a note must have 1 to {LONGEST_NOTE} characters; got {len(words)}. Shorten it.")
         if any("\ud800" <= letter <= "\udfff" for letter in words):
             raise AnswerError("a note must be a text; it has half a character. Type it again.")
-        with self.lock:
+        with self._transaction():
             self._check_row(row)
-            if self._known(key) is None:
+            if self._known(key, person, (e.NOTE,), row) is None:
                 self._store([Event(e.NOTE, row, person.id, words, key=key)])
 
     def settle(self, person: Person, row: int, label: str) -> None:
         """Agree on the label of a row that people labeled differently."""
-        with self.lock:
+        with self._transaction():
             self._check_row(row)
             self._check_label(label)
             if not self.book.row(row).answers:
@@ -209,21 +193,11 @@ class Desk:
             self._store([Event(e.SETTLE, row, person.id, label)])
             self._take_turns()
 
-    def take_in(self, events: Sequence[Event]) -> int:
-        """Store labels that were given elsewhere; how many were new."""
-        with self.lock:
-            new = [event for event in events if event.key is None or event.key not in self.book.keys]
-            for event in new:
-                self._check_row(event.row)
-                self._check_label(event.value)
-            if new:
-                self._store(new)
-            return len(new)
-
     def wanted(self) -> Job | None:
         """Labels to fit to, where the ranking is not of these and learning has its turn."""
         with self.lock:
-            if self.turns.proof is not None or len(self.book.labels) < min(self.settings.random_first, 2):
+            self.catch_up()
+            if self.turns.audit is not None or len(self.book.labels) < min(self.settings.random_first, 2):
                 return None
             job = as_job(self.book.labels, self.book.picked())
             enough = len(self.book.labels) >= self.settings.random_first or self._fitted_to is None
@@ -252,7 +226,8 @@ class Desk:
         self.turns.prepare(number, ranking.predictions, known, labels)
         blobs = (number, pack(ranking.predictions), pack(np.array(known, dtype=np.intp)), ranking.model)
         with self.lock:
-            if self.turns.should_freeze(ranking):
+            self.catch_up()
+            if self.turns.should_freeze(ranking) and number == self.turns.n_audits + 1:
                 self._try_to_store([Event(e.FREEZE, audit=number, value=json.dumps(self.book.classes))], blobs)
 
     def _take_turns(self) -> None:
@@ -277,21 +252,24 @@ class Desk:
             self.problem = str(error)
 
     def _apply(self, event: Event) -> None:
+        self._last = event.id
         self.book.apply(event)
         self.turns.apply(event)
 
-    def _known(self, key: str | None) -> Event | None:
+    def _known(self, key: str | None, person: Person, kinds: tuple[str, ...], row: int | None = None) -> Event | None:
+        """The event that this request has made before, if it was sent twice."""
         if key is not None and not (0 < len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable()):
             raise AnswerError(f"a key must have 1 to {_LONGEST_KEY} plain characters; got {key!r:.80}.")
-        return None if key is None else self.book.keys.get(key)
+        known = None if key is None else self.book.keys.get(key)
+        if known is not None and (known.person != person.id or known.kind not in kinds or row not in (None, known.row)):
+            raise AnswerError(f"a key must be new for each answer; {key!r} was used for another. Reload the page.")
+        return known
 
-    def _earlier(self, person: Person, row: int) -> Pick:
+    def _earlier(self, person: Person, row: int) -> Event:
         """Why a row was asked for that a person no longer holds: as it was when they answered, or another did."""
         found = self.book.row(row)
-        before = found.answers.get(person.id)
-        if before is not None:
-            return Pick(row, str(before.purpose), before.probability, before.audit, before.time)
-        return Pick(row, e.SECOND if found.answers else found.purpose or e.LEARN, None, None, 0.0)
+        purpose = e.SECOND if found.answers else found.purpose or e.LEARN
+        return found.answers.get(person.id) or Event(e.PICK, row, person.id, purpose=purpose)
 
     def _check_row(self, row: int) -> None:
         if type(row) is not int or not 0 <= row < self.book.n_rows:  # JSON may hold anything, true among it

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import re
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,15 +12,29 @@ import numpy as np
 
 from surefoot.pool.labeling import events as e
 from surefoot.pool.labeling.book import Book
-from surefoot.pool.labeling.store import Person
+from surefoot.pool.store import Person
+from surefoot.pool.store_labels import changed_labels
 from surefoot.pool.table import Table
-from surefoot.pool.table.reading import is_parquet
+from surefoot.pool.table.editing import label_writer
 
 CSV, PARQUET = "csv", "parquet"
 COLUMNS = (
     "row", "answer", "skipped", "person", "time", "purpose", "pick_probability", "audit", "stands", "settled",
     "flagged", "notes",
 )  # fmt: skip
+# A spreadsheet takes a text that begins so for a formula, some with the wide signs too. The apostrophe is among them
+# so that whoever takes one away has the text as it was.
+_LIKE_A_FORMULA = tuple("=+-@\t\r\n\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}"
+                        "\N{FULLWIDTH COMMERCIAL AT}'")  # fmt: skip
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def labeled_file(table: Table, content: bytes, labels: Mapping[int, str | None], suffix: str) -> bytes:
+    """A file of the pool with these labels; in the form of the pool's own file, `content`, every other byte stays."""
+    if suffix == table.path.suffix.lower():
+        return label_writer(table, content).bytes_with(changed_labels(table, labels))
+    found = {row: label for row, label in labels.items() if label is not None}
+    return as_bytes(labeled_table(table, found), suffix.removeprefix("."))
 
 
 def labeled_table(table: Table, labels: dict[int, str]) -> Any:
@@ -64,14 +80,22 @@ def answers_table(book: Book, people: list[Person]) -> Any:
     return frame.astype({"audit": "Int64", "pick_probability": "float64"})
 
 
-def as_bytes(frame: Any, form: str, table: Table | None = None) -> bytes:
-    """A data frame as CSV or Parquet; CSV in the manner of the table where one is given."""
+def as_bytes(frame: Any, form: str) -> bytes:
+    """A data frame as Parquet, or as CSV in which a cell keeps its line ends."""
     if form == PARQUET:
         buffer = io.BytesIO()
         frame.to_parquet(buffer, index=False)
         return buffer.getvalue()
-    delimiter, encoding = ",", "utf-8"
-    if table is not None and not is_parquet(table.path):
-        how = table.how.for_file(table.path)
-        delimiter, encoding = how.delimiter or ",", how.encoding
-    return bytes(frame.to_csv(index=False, sep=delimiter, lineterminator="\n").encode(encoding))
+    # only with both characters in the line's end are cells that hold either of them quoted
+    return bytes(frame.to_csv(index=False, lineterminator="\r\n").encode())
+
+
+def answers_file(book: Book, people: list[Person], form: str) -> bytes:
+    """The table of answers as a file; in CSV no text that people typed reads as a formula."""
+    frame = answers_table(book, people)
+    return as_bytes(frame if form == PARQUET else frame.map(_as_text_alone), form)
+
+
+def _as_text_alone(cell: Any) -> Any:
+    typed = isinstance(cell, str) and cell.startswith(_LIKE_A_FORMULA) and not _NUMBER.fullmatch(cell)
+    return f"'{cell}" if typed else cell

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
 
 # Kinds of events. The first five are answers of a person; the rest follow from them or are made by the server.
 LABEL, SKIP, UNDO, FLAG, UNFLAG = "label", "skip", "undo", "flag", "unflag"
 NOTE, SETTLE = "note", "settle"
 PICK, FREEZE, CLOSE, MEASURED = "pick", "freeze", "close", "measured"
-KINDS = (LABEL, SKIP, UNDO, FLAG, UNFLAG, NOTE, SETTLE, PICK, FREEZE, CLOSE, MEASURED)
 
 # Purposes of a row that is asked for. Those of DRAWN are random samples of what was open.
 LEARN, RANDOM, AUDIT, SECOND, GIVEN, IMPORTED = "learn", "random", "audit", "second", "given", "imported"
@@ -23,7 +21,7 @@ NOBODY, NO_ROW = 0, -1
 class Event:
     """One thing that happened.
 
-    kind : one of KINDS; value : the label, the text of a note, or JSON of what the server found.
+    kind : one of those above; value : the label, the text of a note, or JSON of what the server found.
     purpose, probability, audit : why a row was asked for, with which chance it was drawn, and for which audit.
     key : made by the page, so that an answer that is sent twice counts once; id and time : given by the store.
     """
@@ -38,21 +36,3 @@ class Event:
     key: str | None = None
     id: int = 0
     time: float = 0.0
-
-    def placed(self, number: int, when: float) -> Event:
-        """The same with its place in the store."""
-        return replace(self, id=number, time=when)
-
-    def values(self) -> tuple[Any, ...]:
-        """In the order of the store's columns, without the id."""
-        return (
-            self.time,
-            self.person,
-            self.row,
-            self.kind,
-            self.value,
-            self.purpose,
-            self.probability,
-            self.audit,
-            self.key,
-        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 from html import escape
@@ -17,12 +18,13 @@ from surefoot._printing import cell_text
 from surefoot.pool.labeling import events as e
 from surefoot.pool.labeling.book import Book
 from surefoot.pool.labeling.events import Event
-from surefoot.pool.labeling.store import Person
+from surefoot.pool.store import Person
 from surefoot.pool.table import Table
 from surefoot.pool.table.cells import as_text
 
 ROW = "surefoot_row"
 _FROM = "label"
+_DAY = 86_400.0  # clocks may differ so much
 _LONGEST = 60  # characters of a name or a label of another program
 
 
@@ -166,10 +168,9 @@ def _who(annotation: Mapping[str, Any]) -> str:
 def _when(annotation: Mapping[str, Any]) -> float:
     try:
         when = datetime.fromisoformat(str(annotation.get("created_at")).replace("Z", "+00:00")).timestamp()
-        datetime.fromtimestamp(when, UTC)  # it can be shown
     except (ValueError, OverflowError, OSError):
         return 0.0  # the store takes the present
-    return max(when, 0.0)
+    return when if 0.0 < when < time.time() + _DAY else 0.0
 
 
 def _key(task: Mapping[str, Any], annotation: Mapping[str, Any]) -> str:

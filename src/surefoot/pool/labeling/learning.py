@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from surefoot._types import FloatArray
+from surefoot.bounds.result import ErrorBound
 
 
 @dataclass(frozen=True)
@@ -22,23 +23,13 @@ class Job:
     picked: frozenset[int]
 
 
-@dataclass(frozen=True)
-class MeasuredBound:
-    """A bound on the error of the present model whose coverage was measured, not proved."""
-
-    value: float
-    level: float
-    kind: str
-    n_labels: int
-
-
 @dataclass(frozen=True, eq=False)
 class Ranking:
     """What a fit says.
 
     rows : rows to label, most useful first, without a label when the fit began.
     predictions : (N,) place of the class that is predicted; proba : (N, K), as float32.
-    n_labels : that it was fitted to; model : bytes of the model file; measured : a bound, where there is one.
+    n_labels : that it was fitted to; model : bytes of the model file; measured : the cross-fitted bound.
     """
 
     rows: tuple[int, ...]
@@ -46,9 +37,14 @@ class Ranking:
     proba: NDArray[np.float32]
     n_labels: int
     model: bytes | None = None
-    measured: MeasuredBound | None = None
+    measured: ErrorBound | None = None
     seconds: float = 0.0
     notes: tuple[str, ...] = ()
+
+    def leanings(self, row: int, classes: list[str], most: int) -> list[tuple[str, float]]:
+        """Classes and their probabilities at a row, the largest first."""
+        order = np.argsort(-self.proba[row], kind="stable")[:most]
+        return [(classes[k], float(self.proba[row, k])) for k in order]
 
 
 class Learner(Protocol):
@@ -116,9 +112,3 @@ class Neighbours:
 def as_job(labels: dict[int, str], picked: set[int]) -> Job:
     """The labels as they are now."""
     return Job(dict(labels), frozenset(picked & labels.keys()))
-
-
-def leanings(proba: Any, classes: list[str], most: int = 3) -> list[tuple[str, float]]:
-    """Classes and their probabilities (K,), the largest first."""
-    order = np.argsort(-np.asarray(proba), kind="stable")[:most]
-    return [(classes[k], float(proba[k])) for k in order]

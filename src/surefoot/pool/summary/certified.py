@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import NDArray
 from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
@@ -16,20 +16,21 @@ from sklearn.exceptions import ConvergenceWarning
 from surefoot._callbacks import FitProgress
 from surefoot._types import FloatArray
 from surefoot.blocks.placement import check_problem
-from surefoot.calibration import PREDICTIVE, Calibrated
-from surefoot.certificates.fresh import FreshCertificate
-from surefoot.certify import ClassifierLoss, certify_over
-from surefoot.costs import label_cost_matrix
+from surefoot.calibration import PREDICTIVE, Calibrated, RadiusEstimate
+from surefoot.certificates.certificate import Certificate
+from surefoot.certificates.fresh import FreshCertificate, RowBound
+from surefoot.certification import ClassifierLoss, certify_over
+from surefoot.costs.labels import label_cost_matrix
 from surefoot.estimators.fit_problem import FitProblem
-from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.exact.judge import JointState, Member
 from surefoot.exact.problem import Game, RobustProblem
 from surefoot.exact.solution import Solution
 from surefoot.losses import ZERO_ONE, log_loss_matrix, loss_matrix_from_proba, probabilities
 from surefoot.path import bound_along
-from surefoot.pool.all_rows import chunks, risk_over_rows, row_bound
+from surefoot.pool.model import drawn
 from surefoot.pool.model_with_rows import ModelWithRows
 from surefoot.pool.summary.contents import Bounds, RadiusCurve
+from surefoot.problem.sets import row_chunks
 from surefoot.radius import weighted_median
 from surefoot.unlabeled import Unlabeled
 
@@ -41,34 +42,98 @@ _TOL, _DRAWN = 1e-3, 2e-3
 _N_RADII = 5
 # Level of the sampling term where no rows were kept apart.
 _LEVEL = 0.95
-# Smallest probability in a log loss, as in `certify`.
-_CLIP = 1e-12
+# Far above what float64 loses in a mean of N bounded numbers.
+_ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class SampledProblem:
-    """The problem of a fit over a random sample of its unlabeled rows.
+    """A problem over the labeled rows and a sample of the others: solved over these rows, evaluated at all rows.
+
+    Every dual point bounds the worst case from above. So a dual point found over a sample is valid for all rows; its
+    bound is slightly larger than the best one.
+
+    problem : over the labeled and the sampled rows; sample : positions among the unlabeled rows, None for all of them.
+    rows : all labeled rows (n, d) and all unlabeled rows (M, d); weights : (n + M,) of all rows.
+    minimal : the minimal radius over all rows.
+    """
+
+    problem: RobustProblem
+    sample: NDArray[np.intp] | None
+    rows: tuple[FloatArray, FloatArray]
+    weights: FloatArray
+    minimal: float
+
+    @property
+    def shift(self) -> float:
+        """By how much the radius over all rows is larger than over the sample: the features need more there."""
+        return self.minimal - self.problem.minimal.value
+
+    def certify(
+        self, loss: str, losses: FloatArray, members: list[Member], tol: float, estimate: RadiusEstimate | None = None
+    ) -> Certificate:
+        """Certify losses (n + M, K) at all rows over sets of the sampled problem; the risk holds for all rows."""
+        n = len(self.rows[0])
+        some = losses if self.sample is None else losses[np.concatenate([np.arange(n), n + self.sample])]
+        found = certify_over(self.problem.fixed(some), ClassifierLoss(loss, None, None), members, tol, estimate)
+        risk = found.risk if self.sample is None else self._at_all_rows(found, losses)
+        return replace(
+            found,
+            risk=min(risk, 1.0) if loss == ZERO_ONE else risk,
+            radius=found.radius + self.shift if estimate is None else estimate.radius,
+            minimal_radius=self.minimal,
+        )
+
+    def _at_all_rows(self, found: Certificate, losses: FloatArray) -> float:
+        bound = row_bound(found)
+        sets = [
+            replace(one, decision_set=one.decision_set.with_radius(one.decision_set.radius + self.shift))
+            for one in bound.sets
+        ]
+        totals = np.zeros(len(sets))
+        for at, part in chunks(self.rows, len(bound.anchors)):
+            distances = bound.metric.distances(part, bound.anchors)
+            totals += [self.weights[at] @ one.values(distances, losses[at]) for one in sets]
+        return float(totals.max()) + _ROUNDING
+
+
+def chunks(rows: Sequence[FloatArray], n_columns: int) -> Iterator[tuple[slice, FloatArray]]:
+    """Rows of several arrays in chunks: where they are among all rows, and the rows."""
+    start = 0
+    for array in rows:
+        for part in row_chunks(len(array), n_columns, entries=1 << 21):
+            yield slice(start + part.start, start + part.stop), array[part]
+        start += len(array)
+
+
+def row_bound(certificate: Certificate) -> RowBound:
+    """The dual point of a certificate."""
+    if certificate.row_bound is None:
+        raise RuntimeError("a certificate of the decision set knows its dual point; this one does not")
+    return certificate.row_bound
+
+
+@dataclass(frozen=True, eq=False)
+class SampledRows:
+    """The rows of a fit, with a random sample of its unlabeled rows.
 
     Labeled rows keep their share of P_X by smaller weights; label intervals are those of the fit, not counted again.
     """
 
     fitted: ModelWithRows
-    rows: FloatArray
+    sample: NDArray[np.intp] | None
     weights: FloatArray
 
     @classmethod
-    def of(cls, fitted: ModelWithRows, seed: int, entries: int = ERROR_ENTRIES) -> SampledProblem:
+    def of(cls, fitted: ModelWithRows, seed: int, entries: int = ERROR_ENTRIES) -> SampledRows:
         n, M = len(fitted.X), len(fitted.U)
-        most = int(np.clip(entries // (n * n_sets(fitted)), _FEWEST, _MOST))
-        chosen = np.arange(M)
-        if most < M:
-            chosen = np.sort(np.random.default_rng(seed).choice(M, most, replace=False))
-        weights = fitted.row_weights[:n] / fitted.row_weights[-1] * (len(chosen) / M)
-        return cls(fitted, fitted.U[chosen], weights)
+        sample = drawn(M, int(np.clip(entries // (n * n_sets(fitted)), _FEWEST, _MOST)), seed)
+        size = M if sample is None else len(sample)
+        return cls(fitted, sample, fitted.row_weights[:n] / fitted.row_weights[-1] * (size / M))
 
     @property
-    def complete(self) -> bool:
-        return len(self.rows) == len(self.fitted.U)
+    def rows(self) -> FloatArray:
+        return self.fitted.U if self.sample is None else self.fitted.U[self.sample]
 
     @property
     def n_rows(self) -> int:
@@ -86,50 +151,10 @@ def n_sets(fitted: ModelWithRows) -> int:
     return 2**fitted.n_classes - 2 if is_tied(fitted) else 1
 
 
-def certified_error(
-    clf: RobustLogisticRegression, X: ArrayLike, y: ArrayLike, X_unlabeled: ArrayLike | Unlabeled, *, seed: int = 0
-) -> float:
-    """Upper bound on the share of wrong answers of a fitted model, over the decision set and the rows of its fit.
-
-    As `certify(..., loss="zero_one")` at the radius of the fit; where rows are many it is solved over a random sample,
-    proved over all rows, and slightly larger.
-
-    Parameters
-    ----------
-    clf : RobustLogisticRegression
-        A fitted model.
-    X : array of shape (n, d)
-        Labeled rows of its fit.
-    y : array of shape (n,)
-        Their labels.
-    X_unlabeled : array of shape (M, d) or Unlabeled
-        Unlabeled rows of its fit, M ≥ 1.
-    seed : int, default=0
-        Of the sample.
-
-    Returns
-    -------
-    float
-        The bound, at most 1.
-
-    Examples
-    --------
-    >>> import surefoot as sf
-    >>> from surefoot import report
-    >>> X, y, U = [[0.0], [0.4], [0.6], [1.0]], [0, 0, 1, 1], [[0.1], [0.5], [0.9]]
-    >>> clf = sf.RobustLogisticRegression(radius=0.3, label_prior=[0.5, 0.5]).fit(X, y, X_unlabeled=U)
-    >>> 0 < report.certified_error(clf, X, y, U) < 1
-    True
-    """
-    fitted = ModelWithRows.check(clf, X, y, X_unlabeled)
-    return error_bound(fitted, SampledProblem.of(fitted, seed))
-
-
-def error_bound(fitted: ModelWithRows, sampled: SampledProblem) -> float:
+def error_bound(fitted: ModelWithRows, sampled: SampledRows) -> float:
     """Upper bound on the share of wrong answers, over the decision set of the fit and all of its rows.
 
-    Solved over the sampled rows; its dual point is then evaluated at all rows, with the radius of the fit. Every dual
-    point bounds the worst case from above, so the bound holds for all rows, and is slightly larger than the best one.
+    Solved over the sampled rows, then evaluated at all rows, with the radius of the fit.
     """
     clf, certificate = fitted.clf, fitted.certificate
     problem = check_problem(
@@ -141,23 +166,23 @@ def error_bound(fitted: ModelWithRows, sampled: SampledProblem) -> float:
         label_cost=fitted.stated.label_cost,
         metric=fitted.metric,
         classes=clf.classes_,
+        memory_only=True,
     )
     problem = _in_shares(fitted, problem)
-    rule, least = fitted.stated.radius, problem.minimal.value
-    excess = max(certificate.radius - certificate.minimal_radius, 0.0)
-    members, estimate = problem.at(least + excess), certificate.estimate
-    if isinstance(rule, Calibrated) and estimate is not None:
+    estimate = certificate.estimate
+    if isinstance(fitted.stated.radius, Calibrated) and estimate is not None:
         members = problem.tied(estimate.excess)
-        estimate = replace(estimate, radius=least + estimate.excess, minimal_radius=least)
-    judged = ClassifierLoss.of(clf, clf.classes_, ZERO_ONE, _CLIP, own=False)
+    else:
+        members = problem.at_excess(max(certificate.radius - certificate.minimal_radius, 0.0))
+    whole = SampledProblem(
+        problem,
+        sampled.sample,
+        (fitted.X, fitted.U),
+        fitted.row_weights,
+        certificate.minimal_radius,
+    )
     with _quiet_convergence():
-        game = judged.game(problem, fitted.X, sampled.rows, None)
-        found = certify_over(game, judged, members, _TOL, estimate)
-    if sampled.complete:
-        return min(found.risk, 1.0)
-    losses = loss_matrix_from_proba(fitted.proba, ZERO_ONE)
-    shift = certificate.minimal_radius - least
-    return min(risk_over_rows(found, (fitted.X, fitted.U), fitted.row_weights, losses, shift), 1.0)
+        return whole.certify(ZERO_ONE, loss_matrix_from_proba(fitted.proba, ZERO_ONE), members, _TOL).risk
 
 
 def _in_shares(fitted: ModelWithRows, problem: RobustProblem) -> RobustProblem:
@@ -208,7 +233,7 @@ def _rough_sampling(fitted: ModelWithRows) -> float:
     return float(norm.ppf(_LEVEL) * spread / np.sqrt(len(fitted.row_weights)))
 
 
-def radius_curve(fitted: ModelWithRows, sampled: SampledProblem) -> tuple[RadiusCurve, FloatArray]:
+def radius_curve(fitted: ModelWithRows, sampled: SampledRows) -> tuple[RadiusCurve, FloatArray]:
     """Certified loss of this model, and of one learned at each radius, over the sampled rows.
 
     Also the coefficients of the model learned at the radius nearest to the chosen one.

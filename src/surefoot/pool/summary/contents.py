@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from surefoot.bounds.result import ErrorBound
+from surefoot.pool.notes import how_to_use
+
+Cell = tuple[str, str]  # a column's name and the value in it
 # How a radius was set, by its kind.
 RADIUS_NAMES = {
     "auto": "set by a rule of thumb",
@@ -14,225 +18,14 @@ RADIUS_NAMES = {
     "calibrated": "estimated from the labels",
     "number": "set by you",
 }
-
-Cell = tuple[str, str]  # a column's name and the value in it
-
-
-@dataclass(frozen=True)
-class Head:
-    """Title, file, label column, time and command (where given), the version of this package, and the seed.
-
-    n_pool : unlabeled rows of the file, where the page looks at some of them.
-    """
-
-    title: str
-    label_name: str
-    source: str | None
-    created: str | None
-    version: str
-    command: str | None = None
-    seed: int = 0
-    n_pool: int | None = None
-
-
-@dataclass(frozen=True)
-class LabelShare:
-    """What is assumed of one class: its share of all rows lies in [low, high]; `n_labeled` rows carry it."""
-
-    name: str
-    n_labeled: int
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
-class Said:
-    """What can be said of the model besides its worst case.
-
-    Attributes
-    ----------
-    crossfit : bound on its share of errors from cross-fitting, None where there is none; level : of that bound.
-    n_labels, n_errors : labels of the cross-validation, and those that it got wrong.
-    missing : why a part is missing, a sentence each.
-    constant, constant_share : the most frequent label, and its share of the labels.
-    next_command : what to do next, as a command; None where there is none.
-    """
-
-    crossfit: float | None
-    level: float | None
-    n_labels: int
-    n_errors: int | None
-    missing: tuple[str, ...]
-    constant: str
-    constant_share: float
-    next_command: str | None = None
-
-    @property
-    def accuracy(self) -> float | None:
-        """Of cross-validation."""
-        return None if self.n_errors is None else 1.0 - self.n_errors / self.n_labels
-
-
-@dataclass(frozen=True)
-class Weight:
-    """A feature's weight: its coefficient times its standard deviation, now and when learned against the worst case.
-
-    towards : the class that a larger value speaks for.
-    """
-
-    feature: str
-    towards: str
-    now: float
-    worst: float | None
-
-
-@dataclass(frozen=True)
-class Promise:
-    """The two statements of the certificate, and the assumptions behind them.
-
-    Attributes
-    ----------
-    risk, likelihood : the bound on the expected log loss, and exp(−risk).
-    guessing : log K, the loss of equal probabilities for all classes.
-    error : bound on the share of wrong answers over the same decision set.
-    status : {"optimal", "separable", "stopped"}
-    radius, minimal_radius : of the decision set.
-    radius_kind : {"predictive", "auto", "calibrated", "number"}
-    level, n_splits : of a calibrated radius, else None.
-    confidence_threshold : of an "auto" radius, else None.
-    prior_kind : {"clopper-pearson", "hypergeometric", "assisted", "exact", "intervals", "none"}; prior_level : of
-        intervals that come from the labels.
-    """
-
-    risk: float
-    likelihood: float
-    guessing: float
-    error: float
-    status: str
-    radius: float
-    minimal_radius: float
-    radius_kind: str
-    level: float | None
-    n_splits: int | None
-    confidence_threshold: float | None
-    prior_kind: str
-    prior_level: float | None
-    shares: tuple[LabelShare, ...]
-
-    @property
-    def is_promise(self) -> bool:
-        """Whether the radius was calibrated or given: others are rules that need not cover the truth."""
-        return self.radius_kind in ("calibrated", "number")
-
-    @property
-    def excess(self) -> float:
-        return max(self.radius - self.minimal_radius, 0.0)
-
-    @property
-    def minimal(self) -> bool:
-        """Whether the radius is the smallest there is, to rounding."""
-        return self.excess <= 1e-6 * max(self.radius, 1e-12)
-
-    @property
-    def beats_guessing(self) -> bool:
-        return self.risk < self.guessing
-
-    @property
-    def tied(self) -> bool:
-        """Whether the radius grows with the adversary's label shift: estimated, and label shares not exact."""
-        return self.radius_kind == "calibrated" and self.prior_kind != "exact"
-
-
-@dataclass(frozen=True)
-class Bounds:
-    """The certificate as a bar: loss on the labeled rows, both bounds, and the sampling term.
-
-    Attributes
-    ----------
-    training : mean log loss on the labeled rows.
-    lower, risk : of the certificate.
-    sampled_mean, sampling_error : over rows to come, mean of the bound and its error; None where it says nothing.
-    sampling_level : float; sampling_rows : int
-    guarantee : whether those rows were kept apart. If not, the mean is `risk`, the error that of the rows of the fit: a
-        rough guide that promises nothing.
-    """
-
-    training: float
-    lower: float
-    risk: float
-    sampled_mean: float | None
-    sampling_error: float | None
-    sampling_level: float
-    sampling_rows: int
-    guarantee: bool
-
-    @property
-    def sampled(self) -> float | None:
-        """Mean plus error."""
-        if self.sampled_mean is None or self.sampling_error is None:
-            return None
-        return self.sampled_mean + self.sampling_error
-
-
-@dataclass(frozen=True)
-class RadiusCurve:
-    """Certified loss as the radius grows, over `n_rows` of the `n_all` rows.
-
-    Attributes
-    ----------
-    excess : (m,) radius beyond the minimal one, increasing.
-    this_model : (m,) bound on the loss of the model of this report.
-    best_model : (m,) the same for a model learned at each radius; confidence : (m,) its median confidence.
-    chosen : excess of the report's own radius; label_cost : κ, the cost of changing one row's label.
-    """
-
-    excess: tuple[float, ...]
-    this_model: tuple[float, ...]
-    best_model: tuple[float, ...]
-    confidence: tuple[float, ...]
-    chosen: float
-    label_cost: float
-    n_rows: int
-    n_all: int
-
-
-@dataclass(frozen=True)
-class Bin:
-    """Unlabeled rows whose confidence lies in [low, high): their number, and the share that the adversary relabels."""
-
-    low: float
-    high: float
-    n_rows: int
-    relabeled: float
-
-
-@dataclass(frozen=True)
-class PredictedClass:
-    """Unlabeled rows that the model gives to one class, their share, and its mean confidence in them (None if none)."""
-
-    name: str
-    n_rows: int
-    share: float
-    confidence: float | None
-
-
-@dataclass(frozen=True)
-class Confidence:
-    """The probability of the most probable class, over the unlabeled rows."""
-
-    median: float
-    above_90: float
-    below_60: float
-    bins: tuple[Bin, ...]
-    classes: tuple[PredictedClass, ...]
+# Against the worst case a weight has vanished if this share of it is left, or less.
+_VANISHING = 0.02
 
 
 @dataclass(frozen=True)
 class RelabeledRow:
     """A row whose label the adversary changes.
 
-    Attributes
-    ----------
     row : what the row is called; position : among all rows, the labeled ones first.
     labeled : whether `label` was given (else it is the model's answer).
     confidence : the model's probability of `label`.
@@ -252,37 +45,9 @@ class RelabeledRow:
 
 
 @dataclass(frozen=True)
-class Adversary:
-    """The worst case behind the lower bound.
-
-    Attributes
-    ----------
-    moved_labeled, moved_unlabeled : share of the labeled (unlabeled) rows that carry another label than the one given
-        (than the model's answer).
-    n_labeled, n_unlabeled : rows of each that are given another label more often than not.
-    loss : expected log loss of this model under the adversary; loss_moved : the part that comes from changed labels.
-    label_shares : (K,) label probabilities that the adversary chose.
-    flow : (K, K) over the unlabeled rows, share with the model's answer k (rows) and the adversary's label c (columns).
-    rows : those with the largest share of the loss, in order.
-    """
-
-    moved_labeled: float
-    moved_unlabeled: float
-    n_labeled: int
-    n_unlabeled: int
-    loss: float
-    loss_moved: float
-    label_shares: tuple[float, ...]
-    flow: tuple[tuple[float, ...], ...]
-    rows: tuple[RelabeledRow, ...]
-
-
-@dataclass(frozen=True)
 class Candidate:
     """An unlabeled row to label next.
 
-    Attributes
-    ----------
     position : into X_unlabeled; score : the impact that its label has whatever it is.
     proba : (K,) of the model.
     nearest_distance, nearest_label : to the nearest labeled row, and its label (as a text).
@@ -335,8 +100,6 @@ class Data:
 class Finding:
     """A check of the data or of the fit.
 
-    Attributes
-    ----------
     key : names the check. caution : whether the reader should act; otherwise the check found nothing to worry about.
     title, text : in words. items : rows or columns concerned, each a name and a text. n_items : how many there are.
     """
@@ -350,35 +113,221 @@ class Finding:
 
 
 @dataclass(frozen=True)
+class Head:
+    """Title, file, label column, time and command (where given), the version of this package, and the seed.
+
+    n_pool : unlabeled rows of the file, where the page looks at some of them.
+    """
+
+    title: str
+    label_name: str
+    source: str | None
+    created: str | None
+    version: str
+    command: str | None = None
+    seed: int = 0
+    n_pool: int | None = None
+
+
+@dataclass(frozen=True)
+class LabelShare:
+    """What is assumed of one class: its share of all rows lies in [low, high]; `n_labeled` rows carry it."""
+
+    name: str
+    n_labeled: int
+    low: float
+    high: float
+
+
+@dataclass(frozen=True)
+class Weight:
+    """A feature's weight: its coefficient times its standard deviation, now and when learned against the worst case.
+
+    towards : the class that a larger value speaks for.
+    """
+
+    feature: str
+    towards: str
+    now: float
+    worst: float
+
+
+@dataclass(frozen=True)
+class Promise:
+    """The two statements of the certificate, and the assumptions behind them.
+
+    risk, likelihood : the bound on the expected log loss, and exp(−risk).
+    guessing : log K, the loss of equal probabilities for all classes.
+    error : bound on the share of wrong answers over the same decision set.
+    status : {"optimal", "separable", "stopped"}
+    radius, minimal_radius : of the decision set.
+    radius_kind : {"predictive", "auto", "calibrated", "number"}
+    level, n_splits : of a calibrated radius, else None.
+    confidence_threshold : of an "auto" radius, else None.
+    prior_kind : {"clopper-pearson", "hypergeometric", "assisted", "exact", "intervals", "none"}; prior_level : of
+        intervals that come from the labels.
+    """
+
+    risk: float
+    likelihood: float
+    guessing: float
+    error: float
+    status: str
+    radius: float
+    minimal_radius: float
+    radius_kind: str
+    level: float | None
+    n_splits: int | None
+    confidence_threshold: float | None
+    prior_kind: str
+    prior_level: float | None
+    shares: tuple[LabelShare, ...]
+
+    @property
+    def is_promise(self) -> bool:
+        """Whether the radius was calibrated or given: others are rules that need not cover the truth."""
+        return self.radius_kind in ("calibrated", "number")
+
+    @property
+    def radius_name(self) -> str:
+        return RADIUS_NAMES[self.radius_kind]
+
+    @property
+    def excess(self) -> float:
+        return max(self.radius - self.minimal_radius, 0.0)
+
+    @property
+    def minimal(self) -> bool:
+        """Whether the radius is the smallest there is, to rounding."""
+        return self.excess <= 1e-6 * max(self.radius, 1e-12)
+
+    @property
+    def beats_guessing(self) -> bool:
+        return self.risk < self.guessing
+
+    @property
+    def tied(self) -> bool:
+        """Whether the radius grows with the adversary's label shift: estimated, and label shares not exact."""
+        return self.radius_kind == "calibrated" and self.prior_kind != "exact"
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The certificate as a bar: loss on the labeled rows, both bounds, and the sampling term.
+
+    training : mean log loss on the labeled rows.
+    lower, risk : of the certificate.
+    sampled_mean, sampling_error : over rows to come, mean of the bound and its error; None where it says nothing.
+    sampling_level : float; sampling_rows : int
+    guarantee : whether those rows were kept apart. If not, the mean is `risk`, the error that of the rows of the fit: a
+        rough guide that promises nothing.
+    """
+
+    training: float
+    lower: float
+    risk: float
+    sampled_mean: float | None
+    sampling_error: float | None
+    sampling_level: float
+    sampling_rows: int
+    guarantee: bool
+
+    @property
+    def gap(self) -> float:
+        return self.risk - self.lower
+
+    @property
+    def sampled(self) -> float | None:
+        if self.sampled_mean is None or self.sampling_error is None:
+            return None
+        return self.sampled_mean + self.sampling_error
+
+
+@dataclass(frozen=True)
+class RadiusCurve:
+    """Certified loss as the radius grows, over `n_rows` of the `n_all` rows.
+
+    excess : (m,) radius beyond the minimal one, increasing.
+    this_model : (m,) bound on the loss of the model of this report.
+    best_model : (m,) the same for a model learned at each radius; confidence : (m,) its median confidence.
+    chosen : excess of the report's own radius; label_cost : κ, the cost of changing one row's label.
+    """
+
+    excess: tuple[float, ...]
+    this_model: tuple[float, ...]
+    best_model: tuple[float, ...]
+    confidence: tuple[float, ...]
+    chosen: float
+    label_cost: float
+    n_rows: int
+    n_all: int
+
+
+@dataclass(frozen=True)
+class Bin:
+    """Unlabeled rows whose confidence lies in [low, high): their number, and the share that the adversary relabels."""
+
+    low: float
+    high: float
+    n_rows: int
+    relabeled: float
+
+
+@dataclass(frozen=True)
+class PredictedClass:
+    """Unlabeled rows that the model gives to one class, their share, and its mean confidence in them (None if none)."""
+
+    name: str
+    n_rows: int
+    share: float
+    confidence: float | None
+
+
+@dataclass(frozen=True)
+class Confidence:
+    """The probability of the most probable class, over the unlabeled rows."""
+
+    median: float
+    above_90: float
+    below_60: float
+    bins: tuple[Bin, ...]
+    classes: tuple[PredictedClass, ...]
+
+
+@dataclass(frozen=True)
+class Adversary:
+    """The worst case behind the lower bound.
+
+    moved_labeled, moved_unlabeled : share of the labeled (unlabeled) rows that carry another label than the one given
+        (than the model's answer).
+    n_labeled, n_unlabeled : rows of each that are given another label more often than not.
+    loss : expected log loss of this model under the adversary; loss_moved : the part that comes from changed labels.
+    label_shares : (K,) label probabilities that the adversary chose.
+    flow : (K, K) over the unlabeled rows, share with the model's answer k (rows) and the adversary's label c (columns).
+    rows : those with the largest share of the loss, in order.
+    """
+
+    moved_labeled: float
+    moved_unlabeled: float
+    n_labeled: int
+    n_unlabeled: int
+    loss: float
+    loss_moved: float
+    label_shares: tuple[float, ...]
+    flow: tuple[tuple[float, ...], ...]
+    rows: tuple[RelabeledRow, ...]
+
+    @property
+    def moved_part(self) -> float:
+        return self.loss_moved / self.loss if self.loss > 0 else 0.0
+
+
+@dataclass(frozen=True)
 class Report:
     """All that the page shows.
 
-    Attributes
-    ----------
-    head : Head
-        Title and origin.
-    classes : tuple of str
-        Names of the K classes, in the order of `classes_`.
-    promise : Promise
-        What is certified, in words and numbers.
-    bounds : Bounds
-        The certificate as a bar.
-    radius : RadiusCurve
-        What a larger radius would promise.
-    confidence : Confidence
-        How sure the model is of its answers.
-    adversary : Adversary
-        What the worst distribution looks like.
-    next_rows : tuple of NextRow
-        Rows to label next.
-    data : Data
-        The rows of the fit, column by column.
-    findings : tuple of Finding
-        What was checked, cautions first.
-    said : Said
-        What can be said of the model besides its worst case.
-    weights : tuple of Weight
-        The features that weigh most.
+    bound : the cross-fitted bound, None without one; missing : why a part is missing, a sentence each.
+    findings : what was checked, cautions first; next_command : what to do next.
     """
 
     head: Head
@@ -391,16 +340,51 @@ class Report:
     next_rows: tuple[NextRow, ...]
     data: Data
     findings: tuple[Finding, ...]
-    said: Said
+    bound: ErrorBound | None
+    missing: tuple[str, ...]
+    next_command: str | None
     weights: tuple[Weight, ...]
+
+    @property
+    def n_rows(self) -> int:
+        return self.data.n_labeled + self.data.n_unlabeled
+
+    @property
+    def most_predicted(self) -> str:
+        return max(self.confidence.classes, key=lambda one: one.share).name
+
+    @property
+    def use(self) -> str:
+        """Whether the model may be used, as `how_to_use` says."""
+        largest = max(one.share for one in self.confidence.classes)
+        return how_to_use(None if self.bound is None else self.bound.value, largest, self.most_frequent[1])
+
+    @property
+    def most_frequent(self) -> tuple[str, float]:
+        """The most frequent label, and its share of the labels."""
+        most = max(self.promise.shares, key=lambda share: share.n_labeled)
+        return most.name, most.n_labeled / self.data.n_labeled
+
+    @property
+    def accuracy(self) -> float | None:
+        """Of cross-validation."""
+        return None if self.bound is None else 1.0 - self.bound.n_errors / self.bound.n_labels
+
+    @property
+    def label_room(self) -> float:
+        """Share of the labels that the radius could pay to change, 1 or more for all."""
+        return self.promise.excess / self.radius.label_cost
+
+    @property
+    def weights_vanish(self) -> bool:
+        """Whether nothing is left of any weight against the worst case."""
+        return bool(self.weights) and all(abs(one.worst) < _VANISHING * abs(one.now) for one in self.weights)
 
     @property
     def contradicted(self) -> bool:
         """Whether a worst case that is no promise lies below what cross-validation finds."""
-        accuracy = self.said.accuracy
-        return not self.promise.is_promise and accuracy is not None and 1 - accuracy > self.promise.error
+        return not self.promise.is_promise and self.accuracy is not None and 1 - self.accuracy > self.promise.error
 
     @property
     def cautions(self) -> tuple[Finding, ...]:
-        """Findings that call for caution."""
         return tuple(finding for finding in self.findings if finding.caution)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from surefoot._printing import cell_text, percent
 from surefoot._types import FloatArray
 from surefoot._validation import check_positive_integer
 from surefoot._version import __version__
@@ -16,22 +17,22 @@ from surefoot.calibration import Calibrated
 from surefoot.certificates.fresh import FreshCertificate
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.losses import ZERO_ONE, log_loss_matrix
-from surefoot.pool.appraisal import Worst
-from surefoot.pool.model_with_rows import ModelWithRows, Names
+from surefoot.pool.model_with_rows import LONGEST_CELL, ModelWithRows, Names
 from surefoot.pool.next_rows import choose
 from surefoot.pool.summary.certified import (
     CURVE_ENTRIES,
-    SampledProblem,
+    SampledRows,
     bounds_of,
     error_bound,
     radius_curve,
     rule_name,
 )
-from surefoot.pool.summary.column_summary import data_summary
 from surefoot.pool.summary.contents import (
     Adversary,
     Bin,
+    Column,
     Confidence,
+    Data,
     Head,
     LabelShare,
     NextRow,
@@ -39,16 +40,18 @@ from surefoot.pool.summary.contents import (
     Promise,
     RelabeledRow,
     Report,
-    Said,
+    Weight,
 )
-from surefoot.pool.summary.findings import answer_findings, far_rows, fit_findings, repeated_rows
-from surefoot.pool.summary.leakage import leakage_suspects
-from surefoot.pool.summary.weights import feature_weights
+from surefoot.pool.summary.findings import answer_findings, far_rows, fit_findings, leakage_suspects, repeated_rows
+from surefoot.pool.worst import Worst
 from surefoot.priors import Assisted, ClopperPearson, ExactPrior, FinitePool, IntervalPrior, NoPrior, resolve_prior
 from surefoot.unlabeled import Unlabeled
 
 # Rows that the adversary relabels, as listed.
 _MOST_RELABELED = 10
+# Features shown with their weights; columns listed, and values of a text column.
+_MOST_WEIGHTS = 12
+_MOST_COLUMNS, _MOST_VALUES = 100, 3
 
 Progress = Callable[[str, float], None]
 
@@ -111,7 +114,7 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
         What was done to the data before the fit, a sentence each.
     fresh : FreshCertificate or None, default=None
         The certificate over rows that were kept apart, if there are such rows.
-    worst : surefoot.pool.appraisal.Worst or None, default=None
+    worst : surefoot.pool.worst.Worst or None, default=None
         The worst case that the page speaks of; None for that of the fit.
     bound : ErrorBound or None, default=None
         The cross-fitted bound of `error_bound`, which the page then begins with.
@@ -137,16 +140,16 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     """
     fitted = ModelWithRows.check(clf, X, y, X_unlabeled, None if worst is None else worst.stated)
     names = Names.check(fitted, feature_names, class_names, row_labels, raw_rows, label_name)
-    say: Progress = progress if progress is not None else _silent
+    say: Progress = progress or (lambda _step, _share: None)
     n_query = check_positive_integer(n_query, "n_query")
     say("bounding the error", 0.0)
     error = None if worst is None else worst.risk(ZERO_ONE)
     if error is None:
-        error = error_bound(fitted, SampledProblem.of(fitted, seed))
+        error = error_bound(fitted, SampledRows.of(fitted, seed))
     promise = _promise(fitted, names, error)
     bounds = bounds_of(fitted, fresh)
     say("following the radius", 0.3)
-    curve, worst_coef = radius_curve(fitted, SampledProblem.of(fitted, seed, CURVE_ENTRIES))
+    curve, worst_coef = radius_curve(fitted, SampledRows.of(fitted, seed, CURVE_ENTRIES))
     say("choosing rows to label", 0.7)
     chosen = choose(fitted, names.classes, n_query, seed)
     say("checking the data", 0.8)
@@ -173,30 +176,11 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
         ),
         data,
         tuple(sorted(findings, key=lambda finding: not finding.caution)),
-        _said(fitted, names, bound, missing, next_command),
+        bound,
+        tuple(missing),
+        next_command,
         feature_weights(fitted, names, worst_coef),
     )
-
-
-def _said(
-    fitted: ModelWithRows, names: Names, bound: ErrorBound | None, missing: Sequence[str], next_command: str | None
-) -> Said:
-    counts = np.bincount(fitted.codes, minlength=fitted.n_classes)
-    most = int(counts.argmax())
-    return Said(
-        None if bound is None else bound.value,
-        None if bound is None else bound.level,
-        len(fitted.y) if bound is None else bound.n_labels,
-        None if bound is None else bound.n_errors,
-        tuple(missing),
-        names.classes[most],
-        float(counts[most] / counts.sum()),
-        next_command,
-    )
-
-
-def _silent(_step: str, _share: float) -> None:
-    """No progress is shown."""
 
 
 def _promise(fitted: ModelWithRows, names: Names, error: float) -> Promise:
@@ -306,3 +290,71 @@ def _adversary(fitted: ModelWithRows, names: Names) -> Adversary:
         tuple(tuple(row) for row in (flow / m[n:].sum()).tolist()),
         tuple(rows),
     )
+
+
+def feature_weights(fitted: ModelWithRows, names: Names, worst_coef: FloatArray) -> tuple[Weight, ...]:
+    """The features of largest weight; of several classes that class which a feature speaks for most.
+
+    worst_coef : (1, d) or (K, d) coefficients learned against the worst case.
+    """
+    spread = np.vstack([fitted.X, fitted.U]).std(axis=0)
+    now, worst = fitted.clf.coef_ * spread, worst_coef * spread
+    found = []
+    size = np.abs(now[0]) if len(now) == 1 else now.max(axis=0)
+    for i in np.argsort(-size, kind="stable")[:_MOST_WEIGHTS].tolist():
+        k = int(now[:, i].argmax()) if len(now) > 1 else 0
+        sign = 1.0
+        if len(now) == 1:
+            k, sign = (1, 1.0) if now[0, i] >= 0 else (0, -1.0)
+        row = k if len(now) > 1 else 0
+        if now[row, i] == 0:
+            continue
+        found.append(
+            Weight(names.features[i], names.classes[k], float(sign * now[row, i]), float(sign * worst[row, i]))
+        )
+    return tuple(found)
+
+
+def data_summary(fitted: ModelWithRows, names: Names, notes: Sequence[str]) -> Data:
+    """Counts of rows, and the columns: those of the file where it was given, else those of X."""
+    if names.raw is None:
+        described = [
+            _numeric(name, np.concatenate([fitted.X[:, i], fitted.U[:, i]]), 0.0)
+            for i, name in enumerate(names.features[:_MOST_COLUMNS])
+        ]
+        n_columns = len(names.features)
+    else:
+        n_columns = names.raw.shape[1]
+        described = [_column(names.raw, i) for i in range(min(n_columns, _MOST_COLUMNS))]
+    return Data(
+        len(fitted.X),
+        len(fitted.U),
+        fitted.X.shape[1],
+        n_columns,
+        tuple(described),
+        tuple(str(note) for note in notes),
+    )
+
+
+def _column(frame: Any, i: int) -> Column:
+    column, name = frame.iloc[:, i], str(frame.columns[i])
+    present = column.dropna()
+    missing = 1.0 - len(present) / len(column)
+    if column.dtype.kind in "iuf":
+        return _numeric(name, present.to_numpy(dtype=np.float64), missing)
+    counts = present.astype(str).value_counts()
+    kind = {"b": "yes/no", "M": "time", "m": "duration"}.get(column.dtype.kind, "text")
+    if len(counts) > 0.5 * len(present):
+        example = cell_text(present.iloc[0], LONGEST_CELL)
+        return Column(name, kind, missing, len(counts), f"mostly different, such as {example}")
+    most = counts[:_MOST_VALUES].items()
+    shown = [f"{cell_text(value, LONGEST_CELL)} ({percent(count / len(present))})" for value, count in most]
+    more = ["…"] if len(counts) > _MOST_VALUES else []
+    return Column(name, kind, missing, len(counts), ", ".join([*shown, *more]))
+
+
+def _numeric(name: str, values: Any, missing: float) -> Column:
+    if len(values) == 0:
+        return Column(name, "number", missing, 0, cell_text(None))
+    low, median, high = np.quantile(values, [0.0, 0.5, 1.0])
+    return Column(name, "number", missing, len(np.unique(values)), f"{low:.4g} to {high:.4g}, median {median:.4g}")

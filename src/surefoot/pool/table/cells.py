@@ -1,9 +1,12 @@
-"""Cells as they are written: numbers in the styles of several countries, texts, and what is neither."""
+"""Cells as they are written: numbers and dates in the styles of several countries, texts, and what is neither."""
 
 from __future__ import annotations
 
 import re
+import unicodedata
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,41 @@ _STYLED = {
 # A column tells how commas are meant if this share of its first cells are numbers.
 _MOSTLY, _LOOKED_AT = 0.9, 10_000
 _NO_DIGIT = re.compile(r"\D")
+STORED = "stored"  # Parquet knows that a column holds dates
+ISO = "ISO8601"
+_TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
+_DAYS = (
+    "%Y/%m/%d",
+    "%Y.%m.%d",
+    "%m/%d/%Y",
+    "%d/%m/%Y",
+    "%d.%m.%Y",
+    "%m-%d-%Y",
+    "%d-%m-%Y",
+    "%m/%d/%y",
+    "%d/%m/%y",
+    "%d.%m.%y",
+    "%d %b %Y",
+    "%d-%b-%Y",
+    "%d-%b-%y",
+    "%b %d %Y",
+    "%b %d, %Y",
+    "%d %B %Y",
+    "%B %d, %Y",
+    "%b %Y",
+    "%B %Y",
+    "%a %b %d %Y",
+    "%a, %d %b %Y",
+)
+_ISO_LIKE = re.compile(r"^\d{4}-\d{2}(-\d{2}([T ]\d{2}(:?\d{2}(:?\d{2}([.,]\d+)?)?)?\s*(Z|[+-]\d{2}:?\d{2})?)?)?$")
+_HAS_DIGITS = re.compile(r"\d.*[-/.: ,]|[-/.: ,].*\d")
+_PLAIN_NUMBER = re.compile(r"^[-+]?\d*\.?\d+(?:[eE][-+]?\d+)?$")
+FORMATS = (*[day + time for day, time in product(_DAYS, _TIMES)], *[time.strip() for time in _TIMES if time])
+# This share of the filled cells must be dates, and so many different cells are looked at to find out.
+_SHARE, _DATES_LOOKED_AT = 0.9, 200
+_DAY = 86_400.0
+# The place of a number in its column is told by so many quantiles.
+_QUANTILES = 1001
 
 
 def check_plain(name: str, column: Any) -> None:
@@ -37,6 +75,22 @@ def is_nested(column: Any) -> bool:
     """Whether the cells of a column are lists or structures."""
     first = next(iter(column.dropna().iloc[:1]), None) if column.dtype == object else None
     return isinstance(first, dict | list | tuple | set | np.ndarray)
+
+
+def row_keys(features: Any) -> NDArray[np.uint64]:
+    """(N,) a number per row that changes with its cells, not with the way in which numbers are stored."""
+    import pandas as pd
+
+    def plain(column: Any) -> Any:
+        if column.dtype.kind in "iuf":
+            return column.to_numpy(dtype=np.float64, na_value=np.nan)
+        cells = column.to_numpy(dtype=object)
+        if is_nested(column):
+            cells = [repr(cell.tolist() if isinstance(cell, np.ndarray) else cell) for cell in cells]
+        return pd.Series(cells, dtype=object)
+
+    frame = pd.DataFrame({name: plain(features[name]) for name in features.columns})
+    return pd.util.hash_pandas_object(frame, index=False).to_numpy()
 
 
 def as_numbers(column: Any, style: str = POINT) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
@@ -92,6 +146,59 @@ def _pointed(cell: Any, style: str) -> Any:
     return f"{sign}{_NO_DIGIT.sub('', whole)}.{part or 0}"
 
 
+def date_format(column: Any) -> tuple[str, str | None] | None:
+    """The format of a column of dates, and another one that would read it as well; None if it holds none."""
+    if column.dtype.kind == "M" or getattr(column.dtype, "tz", None) is not None:
+        return STORED, None
+    if column.dtype.kind in "iufbmc":
+        return _compact(column)
+    cells = column.dropna().map(str).str.strip()
+    sample = cells.drop_duplicates().iloc[:_DATES_LOOKED_AT]
+    if not len(sample) or sample.str.contains(_HAS_DIGITS).mean() < _SHARE or sample.str.len().median() > 40:
+        return None
+    if sample.str.match(_ISO_LIKE).mean() >= _SHARE:
+        return ISO, None
+    # no format reads a number without two marks between its parts
+    numbers = float(sample.str.match(_PLAIN_NUMBER).mean())
+    shares = {how: _share_read(sample, how) if numbers <= 1.0 - _SHARE else 0.0 for how in FORMATS}
+    best = max(shares, key=lambda how: shares[how])
+    read = _share_read(cells, best)
+    if shares[best] < _SHARE or read < _SHARE:
+        return None
+    # the same format with day and month in each other's place
+    twin = best.replace("%m", "%?").replace("%d", "%m").replace("%?", "%d")
+    return best, twin if twin != best and twin in shares and _share_read(cells, twin) == read else None
+
+
+def _share_read(cells: Any, how: str) -> float:
+    return float(np.isfinite(as_days(cells, how)).mean())
+
+
+def _compact(column: Any) -> tuple[str, str | None] | None:
+    """Whole numbers such as 20240131, all of them dates."""
+    values = column.dropna()
+    if column.dtype.kind not in "iuf" or not len(values) or not values.between(19000101, 21001231).all():
+        return None
+    return ("%Y%m%d", None) if np.isfinite(as_days(values, "%Y%m%d")).all() else None
+
+
+def as_days(column: Any, how: str) -> NDArray[np.float64]:
+    """Days since 1970, NaN where there is no date; a time without a day is that part of a day."""
+    import pandas as pd
+
+    if how == STORED:
+        moments = pd.to_datetime(column, errors="coerce", utc=True)
+    elif how == "%Y%m%d":
+        texts = pd.to_numeric(column, errors="coerce").astype("Int64").astype("string")
+        moments = pd.to_datetime(texts, errors="coerce", format=how, utc=True)
+    else:
+        texts = column.map(lambda cell: str(cell).strip(), na_action="ignore")
+        moments = pd.to_datetime(texts, errors="coerce", format=how, utc=True)
+    seconds = (moments - pd.Timestamp("1970-01-01", tz="UTC")).dt.total_seconds().to_numpy(dtype=np.float64)
+    days = seconds / _DAY
+    return days % 1.0 if how.startswith(("%H", "%I")) else days
+
+
 def as_texts(column: Any) -> NDArray[Any]:
     """Texts (N,) without white space around them, NaN where there is none; whole numbers without a decimal point."""
     texts = np.full(len(column), np.nan, dtype=object)
@@ -101,10 +208,10 @@ def as_texts(column: Any) -> NDArray[Any]:
 
 
 def as_text(value: Any) -> str:
-    """A cell as it would be typed."""
+    """A cell as it would be typed; é is one letter, however the file composes it (NFC)."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    return str(value).strip()
+    return unicodedata.normalize("NFC", str(value).strip())
 
 
 def shown_cell(value: Any) -> str:
@@ -132,3 +239,19 @@ def mixed(name: str, column: Any, wrong: NDArray[np.bool_]) -> TableError:
         f"{f', and {len(rows) - 1} more rows hold texts' if len(rows) > 1 else ''}. Correct the cells, pass --missing "
         f"'{cut(text)}' if it means that the value is unknown, or --categories '{name}' if all are names."
     )
+
+
+def quantiles(column: Any) -> list[float] | None:
+    """Quantiles of a column of numbers; None where it has none, or others. As a list: one number is looked up fast."""
+    if column.dtype.kind in "mMb":
+        return None
+    numbers, wrong = as_numbers(column)
+    known = numbers[np.isfinite(numbers)]
+    if wrong.any() or len(known) < 2 or known.min() == known.max():
+        return None
+    return np.quantile(known, np.linspace(0.0, 1.0, _QUANTILES), method="inverted_cdf").tolist()
+
+
+def share_below(grid: list[float], value: float) -> float:
+    """Share of the column below a value, half of those equal to it among them; grid : its quantiles."""
+    return (bisect_left(grid, value) + bisect_right(grid, value)) / 2 / len(grid)

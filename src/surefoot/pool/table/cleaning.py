@@ -1,4 +1,4 @@
-"""Cleaning as an ordinary scikit-learn pipeline: it is fitted to all rows of a pool and stored with the model."""
+"""Cleaning as a scikit-learn pipeline that is fitted to all rows of a pool and stored with the model; and its steps."""
 
 from __future__ import annotations
 
@@ -8,24 +8,34 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.compose import ColumnTransformer
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.impute import MissingIndicator, SimpleImputer
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from surefoot._types import FloatArray
 from surefoot.pool.table.columns import SHOWN_CATEGORIES, Columns
-from surefoot.pool.table.dates import STORED, DateParts
-from surefoot.pool.table.scaling import TailScaler
-from surefoot.pool.table.texts import TextParts
 
 MISSING = "(missing)"
+PLAIN, RARE, TAILS, RANKS = "plain", "rare", "tails", "ranks"
+# No value may be farther than this from the mean, in standard deviations, or the column is transformed.
+FARTHEST = 10.0
+# A column in which one value has this share holds rare counts: how often others occur must not set its scale.
+_COMMON = 0.9
+# Ranks are kept as so many quantiles.
+_QUANTILES = 1000
+# Parts that come round again: how long a round is, and so many different values it takes to be worth two columns.
+_CYCLES = {"weekday": 7.0, "month": 12.0, "hour": 24.0}
+_FEWEST_VALUES = 3
+# Words in fewer rows than this say nothing of other rows; and at most so many words, the most frequent ones.
+_FEWEST_ROWS, _MOST_WORDS = 2, 20_000
 
 
 class LargestEntryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Divide all features by one number, the largest absolute entry, so that distances are in units of that.
 
-    Attributes
-    ----------
     scale_ : float, 1 where all entries are 0.
     """
 
@@ -68,18 +78,216 @@ def make_cleaner(columns: Columns, frame: Any) -> Pipeline:
     return Pipeline([("features", features), ("scale", LargestEntryScaler())])
 
 
-def columns_of(cleaner: Pipeline) -> Columns:
-    """Which columns a pipeline that begins with a cleaner takes; how they are written it does not know."""
-    chosen = {name: names for name, _, names in cleaner.named_steps["features"].transformers}
-    return Columns(
-        list(chosen.get("numbers", [])),
-        list(chosen.get("categories", [])),
-        dict.fromkeys(chosen.get("dates", []), STORED),
-        [names for name, names in chosen.items() if name.startswith("text ")],
-    )
-
-
 def scale_rules(cleaner: Pipeline, columns: Columns) -> dict[str, str]:
     """The rule of `TailScaler` for each column of numbers."""
     fitted = cleaner.named_steps["features"].named_transformers_
     return dict(zip(columns.numbers, fitted["numbers"][-1].rules_, strict=True)) if columns.numbers else {}
+
+
+class TailScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
+    """Scale each column by the first rule that keeps all its values within ten standard deviations of the mean.
+
+    plain: mean 0, standard deviation 1.
+    rare: where one value fills 90 % of the cells or more and plain does not do: the distance to that value on a log
+    scale, with its sign, divided by its largest, so that the column weighs as much as one of 0 and 1.
+    tails: asinh((x − median) / spread), which is linear near the median and logarithmic far from it, then as plain.
+    ranks: the share of values below, then as plain.
+
+    rules_ : list of str, the rule of each column.
+    """
+
+    def fit(self, X: ArrayLike, y: Any = None) -> TailScaler:
+        """Choose the rule of each column of X (N, d)."""
+        rows = validate_data(self, X, dtype=np.float64)
+        self.rules_: list[str] = []
+        n_columns = rows.shape[1]
+        self.center_, self.spread_ = np.zeros(n_columns), np.ones(n_columns)
+        self.mean_, self.scale_ = np.zeros(n_columns), np.ones(n_columns)
+        self.quantiles_: list[FloatArray] = []
+        for at, column in enumerate(rows.T):
+            self._fit_column(at, column)
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """(N, d)."""
+        check_is_fitted(self)
+        rows = validate_data(self, X, dtype=np.float64, reset=False)
+        found = np.empty_like(rows)
+        for at, rule in enumerate(self.rules_):
+            found[:, at] = (self._bent(at, rule, rows[:, at]) - self.mean_[at]) / self.scale_[at]
+        return found
+
+    def _fit_column(self, at: int, column: FloatArray) -> None:
+        self.quantiles_.append(np.empty(0))
+        if _farthest(column) <= FARTHEST:
+            self._settle(at, PLAIN, column)
+            return
+        values, counts = np.unique(column, return_counts=True)
+        common = float(values[counts.argmax()])
+        if counts.max() >= _COMMON * len(column):
+            self.center_[at], self.spread_[at] = common, np.median(np.abs(column - common)[column != common])
+            bent = self._bent(at, RARE, column)
+            self.rules_.append(RARE)
+            self.scale_[at] = np.abs(bent).max()
+            return
+        low, middle, high = np.quantile(column, [0.25, 0.5, 0.75])
+        self.center_[at] = middle
+        self.spread_[at] = (high - low) / 1.349 or np.median(np.abs(column - middle)[column != middle])
+        if _farthest(self._bent(at, TAILS, column)) <= FARTHEST:
+            self._settle(at, TAILS, column)
+            return
+        self.quantiles_[at] = np.quantile(column, np.linspace(0, 1, min(_QUANTILES, len(column))))
+        self._settle(at, RANKS, column)
+
+    def _settle(self, at: int, rule: str, column: FloatArray) -> None:
+        bent = self._bent(at, rule, column)
+        self.rules_.append(rule)
+        self.mean_[at], self.scale_[at] = bent.mean(), _spread(bent) or 1.0
+
+    def _bent(self, at: int, rule: str, column: FloatArray) -> FloatArray:
+        if rule == PLAIN:
+            return column
+        if rule == RANKS:
+            grid = np.linspace(0, 1, len(self.quantiles_[at]))
+            # equal quantiles: the middle of the ranks that they share
+            up = np.interp(column, self.quantiles_[at], grid)
+            down = 1 - np.interp(-column, -self.quantiles_[at][::-1], grid)
+            return (up + down) / 2
+        moved = (column - self.center_[at]) / self.spread_[at]
+        return np.sign(moved) * np.log1p(np.abs(moved)) if rule == RARE else np.arcsinh(moved)
+
+
+def _spread(column: FloatArray) -> float:
+    """Standard deviation; 0 where it is rounding alone."""
+    spread = float(column.std())
+    return spread if spread > 10 * np.finfo(np.float64).eps * np.abs(column).max(initial=0.0) else 0.0
+
+
+def _farthest(column: FloatArray) -> float:
+    """The largest distance from the mean, in standard deviations."""
+    spread = _spread(column)
+    return float(np.abs(column - column.mean()).max() / spread) if spread else 0.0
+
+
+class DateParts(TransformerMixin, BaseEstimator):
+    """Columns of dates, in days, as numbers: days, and sine and cosine of weekday, month and hour.
+
+    A part is left out of a column where it hardly varies: where all dates are of one day, of one or two months, or all
+    at midnight. Days are scaled by `TailScaler`; a missing date is the median one, and 0 in the parts.
+
+    parts_ : list of lists of str, the parts of each column.
+    middle_ : array of shape (d,), the median date of each column; days_ : TailScaler.
+    """
+
+    def fit(self, X: ArrayLike, y: Any = None) -> DateParts:
+        """Choose the parts of each column of X (N, d)."""
+        days = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan")
+        self.parts_: list[list[str]] = []
+        self.middle_ = np.zeros(days.shape[1])
+        for at, column in enumerate(days.T):
+            known = column[np.isfinite(column)]
+            parts = ["days"] if len(np.unique(np.floor(known))) > 1 else []
+            parts += [name for name in _CYCLES if len(np.unique(np.floor(_position(known, name)))) >= _FEWEST_VALUES]
+            self.parts_.append(parts or ["days"])
+            if len(known):
+                self.middle_[at] = np.median(known)
+        self.days_ = TailScaler().fit(np.where(np.isfinite(days), days, self.middle_))
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """(N, number of parts)."""
+        check_is_fitted(self)
+        days = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
+        scaled = self.days_.transform(np.where(np.isfinite(days), days, self.middle_))
+        found = []
+        for at, column in enumerate(days.T):
+            for part in self.parts_[at]:
+                if part == "days":
+                    found.append(scaled[:, at])
+                else:
+                    angle = 2 * np.pi * _position(column, part) / _CYCLES[part]
+                    found += [np.sin(angle), np.cos(angle)]
+        return np.nan_to_num(np.column_stack(found), nan=0.0)
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Names such as day, day_weekday_sin."""
+        check_is_fitted(self)
+        names = getattr(self, "feature_names_in_", input_features)
+        names = [f"x{at}" for at in range(self.n_features_in_)] if names is None else names
+        found = []
+        for name, parts in zip(names, self.parts_, strict=True):
+            found += [
+                text
+                for part in parts
+                for text in ([str(name)] if part == "days" else [f"{name}_{part}_sin", f"{name}_{part}_cos"])
+            ]
+        return np.array(found, dtype=object)
+
+
+def _position(days: NDArray[np.float64], part: str) -> NDArray[np.float64]:
+    """Where in its round a day is: weekday from Monday, month of the year, hour of the day."""
+    if part == "hour":
+        return (days % 1.0) * 24.0
+    if part == "weekday":
+        return np.floor(days + 3.0) % 7.0  # 1970 began on a Thursday
+    known = np.isfinite(days)
+    months = np.full(days.shape, np.nan)
+    months[known] = np.floor(days[known]).astype("datetime64[D]").astype("datetime64[M]").astype(np.int64) % 12
+    return months
+
+
+class TextParts(TransformerMixin, BaseEstimator):
+    """A column of texts as its leading directions: TF-IDF of words and pairs of words, then a truncated SVD.
+
+    Directions have mean 0 and are divided by one number, so that the first of them has standard deviation 1: a text
+    then weighs about as much as a column of numbers, and directions keep their weights among each other.
+
+    Parameters
+    ----------
+    n_components : int, at most so many directions; fewer where there are fewer words.
+
+    words_ : str, the words, a line each; idf_ : array (m,), their weights; directions_ : TruncatedSVD;
+    mean_ : array (k,); scale_ : float.
+    """
+
+    def __init__(self, n_components: int = 50) -> None:
+        self.n_components = n_components
+
+    def fit(self, X: ArrayLike, y: Any = None) -> TextParts:
+        """Find words and directions of the texts X (N,), NaN where missing."""
+        texts = _plain(X)
+        words = _vectorizer(min_df=_FEWEST_ROWS, max_features=_MOST_WORDS)
+        weights = words.fit_transform(texts)
+        # as one text: a model file writes an entry for each item of a list, which takes long
+        self.words_, self.idf_ = "\n".join(words.get_feature_names_out()), words.idf_
+        most = max(min(self.n_components, weights.shape[1] - 1, len(texts) - 1), 1)
+        self.directions_ = TruncatedSVD(most, random_state=0).fit(weights)
+        found = self.directions_.transform(weights)
+        self.mean_ = found.mean(axis=0)
+        self.scale_ = float(found.std(axis=0).max()) or 1.0
+        return self
+
+    def transform(self, X: ArrayLike) -> NDArray[np.float64]:
+        """(N, k)."""
+        check_is_fitted(self)
+        words = _vectorizer(vocabulary=self.words_.split("\n"))
+        words.idf_ = self.idf_
+        found = self.directions_.transform(words.transform(_plain(X)))
+        return (found - self.mean_) / self.scale_
+
+    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+        """Names such as "note: late parcel refund", by the words that weigh most in a direction."""
+        check_is_fitted(self)
+        name = "text" if input_features is None or not len(input_features) else str(input_features[0])
+        words = np.array(self.words_.split("\n"), dtype=object)
+        top = np.argsort(-np.abs(self.directions_.components_), axis=1)[:, :3]
+        return np.array([f"{name} {at + 1}: {', '.join(words[best])}" for at, best in enumerate(top)], dtype=object)
+
+
+def _vectorizer(**options: Any) -> TfidfVectorizer:
+    """Words and pairs of words, without accents and capitals; none holds the end of a line."""
+    return TfidfVectorizer(strip_accents="unicode", sublinear_tf=True, ngram_range=(1, 2), **options)
+
+
+def _plain(X: ArrayLike) -> list[str]:
+    return [cell if isinstance(cell, str) else "" for cell in np.asarray(X, dtype=object).ravel()]

@@ -2,37 +2,64 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
+from sklearn.feature_extraction.text import TfidfVectorizer
 
+from surefoot.pool.notes import Code, Note
 from surefoot.pool.table.cells import (
+    COMMA,
+    ISO,
     POINT,
+    STORED,
     THOUSANDS,
+    as_days,
     as_numbers,
     as_text,
     as_texts,
     check_finite,
     check_plain,
+    date_format,
     mixed,
     shown_cell,
     table_commas,
 )
 from surefoot.pool.table.cells import number_style as style_of
-from surefoot.pool.table.dates import ISO, STORED, as_days, date_format
 from surefoot.pool.table.errors import TableError
-from surefoot.pool.table.kinds import counts_rows, identifies, is_free_text
 from surefoot.pool.table.reading import listed
-from surefoot.pool.table.texts import common_words
 
 # From this many on, rare categories are taken together.
 SHOWN_CATEGORIES = 30
+# How numbers are written in each style.
+_EXAMPLES = {POINT: "1234.5", COMMA: "1.234,5", THOUSANDS: "1,234.5"}
+# Whole numbers that are told apart as texts, but fewer than this share of them in floating point, are names.
+_TOLD_APART = 0.95
 # A column of which this share are numbers was meant to be one: the rest count as missing.
 _MEANT_AS_NUMBERS = 0.5
 # Fewer numbers than this among texts are names that look like numbers.
 _WORTH_A_NOTE = 0.01
+# Columns that number the rows, and say no more than that.
+ROW_NUMBER = re.compile(r"^(index|idx|row|rownum|row_?number|rownames?|column 1|unnamed: ?\d+)$", re.I)
+_ID_NAME = re.compile(
+    ROW_NUMBER.pattern + r"|(_| |-|\.|^)(id|uuid|guid|key)([ _]?(str|num|no|nr))?$",
+    re.I,
+)
+_CAMEL_ID = re.compile(r"(?<=[a-z])(Id|ID|Key|UUID)$")
+_YEAR_NAME = re.compile(r"year|jahr|ann[eé]e|año|^yr", re.I)
+# From so many cells on a column can be seen to be different in every row, or in nearly every row.
+_FEWEST_CELLS = 20
+_EVERY_ROW, _NEARLY = 1.0, 0.95
+# Codes with digits repeat by chance or by families: fewer different ones suffice. Names must differ in most rows.
+_CODES, _NAMES = 0.7, 0.9
+# Texts of at least so many words on average, of which at least this share differ, are free text.
+_FEWEST_WORDS, _MOSTLY = 3.0, 0.5
+# So many different texts, and words that occur in two of them, are needed to learn from words.
+_FEWEST_TEXTS, _FEWEST_COMMON = 30, 10
 
 
 @dataclass(frozen=True)
@@ -50,8 +77,18 @@ class Columns:
     dates: dict[str, str] = field(default_factory=dict)
     texts: list[str] = field(default_factory=list)
     styles: dict[str, str] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    left_out: dict[str, Note] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+
+    @property
+    def asked_out(self) -> list[str]:
+        """Columns that are left out because the user said so."""
+        return [name for name, why in self.left_out.items() if why.code is Code.ASKED]
+
+    @property
+    def useless(self) -> dict[str, Note]:
+        """Columns that nothing can be learned from, with the reason."""
+        return {name: why for name, why in self.left_out.items() if why.code is not Code.ASKED}
 
     @property
     def used(self) -> list[str]:
@@ -65,8 +102,7 @@ class Columns:
 
     def stored(self) -> dict[str, Any]:
         """What a model must keep to read another table alike, as plain data."""
-        kept = asdict(self)
-        return {name: kept[name] for name in ("numbers", "categories", "dates", "texts", "styles")}
+        return {name: getattr(self, name).copy() for name in ("numbers", "categories", "dates", "texts", "styles")}
 
     def read(self, frame: Any) -> Any:
         """The used columns of a table: numbers, dates in days, and texts; missing values are NaN.
@@ -83,8 +119,8 @@ class Columns:
             )
         return pd.DataFrame({name: self._read_one(name, frame[name]) for name in self.used}, index=frame.index)
 
-    def unread(self, frame: Any) -> list[str]:
-        """A sentence for each column of numbers or dates with cells that are none."""
+    def unread(self, frame: Any) -> list[Note]:
+        """A note for each column of numbers or dates with cells that are none."""
         notes = []
         for name in [*self.numbers, *self.dates]:
             wrong = np.isnan(np.asarray(self._read_one(name, frame[name]), dtype=np.float64)) & frame[name].notna()
@@ -105,7 +141,11 @@ class Columns:
         if name in self.numbers:
             values, wrong = as_numbers(column, self.styles.get(name, POINT))
             if wrong.sum() > (1 - _MEANT_AS_NUMBERS) * column.notna().sum():
-                raise mixed(name, column, wrong)
+                raise TableError(
+                    f"column {name!r} must hold numbers written as in the table of the fit, such as "
+                    f"{_EXAMPLES[self.styles.get(name, POINT)]}; row {np.flatnonzero(wrong)[0] + 1} holds "
+                    f"{shown_cell(column[wrong].iloc[0])}. Write them alike, or fit again to a table written like this."
+                )
             check_finite(name, values)
             return values
         return as_texts(column)
@@ -116,19 +156,13 @@ class _Sorting:
     """The columns sorted so far, and what is wrong with others; `commas` are decimal or separate thousands."""
 
     strict: bool
-    commas: str = THOUSANDS
-    numbers: list[str] = field(default_factory=list)
-    categories: list[str] = field(default_factory=list)
-    dates: dict[str, str] = field(default_factory=dict)
-    texts: list[str] = field(default_factory=list)
-    styles: dict[str, str] = field(default_factory=dict)
-    left_out: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    useless: dict[str, str] = field(default_factory=dict)
+    commas: str
+    columns: Columns
+    useless: dict[str, Note] = field(default_factory=dict)
     many: dict[str, int] = field(default_factory=dict)
 
-    def reject(self, name: str, why: str) -> None:
-        (self.useless if self.strict else self.left_out)[name] = why
+    def reject(self, name: str, why: Note) -> None:
+        (self.useless if self.strict else self.columns.left_out)[name] = why
 
     def check(self) -> None:
         """Refuse useless columns, all at once, and a table without any other."""
@@ -140,33 +174,23 @@ class _Sorting:
                 f"Leave {'it' if one else 'them'} out with --drop '{','.join(self.useless)}', or all such columns by "
                 "leaving out --strict."
             )
-        if not (self.numbers or self.categories or self.dates or self.texts):
-            why = "; ".join(f"{name!r} {why}" for name, why in self.left_out.items() if why != AS_ASKED)
+        if not self.columns.used:
+            why = "; ".join(f"{name!r} {why}" for name, why in self.columns.useless.items())
             raise TableError(
                 "the table must have a column to learn from besides the label; it has none"
                 f"{f': {why}' if why else ''}. Add features."
             )
 
-    def columns(self) -> Columns:
-        useless = [name for name, why in self.left_out.items() if why != AS_ASKED]
-        notes = [f"left out: {'; '.join(f'{name!r} {self.left_out[name]}' for name in useless)}."] if useless else []
+    def sorted(self) -> Columns:
+        """The columns, with the notes that concern several of them first."""
+        found, notes = self.columns, []
+        if found.useless:
+            notes.append(Note(Code.LEFT_OUT, reasons=found.useless))
         if self.many:
-            shown = ", ".join(f"{name!r} ({n})" for name, n in self.many.items())
-            notes.append(f"all but the {SHOWN_CATEGORIES - 1} most frequent categories count as one in {shown}.")
-        if self.texts:
-            notes.append(f"read by its words, as free text: {listed(self.texts)} (--categories or --drop changes it).")
-        return Columns(
-            self.numbers,
-            self.categories,
-            self.dates,
-            self.texts,
-            self.styles,
-            self.left_out,
-            [*notes, *self.notes],
-        )
-
-
-AS_ASKED = "as asked"
+            notes.append(Note(Code.MANY_CATEGORIES, counts=self.many, shown=SHOWN_CATEGORIES - 1))
+        if found.texts:
+            notes.append(Note(Code.FREE_TEXT, names=listed(found.texts)))
+        return replace(found, notes=[*notes, *found.notes])
 
 
 def sort_columns(
@@ -190,21 +214,23 @@ def sort_columns(
             f"there is no column {listed(unknown)}. The columns are {listed(list(frame.columns))}. Correct the name."
         )
     free = [name for name in frame.columns if name not in (*named, *asked, *prose)]
-    found = _Sorting(strict, table_commas(frame, free), left_out=dict.fromkeys(named, AS_ASKED))
+    found = _Sorting(
+        strict, table_commas(frame, free), Columns([], [], left_out=dict.fromkeys(named, Note(Code.ASKED)))
+    )
     for name in frame.columns:
-        if name not in found.left_out:
+        if name not in found.columns.left_out:
             _sort_one(found, name, frame[name], "category" if name in asked else "text" if name in prose else None)
     found.check()
-    return found.columns()
+    return found.sorted()
 
 
 def _sort_one(found: _Sorting, name: str, column: Any, asked: str | None) -> None:
     check_plain(name, column)
     n_values, n_cells = int(column.nunique()), int(column.notna().sum())
     if n_values == 0:
-        found.reject(name, "is empty")
+        found.reject(name, Note(Code.EMPTY))
     elif n_values == 1 and n_cells == len(column):
-        found.reject(name, f"has one value only, {shown_cell(column.iloc[0])}")
+        found.reject(name, Note(Code.CONSTANT, value=shown_cell(column.iloc[0])))
     elif asked == "category":
         _add_category(found, name, n_values)
     elif asked == "text":
@@ -220,14 +246,13 @@ def _sort_dates(found: _Sorting, name: str, column: Any) -> bool:
     how, other = known
     days = as_days(column, how)
     wrong = np.isnan(days) & column.notna().to_numpy()
-    found.dates[name] = how
+    found.columns.dates[name] = how
     if wrong.any():
         if found.strict:
             raise mixed(name, column, wrong)
-        found.notes.append(_about_unread(name, column, wrong, how))
-    doubt = f", though {other} would fit as well" if other else ""
+        found.columns.notes.append(_about_unread(name, column, wrong, how))
     shown = {ISO: "YYYY-MM-DD", STORED: "dates"}.get(how, how)
-    found.notes.append(f"{name!r} holds dates or times (read as {shown}{doubt}).")
+    found.columns.notes.append(Note(Code.DATES, name=name, read_as=shown, other=other))
     return True
 
 
@@ -240,20 +265,23 @@ def _sort_numbers(found: _Sorting, name: str, column: Any) -> bool:
     if n_wrong and found.strict:
         raise mixed(name, column, wrong)
     check_finite(name, values)
+    known = values[np.isfinite(values)]
+    if (np.abs(known) >= 2.0**53).any() and len(np.unique(known)) < _TOLD_APART * column.nunique():
+        return False
     if counts_rows(name, values):
-        found.reject(name, "numbers the rows")
+        found.reject(name, Note(Code.NUMBERS_ROWS))
         return True
-    if len(np.unique(values[np.isfinite(values)])) == 1 and not np.isnan(values).any():
-        found.reject(name, f"has one value only, {shown_cell(column.iloc[0])}")
+    if len(np.unique(known)) == 1 and not np.isnan(values).any():
+        found.reject(name, Note(Code.CONSTANT, value=shown_cell(column.iloc[0])))
         return True
-    found.numbers.append(name)
+    found.columns.numbers.append(name)
     if n_wrong:
-        found.notes.append(_about_unread(name, column, wrong, None))
+        found.columns.notes.append(_about_unread(name, column, wrong, None))
     if style != POINT:
-        found.styles[name] = style
+        found.columns.styles[name] = style
         example = as_text(column[column.astype(str).str.contains(r"[.,%€£$]")].iloc[0])
         read = as_text(float(as_numbers(column[column == example], style)[0][0])) if (column == example).any() else ""
-        found.notes.append(f"{name!r} writes its numbers as {example!r}, read as {read}.")
+        found.columns.notes.append(Note(Code.NUMBER_STYLE, name=name, example=example, read=read))
     return True
 
 
@@ -262,19 +290,17 @@ def _sort_texts(found: _Sorting, name: str, column: Any) -> None:
 
     texts = pd.Series(as_texts(column)).dropna()
     if is_free_text(texts):
-        found.texts.append(name)
+        found.columns.texts.append(name)
         return
     if identifies(name, texts):
-        found.reject(name, f"names the rows ({texts.nunique()} different texts in {len(texts)})")
+        found.reject(name, Note(Code.NAMES_ROWS, n_texts=texts.nunique(), n_rows=len(texts)))
         return
     values, wrong = as_numbers(column, style_of(column, found.commas))
     share = np.isfinite(values).sum() / len(texts)
     if share > 0 and found.strict:
         raise mixed(name, column, wrong)
     if share >= _WORTH_A_NOTE:
-        found.notes.append(
-            f"{name!r} holds texts and numbers ({share:.0%}); most are texts, so that all count as such."
-        )
+        found.columns.notes.append(Note(Code.TEXTS_AND_NUMBERS, name=name, share=share))
     _add_category(found, name, int(texts.nunique()))
 
 
@@ -286,20 +312,67 @@ def _add_text(found: _Sorting, name: str, column: Any) -> None:
         raise TableError(
             f"--text must name columns in which words occur more than once; in {name!r} hardly any does. Leave it out."
         )
-    found.texts.append(name)
+    found.columns.texts.append(name)
 
 
 def _add_category(found: _Sorting, name: str, n_values: int) -> None:
-    found.categories.append(name)
+    found.columns.categories.append(name)
     if n_values > SHOWN_CATEGORIES:
         found.many[name] = n_values
 
 
-def _about_unread(name: str, column: Any, wrong: Any, how: str | None) -> str:
+def _about_unread(name: str, column: Any, wrong: Any, how: str | None) -> Note:
     rows = np.flatnonzero(wrong)
-    kind = "numbers" if how is None else "dates"
-    more = f" and {len(rows) - 1} more cells" if len(rows) > 1 else ""
-    return (
-        f"{name!r} holds {kind}, but row {rows[0] + 1} holds {shown_cell(column.iloc[rows[0]])}: it{more} "
-        f"count{'s' * (len(rows) == 1)} as missing."
-    )
+    kind, cell = "numbers" if how is None else "dates", shown_cell(column.iloc[rows[0]])
+    return Note(Code.UNREAD_CELLS, name=name, kind=kind, row=int(rows[0]) + 1, cell=cell, n_cells=len(rows))
+
+
+def has_id_name(name: str) -> bool:
+    """Whether a column is called as identifiers are."""
+    return bool(_ID_NAME.search(name) or _CAMEL_ID.search(name))
+
+
+def counts_rows(name: str, values: NDArray[np.float64]) -> bool:
+    """Whole numbers, a different one in (nearly) each row: all those of a range, or under the name of an identifier."""
+    known = values[np.isfinite(values)]
+    if len(known) < _FEWEST_CELLS or (known != np.round(known)).any():
+        return False
+    n_values = len(np.unique(known))
+    if has_id_name(name):
+        return n_values >= _NEARLY * len(known)
+    if n_values < len(values) or (_YEAR_NAME.search(name) and 1000 <= known.min() <= known.max() <= 3000):
+        return False
+    return bool(known.max() - known.min() + 1 <= n_values / _NEARLY)
+
+
+def identifies(name: str, texts: Any) -> bool:
+    """Whether the texts of a column, missing ones left out, name single rows: ids, codes, names."""
+    n_cells, n_values = len(texts), texts.nunique()
+    if n_cells < _FEWEST_CELLS:
+        return bool(n_values == n_cells and has_id_name(name))
+    share = n_values / n_cells
+    if has_id_name(name) and share >= _CODES:
+        return True
+    coded = texts.str.contains(r"\d").mean() > 0.5
+    return bool(n_values > _FEWEST_TEXTS and share >= (_CODES if coded else _NAMES))
+
+
+def is_free_text(texts: Any) -> bool:
+    """Whether the texts of a column, missing ones left out, are of many words, mostly different, some in common."""
+    n_values = texts.nunique()
+    if n_values <= _FEWEST_TEXTS or n_values < _MOSTLY * len(texts):
+        return False
+    words = texts.str.findall(r"[^\W\d_]{2,}").str.len()
+    if words.mean() < _FEWEST_WORDS:
+        return False
+    return common_words(texts.drop_duplicates().iloc[:5000].tolist()) >= _FEWEST_COMMON
+
+
+def common_words(texts: list[str]) -> int:
+    """How many words occur in two texts or more."""
+    analyse = TfidfVectorizer(strip_accents="unicode").build_analyzer()
+    seen: dict[str, int] = {}
+    for text in texts:
+        for word in set(analyse(text)):
+            seen[word] = seen.get(word, 0) + 1
+    return sum(count > 1 for count in seen.values())

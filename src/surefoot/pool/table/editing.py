@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import io
+import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from surefoot.pool.table.text_file import TextRecords, codec_of, split_record
 
 
 class LabelWriter(ABC):
-    """The label column of a table's file. A label is on the disk when `write` returns, or the file is as before.
+    """The label column of a table's file.
 
     content : the bytes of the file that the table was read from. Labels go to its rows only while the file holds them.
     """
@@ -28,33 +29,22 @@ class LabelWriter(ABC):
         self.path: Path = table.path
         self._content = content
 
-    def write(self, row: int, label: str | None) -> None:
-        """Fill the label of a row (from 0), or empty it."""
-        self.write_all({row: label})
-
-    def write_all(self, labels: Mapping[int, str | None]) -> None:
-        """Fill or empty the labels of several rows: all of them are on the disk afterwards, or none."""
+    def write(self, labels: Mapping[int, str | None]) -> None:
+        """Fill or empty the labels of rows (from 0): all of them are on the disk afterwards, or none."""
         try:
             found = self.path.read_bytes()
         except OSError:
             found = None
         if found != self._content:
             raise TableError(
-                f"{self.path} was changed by another program while rows were being labeled: the answer was not "
-                "written. Start again; all earlier answers are in the file, unless that program took them out."
+                f"{self.path} was changed by another program: no label was written. Run the command again; all answers "
+                "are in the store."
             )
-        content, keep = self._edited(labels)
-        write_bytes(self.path, content)
-        self._content = content
-        keep()
-
-    def bytes_with(self, labels: Mapping[int, str | None]) -> bytes:
-        """The bytes of the file as it would be with other labels; nothing is written."""
-        return self._edited(labels)[0]
+        write_bytes(self.path, self.bytes_with(labels))
 
     @abstractmethod
-    def _edited(self, labels: Mapping[int, str | None]) -> tuple[bytes, Callable[[], None]]:
-        """The bytes of the file with other labels, and what to do once they are written."""
+    def bytes_with(self, labels: Mapping[int, str | None]) -> bytes:
+        """The bytes of the file as it would be with other labels; nothing is written."""
 
 
 class TextWriter(LabelWriter):
@@ -100,17 +90,12 @@ class TextWriter(LabelWriter):
                 f"written to it safely.{where} Save it anew with another program."
             )
 
-    def _edited(self, labels: Mapping[int, str | None]) -> tuple[bytes, Callable[[], None]]:
+    def bytes_with(self, labels: Mapping[int, str | None]) -> bytes:
         # the header is the first record
-        new = self._records.replaced({row + 1: self._record(row + 1, label or "") for row, label in labels.items()})
-
-        def keep() -> None:
-            self._records = new
-
-        return new.text.encode(self._codec), keep
+        new = {row + 1: self._record(row + 1, label or "") for row, label in labels.items()}
+        return self._records.text_with(new).encode(self._codec)
 
     def _record(self, at: int, label: str) -> str:
-        """A record with another label."""
         new = self._records.with_cell(at, self._column, label)
         expected = self._records.cells(at)
         expected[self._column] = label
@@ -139,11 +124,11 @@ class ParquetWriter(LabelWriter):
                 f"{unfit[0]!r}. Name classes that it can hold, or save the column as texts."
             )
         if unfit:
-            self._field = self._field.with_type(pa.string())
+            self._field = pa.field(self._field.name, pa.string())
             empty = pa.nulls(len(self._arrow), pa.string())
-            self._arrow = self._arrow.set_column(self._at, self._field, empty)
+            self._arrow = _with_pandas_text(self._arrow.set_column(self._at, self._field, empty), table.label)
 
-    def _edited(self, labels: Mapping[int, str | None]) -> tuple[bytes, Callable[[], None]]:
+    def bytes_with(self, labels: Mapping[int, str | None]) -> bytes:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
@@ -154,14 +139,9 @@ class ParquetWriter(LabelWriter):
         whole = pa.chunked_array([*chunks, *column.slice(at).chunks], column.type)
         if pa.types.is_dictionary(self._field.type):
             whole = whole.unify_dictionaries()
-        new = self._arrow.set_column(self._at, self._field, whole.combine_chunks())
         buffer = io.BytesIO()
-        pq.write_table(new, buffer)
-
-        def keep() -> None:
-            self._arrow = new
-
-        return buffer.getvalue(), keep
+        pq.write_table(self._arrow.set_column(self._at, self._field, whole.combine_chunks()), buffer)
+        return buffer.getvalue()
 
     def _typed(self, label: str | None) -> Any:
         """An array of one label in the type of the column."""
@@ -181,6 +161,18 @@ class ParquetWriter(LabelWriter):
         except (pa.ArrowException, ValueError):
             return False
         return stored is not None and label in (as_text(stored), as_class(as_text(stored)))
+
+
+def _with_pandas_text(arrow: Any, name: str) -> Any:
+    """A table whose metadata for pandas say that a column holds texts: with its old type, pandas could not read it."""
+    metadata = dict(arrow.schema.metadata or {})
+    if b"pandas" in metadata:
+        about = json.loads(metadata[b"pandas"])
+        for column in about["columns"]:
+            if column.get("field_name") == name:
+                column |= {"pandas_type": "unicode", "numpy_type": "object", "metadata": None}
+        metadata[b"pandas"] = json.dumps(about).encode()
+    return arrow.replace_schema_metadata(metadata)
 
 
 def label_writer(table: Table, content: bytes) -> LabelWriter:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -13,9 +14,10 @@ from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from surefoot._types import FloatArray
+from surefoot.pool.notes import Code, Note
 from surefoot.pool.table.cells import as_numbers, as_text, as_texts, check_plain
 from surefoot.pool.table.cleaning import make_cleaner
-from surefoot.pool.table.columns import Columns, sort_columns
+from surefoot.pool.table.columns import ROW_NUMBER, Columns, sort_columns
 from surefoot.pool.table.errors import TableError
 from surefoot.pool.table.reading import (
     PLAIN,
@@ -42,7 +44,7 @@ class Table:
     cells: Any
     labels: NDArray[Any]
     classes: list[str]
-    notes: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
 
     @property
     def features(self) -> Any:
@@ -82,8 +84,32 @@ class Pool:
         return as_targets(self.labels[self.labeled], self.classes)
 
     @property
-    def notes(self) -> list[str]:
+    def notes(self) -> list[Note]:
         return [*self.table.notes, *self.columns.notes]
+
+    @property
+    def identifier(self) -> str | None:
+        """The column that names the rows, if the table has one."""
+        naming = (Code.NAMES_ROWS, Code.NUMBERS_ROWS)
+        columns = [name for name, why in self.columns.left_out.items() if why.code in naming]
+        return next((name for name in columns if not ROW_NUMBER.search(name)), None)
+
+    @property
+    def row_names(self) -> list[str]:
+        """Row numbers, and what an identifying column of the table calls the rows."""
+        name = self.identifier
+        if name is None:
+            return [f"row {row + 1}" for row in range(len(self.rows))]
+        cells = self.table.cells[name].map(as_text, na_action="ignore")
+        return [f"row {row + 1} ({name} {cell})" for row, cell in enumerate(cells)]
+
+    @property
+    def shown_cells(self) -> Any:
+        """The used columns as they stand in the file, numbers as numbers."""
+        shown = self.values.copy()
+        for name in self.columns.dates:
+            shown[name] = self.table.cells[name].map(str, na_action="ignore")
+        return shown
 
     def subset(self, keep: NDArray[np.intp]) -> Pool:
         """Some of the rows, cleaned as all are."""
@@ -170,11 +196,13 @@ def as_targets(labels: Sequence[str] | NDArray[Any], classes: Sequence[str] | No
 
 def as_class(text: str) -> str:
     """A class named by the user, in the form of `read_labels`."""
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise TableError(f"--classes must be text; {text!r} holds bytes that are none. Type the class again.")
     try:
         value = float(text)
     except ValueError:
-        return text.strip()
-    return text.strip() if _is_inexact(np.array(value)) else as_text(value)
+        return as_text(text)
+    return as_text(text if _is_inexact(np.array(value)) else value)
 
 
 def _is_inexact(values: NDArray[np.float64]) -> NDArray[np.bool_]:
@@ -223,9 +251,10 @@ def _check_classes(path: object, label: str, seen: list[str], n_labels: int) -> 
     numeric = bool(seen) and not isinstance(class_values(seen)[0], str)
     if len(seen) > _MOST_CLASSES and (numeric or len(seen) > 0.5 * n_labels):
         if numeric:
+            low, high = np.quantile([float(name) for name in seen], [1 / 3, 2 / 3])
             fix = (
                 "group the values into a new column, for example into three bins of as many rows each (below "
-                f"{_bins(seen)}, above)"
+                f"{low:.4g}, up to {high:.4g}, above)"
             )
         else:
             fix = "group the texts"
@@ -236,24 +265,16 @@ def _check_classes(path: object, label: str, seen: list[str], n_labels: int) -> 
         )
 
 
-def _bins(seen: list[str]) -> str:
-    low, high = np.quantile([float(name) for name in seen], [1 / 3, 2 / 3])
-    return f"{low:.4g}, up to {high:.4g}"
-
-
-def _about_delimiter(file: Path, asked: Format, how: Format) -> list[str]:
+def _about_delimiter(file: Path, asked: Format, how: Format) -> list[Note]:
     """That a delimiter was found by itself, where it is not that of the file's name."""
     if asked.delimiter is not None or how.delimiter in (None, asked.for_file(file).delimiter):
         return []
-    return [f"cells of {file.name} end at {shown_delimiter(how.delimiter)} (--delimiter changes it)."]
+    return [Note(Code.DELIMITER, file=file.name, delimiter=shown_delimiter(how.delimiter))]
 
 
-def _about_classes(classes: list[str]) -> list[str]:
+def _about_classes(classes: list[str]) -> list[Note]:
     folded: dict[str, list[str]] = {}
     for name in classes:
-        folded.setdefault(" ".join(name.casefold().split()), []).append(name)
-    return [
-        f"the labels {listed(names)} differ in capitals or spaces only: are they one class?"
-        for names in folded.values()
-        if len(names) > 1
-    ]
+        seen = "".join(letter for letter in name.casefold() if unicodedata.category(letter) != "Cf")  # zero-width, say
+        folded.setdefault(" ".join(seen.split()), []).append(name)
+    return [Note(Code.SIMILAR_CLASSES, names=listed(names)) for names in folded.values() if len(names) > 1]

@@ -7,6 +7,7 @@ import difflib
 import io
 import os
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -113,13 +114,7 @@ def read_content(path: str | os.PathLike[str]) -> bytes:
 def read_names(path: Path, how: Format = PLAIN) -> list[str]:
     """The names of a table's columns, in the form that the end of its name says."""
     if is_parquet(path):
-        content = read_content(path)
-        pa = import_extra("pyarrow", "cli", "reading tables")
-        pq = import_extra("pyarrow.parquet", "cli", "reading tables")
-        try:
-            return [str(name) for name in pq.read_schema(pa.BufferReader(content)).names]
-        except (pa.ArrowException, OSError) as error:
-            raise FileError(f"{path} could not be read as Parquet: {first_line(error)}. Write it again.") from error
+        return [str(name) for name in _parquet(path, read_content(path), lambda pq, data: pq.read_schema(data).names)]
     content = read_content(path)
     return read_header(path, content, written_as(path, content, how))[0]
 
@@ -150,15 +145,20 @@ def listed(names: list[str], most: int = 8) -> str:
 
 
 def _read_parquet(file: Path, content: bytes) -> Any:
-    pa = import_extra("pyarrow", "cli", "reading tables")
-    pq = import_extra("pyarrow.parquet", "cli", "reading tables")
-    try:
-        frame = pq.read_table(pa.BufferReader(content)).to_pandas()
-    except (pa.ArrowException, OSError) as error:
-        raise FileError(f"{file} could not be read as Parquet: {first_line(error)}. Write it again.") from error
+    frame = _parquet(file, content, lambda pq, data: pq.read_table(data).to_pandas())
     _check_names([str(name) for name in frame.columns], file)
     frame.columns = [str(name) for name in frame.columns]
     return frame.reset_index(drop=True)
+
+
+def _parquet(file: Path, content: bytes, read: Callable[[Any, Any], Any]) -> Any:
+    """What a function finds in a Parquet file, given `pyarrow.parquet` and the content."""
+    pa = import_extra("pyarrow", "cli", "reading tables")
+    pq = import_extra("pyarrow.parquet", "cli", "reading tables")
+    try:
+        return read(pq, pa.BufferReader(content))
+    except (pa.ArrowException, OSError) as error:
+        raise FileError(f"{file} could not be read as Parquet: {first_line(error)}. Write it again.") from error
 
 
 def _read_text(file: Path, content: bytes, how: Format) -> Any:
@@ -168,7 +168,9 @@ def _read_text(file: Path, content: bytes, how: Format) -> Any:
     try:
         table = _parse(data, how, names, lines)
     except pa.ArrowInvalid as error:
-        if "UTF8" in str(error) or "UTF-8" in str(error):
+        try:
+            data.decode()
+        except UnicodeDecodeError:
             raise _not_text(file, content, how) from error
         _check_quotes(file, data, how)
         raise TableError(
@@ -200,9 +202,9 @@ def _parse(data: bytes, how: Format, names: list[str], lines: int) -> Any:
                     strings_can_be_null=True,
                 ),
             )
-        except pa.ArrowInvalid as error:
-            if "straddl" not in str(error) or block > len(data):
-                raise
+        except pa.ArrowInvalid:
+            if block > min(len(data), _LARGEST_BLOCK - 1):
+                raise  # a row that is longer than a block is not the reason
             block = min(16 * block, _LARGEST_BLOCK)
 
 
@@ -292,7 +294,7 @@ def _check_names(names: list[str], file: Path) -> None:
 
 def _not_text(file: Path, content: bytes, how: Format) -> FileError:
     try:
-        content.decode(how.encoding)
+        content.decode(codec_of(how.encoding, content))
         where = "somewhere"
     except UnicodeDecodeError as error:
         where = f"byte {error.start} (0x{content[error.start]:02x}, line {content[: error.start].count(10) + 1})"

@@ -8,7 +8,6 @@ import io
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from copy import copy
 
 import numpy as np
 
@@ -17,8 +16,14 @@ _WIDE = {"utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-32": (codecs
 
 
 def codec_of(encoding: str, content: bytes) -> str:
-    """A codec that reads a byte order mark as a character, and writes one only where one was read."""
+    """A codec that reads a byte order mark as a character, and writes one only where one was read.
+
+    A mark of UTF-16 or UTF-32 is never UTF-8: it tells the encoding where UTF-8 is expected.
+    """
     name = codecs.lookup(encoding).name
+    if name in {"utf-8", "utf-8-sig"}:
+        # the mark of UTF-32 begins with that of UTF-16
+        name = next((wide for wide in ("utf-32", "utf-16") if content.startswith(_WIDE[wide])), name)
     if name in _WIDE:
         little, big = _WIDE[name]
         native = "le" if sys.byteorder == "little" else "be"
@@ -68,7 +73,6 @@ class TextRecords:
         return text[:-2] if text.endswith("\r\n") else text[:-1] if text.endswith(("\n", "\r")) else text
 
     def cells(self, at: int) -> list[str]:
-        """What the cells of a record hold."""
         return split_record(self.record(at), self.delimiter)
 
     def column(self, column: int) -> list[str]:
@@ -81,39 +85,37 @@ class TextRecords:
     def with_cell(self, at: int, column: int, value: str) -> str:
         """The record with another value in one cell; every other character stays."""
         record = self.record(at)
-        first, last = cell_span(record, column, self.delimiter)
-        return record[:first] + quoted(value, self.delimiter) + record[last:]
+        start = 0
+        for _ in range(column):
+            start = _cell_end(record, start, self.delimiter) + 1
+        return record[:start] + quoted(value, self.delimiter) + record[_cell_end(record, start, self.delimiter) :]
 
-    def span(self, at: int) -> tuple[int, int]:
-        """Where a record begins and ends, without the end of its line."""
-        start = int(self._starts[at])
-        return start, start + len(self.record(at))
-
-    def replaced(self, records: Mapping[int, str]) -> TextRecords:
-        """The same with other texts in the place of some records."""
-        new = copy(self)
-        longer = np.zeros(len(self), dtype=np.int64)
+    def text_with(self, records: Mapping[int, str]) -> str:
+        """The text with others in the place of some records."""
         parts, done = [], 0
         for at in sorted(records):
-            start, end = self.span(at)
-            longer[at] = len(records[at]) - (end - start)
+            start = int(self._starts[at])
             parts += [self.text[done:start], records[at]]
-            done = end
-        new.text = "".join([*parts, self.text[done:]])
-        moved = np.cumsum(longer)
-        new._starts, new._ends = self._starts + moved - longer, self._ends + moved
-        return new
+            done = start + len(self.record(at))
+        return "".join([*parts, self.text[done:]])
 
     def unclosed(self) -> int | None:
         """The line, from 1, in which a record begins whose quote is never closed: it swallows all that follows."""
         if not len(self):
             return None
+        lines = io.StringIO(self.text[self._starts[-1] : self._ends[-1]], newline="")
+        asked_for_more = False
+
+        def to_the_end() -> Iterator[str]:
+            nonlocal asked_for_more
+            yield from lines
+            asked_for_more = True
+
         try:
             with cells_of_any_length():
-                lines = io.StringIO(self.text[self._starts[-1] : self._ends[-1]], newline="")
-                list(csv.reader(lines, delimiter=self.delimiter, strict=True))
-        except csv.Error as error:
-            if "unexpected end of data" in str(error):
+                list(csv.reader(to_the_end(), delimiter=self.delimiter, strict=True))
+        except csv.Error:
+            if asked_for_more:  # the reader found nothing wrong but the end
                 return 1 + int((self._line_ends <= self._starts[-1]).sum())
         return None
 
@@ -122,14 +124,6 @@ def split_record(record: str, delimiter: str) -> list[str]:
     """What the cells of one record hold."""
     with cells_of_any_length():
         return next(csv.reader(io.StringIO(record, newline=""), delimiter=delimiter), [])
-
-
-def cell_span(record: str, column: int, delimiter: str) -> tuple[int, int]:
-    """Where the text of a cell, with its quotes, begins and ends in a record."""
-    start = 0
-    for _ in range(column):
-        start = _cell_end(record, start, delimiter) + 1
-    return start, _cell_end(record, start, delimiter)
 
 
 def _cell_end(record: str, start: int, delimiter: str) -> int:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from surefoot._errors import ParameterError
 from surefoot._threads import one_blas_thread
-from surefoot.dual.adversary import meet
+from surefoot.dual.adversary import ROUNDED, meet
 from surefoot.solvers.ball.bounds import DUAL_NORMS, ball_lower_bound, ball_upper_bound, ball_worst_case
 from surefoot.solvers.ball.newton import BallProblem, Incumbent, interior_point
 from surefoot.solvers.ball.plain import plain_logistic
@@ -92,9 +93,11 @@ def solve_ball(
     """
     X, y, w = _check(X, y_sign, weights, radius, label_cost, norm)
     if warm_start is not None and warm_start.coef.shape != X.shape[1:]:
-        raise ValueError(f"warm_start must have one coefficient per feature; got {warm_start.coef.shape} for {X.shape}")
+        raise ParameterError(
+            "warm_start", "must have one coefficient per feature", f"{warm_start.coef.shape} for {X.shape}", "Pass one."
+        )
     if not tol > 0:
-        raise ValueError(f"tol must be positive; got {tol}")
+        raise ParameterError("tol", "must be positive", tol, "Pass 1e-6, say.")
     keep = w > 0
     problem = BallProblem(X[keep], y[keep], w[keep] / w[keep].sum(), radius, label_cost, norm, fit_intercept)
     with one_blas_thread():
@@ -107,20 +110,26 @@ def _check(
 ) -> tuple[Float, Float, Float]:
     X, y = np.asarray(X, dtype=np.float64), np.asarray(y_sign, dtype=np.float64)
     if X.ndim != 2 or y.shape != X.shape[:1] or X.size == 0:
-        raise ValueError(f"X must be (n, d) and y_sign (n,) with n, d ≥ 1; got {X.shape} and {y.shape}")
+        raise ParameterError(
+            "X", "must be (n, d) and y_sign (n,) with n, d ≥ 1", f"{X.shape} and {y.shape}", "Pass a row per sign."
+        )
     if not np.isfinite(X).all():
-        raise ValueError("X must be finite; impute or drop the rows with NaN or infinity")
+        raise ParameterError("X", "must be finite", "NaN or infinity", "Impute or drop these rows.")
     if not np.isin(y, (-1.0, 1.0)).all():
-        raise ValueError("y_sign must hold -1 and +1 only; map the two classes to these signs")
+        raise ParameterError("y_sign", "must hold -1 and +1 only", "others", "Map the two classes to these signs.")
     w = np.ones(len(y)) if weights is None else np.asarray(weights, dtype=np.float64)
     if w.shape != y.shape or not np.isfinite(w).all() or (w < 0).any() or w.sum() <= 0:
-        raise ValueError(f"weights must be (n,), finite, non-negative and not all zero; got shape {w.shape}")
+        raise ParameterError(
+            "weights", "must be (n,), finite, non-negative and not all zero", f"shape {w.shape}", "Pass one per row."
+        )
     if not (np.isfinite(radius) and radius >= 0):
-        raise ValueError(f"radius must be finite and at least 0; got {radius}")
+        raise ParameterError("radius", "must be finite and at least 0", radius, "Pass such a number.")
     if not label_cost > 0:
-        raise ValueError(f"label_cost must be positive (inf forbids label flips); got {label_cost}")
+        raise ParameterError(
+            "label_cost", "must be positive (inf forbids label flips)", label_cost, "Pass such a number."
+        )
     if norm not in DUAL_NORMS:
-        raise ValueError(f"norm must be one of {sorted(DUAL_NORMS)}; got {norm!r}")
+        raise ParameterError("norm", f"must be one of {sorted(DUAL_NORMS)}", repr(norm), "Pass one of these.")
     return X, y, w / w.sum()
 
 
@@ -147,7 +156,7 @@ def _certify(problem: BallProblem, point: _Point, tol: float, keep: NDArray[np.b
         norm=problem.norm,
         fit_intercept=problem.fit_intercept,
     )
-    lower = meet(risk, lower, "float64 rounds them so far. Bring")
+    lower = meet(risk, lower, ROUNDED)
     status = "max_iter" if not risk - lower <= tol else "optimal" if point.attained else "separable"
     full_p, full_s = np.zeros(len(keep)), np.zeros(len(keep))
     full_p[keep], full_s[keep] = p, s

@@ -1,0 +1,52 @@
+from . import active, costs, datasets, paper, priors
+from ._errors import InfeasibleRadiusError, RepeatedRowsWarning, UnlabeledRowsWarning
+from ._version import __version__
+from .blocks.compute import Compute
+from .blocks.sources import ParquetRows
+from .bounds.audit import Audit
+from .bounds.methods import error_bound, error_bounds
+from .bounds.population import shift
+from .bounds.result import ErrorBound
+from .bounds.size import audit_size
+from .calibration import Calibrated, RadiusEstimate
+from .certificates.certificate import Certificate, WorstCase
+from .certificates.fresh import FreshCertificate
+from .certification import certify
+from .estimators.ball import WassersteinLogisticRegression
+from .estimators.robust import RobustLogisticRegression
+from .path import radius_curve
+from .radius import calibrate_radius, minimal_radius, transport_distance
+from .unlabeled import Unlabeled
+
+__all__ = [
+    "Audit",
+    "Calibrated",
+    "Certificate",
+    "Compute",
+    "ErrorBound",
+    "FreshCertificate",
+    "InfeasibleRadiusError",
+    "ParquetRows",
+    "RadiusEstimate",
+    "RepeatedRowsWarning",
+    "RobustLogisticRegression",
+    "Unlabeled",
+    "UnlabeledRowsWarning",
+    "WassersteinLogisticRegression",
+    "WorstCase",
+    "__version__",
+    "active",
+    "audit_size",
+    "calibrate_radius",
+    "certify",
+    "costs",
+    "datasets",
+    "error_bound",
+    "error_bounds",
+    "minimal_radius",
+    "paper",
+    "priors",
+    "radius_curve",
+    "shift",
+    "transport_distance",
+]

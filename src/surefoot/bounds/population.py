@@ -1,0 +1,237 @@
+"""How far another population lies from the labeled rows: in transport, to a classifier, feature by feature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import ks_2samp, mannwhitneyu
+from sklearn.base import clone
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.utils.validation import _get_feature_names
+
+from surefoot._errors import ParameterError
+from surefoot._printing import PrintsAsTable, visible
+from surefoot._types import FloatArray
+from surefoot._validation import check_labeled_rows
+from surefoot.blocks.compute import Compute
+from surefoot.blocks.placement import check_problem
+from surefoot.costs import FeatureMetric
+from surefoot.solvers.transport import solve_transport
+from surefoot.unlabeled import Unlabeled
+
+# Of more target rows so many are looked at, drawn at random: for the test and for the features, not for the radius.
+_MOST_ROWS = 5000
+_FEWEST_LABELED = 4
+_N_SPLITS = 10
+_LISTED = 5
+
+
+@dataclass(frozen=True)
+class MovedFeature:
+    """How far one feature has moved.
+
+    Attributes
+    ----------
+    name : str
+        Its name, or its number.
+    distance : float
+        The largest difference of the two distribution functions (Kolmogorov and Smirnov), from 0 to 1.
+    difference : float
+        Median of the target less that of the labeled rows, in units of the labeled rows' interquartile range (of their
+        standard deviation where that is 0, of 1 where all are equal).
+    p_value : float
+        Of the test that nothing has moved, times the number of features.
+    """
+
+    name: str
+    distance: float
+    difference: float
+    p_value: float
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Shift(PrintsAsTable):
+    """How far a target population lies from the labeled rows.
+
+    Attributes
+    ----------
+    minimal_radius : float
+        Transport distance between the labeled rows and those of the target, features alone: the least radius of a set
+        with the target's marginal.
+    within_labeled : float
+        The same between random halves of the labeled rows, on average: what no shift at all would show at half the
+        labels.
+    separability : float
+        Area under the curve of a classifier that tells target rows from labeled ones, on rows it has not seen: 0.5
+        where it cannot, 1 where it always can.
+    p_value : float
+        Of the test that both are samples of one population, which needs random rows on both sides.
+    features : tuple of MovedFeature
+        All features, those that moved most first.
+    n_labeled : int
+        Labeled rows.
+    n_target : int
+        Rows of the target.
+    """
+
+    minimal_radius: float
+    within_labeled: float
+    separability: float
+    p_value: float
+    features: tuple[MovedFeature, ...]
+    n_labeled: int
+    n_target: int
+
+    def _rows(self) -> list[tuple[str, str]]:
+        rows = [
+            ("rows", f"{self.n_labeled} labeled, {self.n_target} of the target"),
+            (
+                "minimal radius",
+                f"{self.minimal_radius:.4g}  (between random halves of the labeled rows: {self.within_labeled:.4g})",
+            ),
+            ("told apart", f"with an area under the curve of {self.separability:.3f} (0.5: not at all)"),
+            ("p-value", f"{self.p_value:.3g}  ({self.in_words})"),
+        ]
+        for at, one in enumerate(self.features[:_LISTED]):
+            text = f"{visible(one.name)}: distance {one.distance:.3f}, median {one.difference:+.2f} ranges"
+            rows.append(("moved most" if at == 0 else "", f"{text}, p {one.p_value:.2g}"))
+        return rows
+
+    @property
+    def in_words(self) -> str:
+        """What the p-value says."""
+        if self.p_value <= 0.05:
+            return "two populations: bounds for that of the labels do not hold for the target"
+        return "no shift was seen; few rows may hide one"
+
+
+def shift(
+    X: ArrayLike,
+    y: ArrayLike,
+    X_target: ArrayLike | Unlabeled,
+    *,
+    metric: FeatureMetric | str | Callable[..., float] = "euclidean",
+    classifier: Any = None,
+    random_state: int = 0,
+    n_jobs: int | None = None,
+    compute: Compute | None = None,
+) -> Shift:
+    """How far the rows of another population lie from the labeled ones.
+
+    The test trains a classifier on a random half of all rows to tell target rows from labeled ones, and ranks the other
+    half by it (Mann and Whitney); then the halves change places. The p-value is twice the smaller one.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Labeled rows, at least four.
+    y : array of shape (n,)
+        Their labels.
+    X_target : array of shape (M, d), Unlabeled or None
+        Rows of the other population, at least four; also a memory map, `ParquetRows`, or a Dask array or dataframe.
+    metric : str, FeatureMetric or callable, default="euclidean"
+        Distance d between rows.
+    classifier : classifier or None, default=None
+        Tells the two apart, by predict_proba; by default a random forest.
+    random_state : int, default=0
+        Seed of the halves, of the forest and of the target rows that are looked at. A fixed one, so that the same data
+        give the same result.
+    n_jobs : int or None, default=None
+        Threads over blocks of rows.
+    compute : Compute or None, default=None
+        Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
+        distances, beyond in blocks.
+
+    Returns
+    -------
+    Shift
+        Minimal radius, the test and the features that moved most; prints itself.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> X, y = rng.normal(size=(40, 2)), np.arange(40) % 2
+    >>> found = shift(X, y, rng.normal(size=(100, 2)) + [2.0, 0.0])
+    >>> found.features[0].name, found.p_value < 0.01
+    ('feature 0', True)
+    """
+    rows, _ = check_labeled_rows(X, y)
+    # without label intervals the radius is the same whatever the labels, of which one class may be all that is seen
+    problem = check_problem(
+        X,
+        np.zeros(len(rows)),
+        X_target=X_target,
+        classes=[0, 1],
+        label_prior=None,
+        metric=metric,
+        compute=compute,
+        n_jobs=n_jobs,
+    )
+    labeled, n_target = problem.data.rows, problem.n_rows
+    target = problem.sample(_MOST_ROWS, random_state).data.everything
+    if min(len(labeled), len(target)) < _FEWEST_LABELED:
+        raise ParameterError(
+            "X",
+            f"must have at least {_FEWEST_LABELED} labeled rows, and the target as many",
+            f"{len(labeled)} and {len(target)}",
+            "Pass more rows.",
+        )
+    rng = np.random.default_rng(random_state)
+    told, p = _told_apart(labeled, target, classifier, random_state, rng)
+    between = problem.data.distances_between_labeled()
+    return Shift(
+        problem.minimal.value,
+        float(np.mean([_half_distance(between, rng) for _ in range(_N_SPLITS)])),
+        told,
+        p,
+        _moved(labeled, target, _get_feature_names(X)),
+        len(labeled),
+        n_target,
+    )
+
+
+def _told_apart(
+    labeled: FloatArray, target: FloatArray, classifier: Any, seed: int, rng: np.random.Generator
+) -> tuple[float, float]:
+    """Area under the curve over rows not trained on, and the p-value: each half judged by the other's classifier."""
+    if classifier is None:
+        classifier = RandomForestClassifier(100, min_samples_leaf=3, class_weight="balanced", random_state=seed)
+    rows = np.vstack([labeled, target])
+    is_target = np.arange(len(rows)) >= len(labeled)
+    fold = np.empty(len(rows), dtype=np.intp)
+    for side in (is_target, ~is_target):
+        fold[side] = rng.permutation(np.arange(int(side.sum())) % 2)
+    areas, p_values = [], []
+    for held in (fold == 0, fold == 1):
+        model = clone(classifier).fit(rows[~held], is_target[~held])
+        scores = model.predict_proba(rows[held])[:, 1]
+        theirs, ours = scores[is_target[held]], scores[~is_target[held]]
+        found = mannwhitneyu(theirs, ours, alternative="greater")
+        areas.append(float(found.statistic) / (len(theirs) * len(ours)))
+        p_values.append(float(found.pvalue))
+    return float(np.mean(areas)), min(1.0, 2.0 * min(p_values))
+
+
+def _half_distance(between: FloatArray, rng: np.random.Generator) -> float:
+    """Transport distance between two random halves of the labeled rows, of distances (n, n)."""
+    A, B = np.array_split(rng.permutation(len(between)), 2)
+    return solve_transport(
+        np.ascontiguousarray(between[np.ix_(A, B)]), np.full(len(A), 1 / len(A)), np.full(len(B), 1 / len(B))
+    ).cost
+
+
+def _moved(labeled: FloatArray, target: FloatArray, names: NDArray[Any] | None) -> tuple[MovedFeature, ...]:
+    found = []
+    for at in range(labeled.shape[1]):
+        ours, theirs = labeled[:, at], target[:, at]
+        tested = ks_2samp(ours, theirs, method="asymp")
+        spread = float(np.subtract(*np.quantile(ours, [0.75, 0.25]))) or float(ours.std()) or 1.0
+        name = f"feature {at}" if names is None else str(names[at])
+        difference = float(np.median(theirs) - np.median(ours)) / spread
+        p = min(1.0, float(tested.pvalue) * labeled.shape[1])
+        found.append(MovedFeature(name, float(tested.statistic), difference, p))
+    return tuple(sorted(found, key=lambda one: -one.distance))

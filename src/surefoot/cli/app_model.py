@@ -1,0 +1,263 @@
+"""The commands that make, use and judge a model."""
+
+# ruff: noqa: PLR0913, PLR0917 - an option is an argument of its function
+
+from __future__ import annotations
+
+import io
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from surefoot._printing import count, rounded_up, share_at_most, visible
+from surefoot.cli import options as o
+from surefoot.cli.app import Call, command, command_line
+from surefoot.cli.output import NOT_REACHED, OK, Output
+from surefoot.pool.choices import names, read_loss
+from surefoot.pool.table.errors import FileError, TableError
+from surefoot.pool.table.reading import SUFFIXES, listed
+
+
+@command("fit", o.Columns, o.Reading, o.Learning, o.Json)
+def fit(
+    call: Call,
+    pool: o.PoolPath,
+    label: o.Label = None,
+    radius: o.Radius = "default",
+    prior: o.Prior = "weak",
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Model file; by default POOL.skops here.")] = None,
+    report: Annotated[Path | None, typer.Option("--report", help="Report; by default beside the model.")] = None,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.")] = False,
+    no_error: Annotated[bool, typer.Option("--no-error", help="Do not bound the share of errors.")] = False,
+    time: Annotated[
+        float | None, typer.Option("--time", min=1.0, help="Seconds for the whole fit; what is left out is said.")
+    ] = None,
+    learn_rows: Annotated[
+        int | None,
+        typer.Option("--learn-rows", min=0, help="Unlabeled rows to learn from, 0 for all; by default by size."),
+    ] = None,
+    cv_groups: o.CvGroups = None,
+    force: o.Force = False,
+    target_risk: o.Target = None,
+) -> int:
+    """Learn a model, say how far it can be trusted, write a report."""
+    from surefoot._files import check_writable
+
+    output, choices = call.output, call.settle_pool(pool, learn_rows=learn_rows)
+    model = out or Path(f"{pool.stem}.skops")
+    check_writable(model)  # a folder has no suffix to change
+    page = None if no_report else report or model.with_suffix(".html")
+    from surefoot._outputs import OutputFile, check_outputs, is_report
+    from surefoot.cli.words import pool_data, say_judged, say_pool
+    from surefoot.pool.appraisal import appraise
+    from surefoot.pool.clock import Clock
+    from surefoot.pool.fit_report import Writing, next_command, report_of
+    from surefoot.pool.learn_pool import Start
+    from surefoot.pool.model import train
+    from surefoot.pool.model_file import is_model_file, model_file_of, save_model
+    from surefoot.pool.store import files_of
+    from surefoot.pool.store_labels import picked_rows
+    from surefoot.report import write_report
+
+    outputs = [OutputFile(model, "model", "--out", is_model_file)]
+    if page is not None:
+        outputs.append(OutputFile(page, "report", "--report", is_report))
+    check_outputs(outputs, files_of(pool), force=force)
+    table = call.read_pool()
+    writing = Writing(model, page, {**call.values, "suffix": pool.suffix}, choices.seed, command_line())
+    known = list(table.table.cells.columns)
+    if cv_groups is not None and cv_groups not in known:
+        raise TableError(f"--cv-groups must name a column; got {cv_groups!r}. Pass one of {listed(known)}.")
+    say_pool(output, table)
+    with output.working("learning") as say:
+        clock = Clock(time, say)
+        trained = train(Start.of(table, picked_rows(table.table), group_column=cv_groups), choices, clock)
+        judged = appraise(trained, choices, clock, worst=not no_error)
+    output.note(*trained.notes)
+    say_judged(output, judged, table.classes)
+    summary = judged.data()
+    output.note(*judged.cautions)
+    save_model(model, model_file_of(trained, summary, writing.options))
+    written = {"model": str(model)}
+    if page is not None:
+        with output.working("writing the report") as say:
+            write_report(page, report_of(judged, output.notes, writing, say))
+        written["report"] = str(page)
+    output.say("Written", "bold")
+    following = next_command(judged, writing)
+    output.rows([*written.items(), ("next", following)])
+    promised = judged.worst is not None and judged.worst.promise
+    code = _target(output, "log loss", judged.risk, target_risk, promised=promised)
+    data = {**pool_data(table), **summary, **written, "next": following, "seconds": round(clock.passed, 2)}
+    return output.finish(data, code)
+
+
+@command("predict", o.Reading, o.Json)
+def predict(
+    call: Call,
+    model: o.ModelPath,
+    table: Annotated[Path, typer.Argument(help="Table with the columns that the model was fitted to.")],
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Table to write: all columns, and the predictions.")
+    ] = None,
+    force: o.Force = False,
+    trust: o.Trust = "",
+) -> int:
+    """Predict the label of each row of a new table."""
+    from surefoot._outputs import OutputFile, check_outputs
+    from surefoot.pool.store import files_of
+    from surefoot.pool.stored import Classifier, is_predictions, predict_rows, write_table
+    from surefoot.pool.table import read_table
+
+    output = call.output
+    if out is not None:
+        if out.suffix.lower() not in SUFFIXES:
+            raise FileError(f"{out} must end in one of {', '.join(SUFFIXES)}. Pass such a name as --out.")
+        file = OutputFile(out, "table of predictions", "--out", is_predictions)
+        check_outputs([file], [model, *files_of(table)], force=force)
+    classifier = Classifier.load(model, names(trust))
+    call.settle(table, classifier.options(table))
+    cells = read_table(table, call.form)
+    with output.working("predicting"):
+        found = predict_rows(classifier, cells)
+    output.note(*found.unread)
+    if found.n_known:
+        output.note(
+            f"{found.label!r} is filled in {count(found.n_known, 'new row')}: surefoot score {model} {table} compares "
+            "the predictions with it."
+        )
+    data: dict[str, Any] = {"rows": len(cells), "predicted": found.counts}
+    if out is not None:
+        write_table(out, found.table())
+        shares = ", ".join(f"{known}: {n}" for known, n in found.counts.items())
+        output.say(f"{count(len(cells), 'row')} predicted: {shares}")
+        output.rows([("written", str(out))])
+        return output.finish({**data, "out": str(out)})
+    if output.json:
+        data["predictions"] = found.predicted.tolist()
+        data["probabilities"] = None if found.proba is None else found.proba.round(6).tolist()
+        data["classes"] = found.classes
+        return output.finish(data)
+    text = io.StringIO()
+    found.listed().to_csv(text, index=False, lineterminator="\n")
+    # for another program every byte as it is; a terminal would act on some
+    sys.stdout.write(visible(text.getvalue(), lines=True) if sys.stdout.isatty() else text.getvalue())
+    return output.finish(data)
+
+
+@command("score", o.Reading, o.Json)
+def score(
+    call: Call,
+    model: o.ModelPath,
+    table: Annotated[Path, typer.Argument(help="Table with the true labels.")],
+    label: Annotated[
+        str | None,
+        typer.Option("--label", "-l", help="Column of the true labels; known for our own models."),
+    ] = None,
+    trust: o.Trust = "",
+) -> int:
+    """Compare a model, and what was said of it, with true labels."""
+    from surefoot.pool.stored import Classifier, score_model
+
+    output, classifier = call.output, Classifier.load(model, names(trust))
+    call.settle(table, classifier.options(table))
+    with output.working("predicting"):
+        scores = score_model(classifier, table, classifier.label_or(label), call.form)
+    output.note(*scores.unread)
+    if scores.unknown:
+        output.note(f"the model does not know {', '.join(map(repr, scores.unknown))}: it is always wrong there.")
+    if scores.n_taught:
+        which = "all" if scores.n_taught == scores.n_rows else f"{scores.n_taught} of the {scores.n_rows}"
+        output.note(f"{which} rows with a label taught the model: it does better on them than on new ones.")
+    output.say(f"{model.name} on {table.name}: {count(scores.n_rows, 'row')} with a label", "bold")
+    most, share = scores.most_frequent
+    pairs = [("accuracy", f"{100 * scores.accuracy:.1f}% (always {most!r}: {100 * share:.1f}%)")]
+    if scores.log_loss is not None:
+        pairs.append(("log loss", f"{scores.log_loss:.4f}"))
+    output.rows(pairs)
+    output.say("Truth (rows) and predictions (columns)", "bold")
+    rows = [[name, *map(str, row)] for name, row in zip(scores.classes, scores.confusion, strict=True)]
+    output.table(["", *scores.classes], rows, right=tuple(range(1, len(scores.classes) + 1)))
+    if scores.calibration:
+        output.say("Where the model says it is so confident, it is right", "bold")
+        bins = [
+            [f"{100 * b['confidence']:.0f}%", f"{100 * b['right']:.0f}%", str(b["rows"])] for b in scores.calibration
+        ]
+        output.table(["confidence", "right", "rows"], bins, right=(0, 1, 2))
+    if scores.bounds:
+        output.say("What was said of the model when it was fitted", "bold")
+        output.rows([_bound_words(bound) for bound in scores.bounds])
+        output.say("  A bound speaks of rows from where the labels came; at its level some bounds are missed.", "dim")
+    return output.finish(scores.data())
+
+
+@command("certify", o.Columns, o.Reading, o.Learning, o.Json)
+def certify(
+    call: Call,
+    model: o.ModelPath,
+    pool: o.PoolPath,
+    label: Annotated[str | None, typer.Option("--label", "-l", help="Label column; known for our own models.")] = None,
+    loss: o.Loss = "zero_one",
+    radius: o.Radius = "default",
+    prior: o.Prior = "weak",
+    target_risk: o.Target = None,
+    trust: o.Trust = "",
+) -> int:
+    """Bound the errors of any classifier stored with skops."""
+    kind = read_loss(loss)
+    from surefoot.cli.words import say_judged
+    from surefoot.pool.appraisal import appraise_classifier
+    from surefoot.pool.clock import Clock
+    from surefoot.pool.stored import Classifier
+    from surefoot.pool.table import check_learnable
+    from surefoot.pool.table.pool import in_order
+
+    output, classifier = call.output, Classifier.load(model, names(trust))
+    call.settle(pool, classifier.options(pool))
+    choices = call.choices()
+    table = call.read_table(pool, classifier.label_or(call.values["label"]))
+    check_learnable(table)
+    call.take_up(table)
+    classes = in_order({*table.classes, *classifier.classes})
+    unknown = [name for name in table.classes if name not in classifier.classes]
+    if unknown:
+        output.note(f"the model does not know the class {', '.join(unknown)}: it never predicts it.")
+    cleaned = classifier.cleaned(replace(table, classes=classes), **call.columns)
+    output.note(*cleaned.notes)
+    with output.working("certifying") as say:
+        judged = appraise_classifier(classifier, cleaned, choices, Clock(None, say), kind)
+    worst = judged.worst
+    if worst is None:
+        raise TableError(f"{' '.join(judged.missing)} Pass --radius with a number.")
+    output.say(f"{classifier.name} over {table.path.name}", "bold")
+    say_judged(output, judged, classes)
+    data = {
+        "rows": len(cleaned.rows),
+        "bounds": judged.bounds,
+        "accuracy": judged.accuracy_data,
+        "certificate": worst.data(classes),
+    }
+    return output.finish(data, _target(output, "risk", worst.first.risk, target_risk, promised=worst.promise))
+
+
+def _target(output: Output, name: str, risk: float, target: float | None, *, promised: bool) -> int:
+    """The exit code for a risk, with a note where it is above the target."""
+    if target is None or risk <= target:
+        return OK
+    word = "certified" if promised else "worst-case"
+    output.note(f"the {word} {name} {rounded_up(risk, 4)} is above the target {target:g}.")
+    return NOT_REACHED
+
+
+def _bound_words(bound: dict[str, Any]) -> tuple[str, str]:
+    from surefoot.losses import ZERO_ONE
+
+    name = "errors" if bound["loss"] == ZERO_ONE else "log loss"
+    value = f"{share_at_most(bound['value'])}%" if bound["loss"] == ZERO_ONE else rounded_up(bound["value"], 4)
+    truth = f"{100 * bound['truth']:.1f}%" if bound["loss"] == ZERO_ONE else f"{bound['truth']:.4f}"
+    kind = {"crossfit": "cross-fitted", "transport": "worst case"}.get(bound["method"], bound["method"])
+    promised = "" if bound["promise"] else " (not a promise)"
+    return name, f"at most {value}, {kind}{promised}: {'held' if bound['held'] else 'exceeded'}, it is {truth}"

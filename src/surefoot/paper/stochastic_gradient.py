@@ -1,0 +1,278 @@
+"""The paper's Algorithm 1: stochastic subgradient steps on (θ, α, β, λ̄, λ) with projection, from zeros.
+
+min over θ, α, λ̄, λ ≥ 0, β of   αε + Σ_i w_i β_i + Σ_k (λ̄_k p_hi_k − λ_k p_lo_k) + E_{x ~ P_X} Φ(x) + ½ θᵀRθ
+
+Each step draws a batch of rows from P_X and moves against the subgradients of the paper's appendix ("Subgradients of
+dual program"), by plain SGD or by Adam. With fixed losses the same steps solve the adversary's problem alone; with the
+losses −1[x = x*] f(x, y) / φ̂(x) they are the paper's Algorithm 2 (`surefoot.paper.algorithm2`).
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot._errors import ParameterError
+from surefoot._types import FloatArray
+from surefoot._validation import check_positive_integer, check_positive_scalar
+from surefoot.dual.models import FixedLosses, LinearModel
+from surefoot.dual.point import DualPoint
+from surefoot.problem.sets import DecisionSet
+
+# Rows are drawn, and the exact dual value is looked at, once in so many steps.
+_BLOCK = 2000
+_OPTIMIZERS = {"adam": 0.1, "sgd": 1.0}  # and their default step sizes
+
+
+@dataclass(frozen=True)
+class StochasticGradient:
+    """Step settings of Algorithms 1 and 2: an instance is their parameter `steps`.
+
+    Parameters
+    ----------
+    optimizer : {"adam", "sgd"}, default="adam"
+        Adam with β₁ = 0.9, β₂ = 0.999 and 1e-8, or plain projected steps.
+    learning_rate : float or None, default=None
+        The first step size, γ in the paper, which does not name it; None is 0.1 for Adam and 1 for SGD. With features
+        of largest absolute value 1, as in the paper, 0.05 to 0.2 served well.
+    batch_size : int, default=100
+        Rows of a step.
+    n_steps : int, default=40_000
+        How many steps.
+    decay : float, default=8.0
+        The step size is divided by this after every `decay_every` steps.
+    decay_every : int, default=10_000
+        Steps of one size.
+    random_state : int or None, default=0
+        Seed of the batches. A fixed one, so that the same data give the same result; None draws anew.
+
+    Examples
+    --------
+    >>> from surefoot import paper
+    >>> steps = paper.StochasticGradient(n_steps=1000, learning_rate=0.1)
+    >>> clf = paper.StochasticRobustLogisticRegression(radius=0.5, label_prior=[0.5, 0.5], tol=0.01, steps=steps)
+    >>> clf.fit([[0.0], [1.0]], [0, 1], X_unlabeled=[[0.1], [0.9], [1.1]]).n_iter_
+    1000
+    """
+
+    optimizer: str = "adam"
+    learning_rate: float | None = None
+    batch_size: int = 100
+    n_steps: int = 40_000
+    decay: float = 8.0
+    decay_every: int = 10_000
+    random_state: int | None = 0
+
+    def __post_init__(self) -> None:
+        if self.optimizer not in _OPTIMIZERS:
+            raise ParameterError("optimizer", 'must be "adam" or "sgd"', repr(self.optimizer), "Pass one of these.")
+        if self.learning_rate is not None:
+            check_positive_scalar(self.learning_rate, "learning_rate")
+        for name in ("batch_size", "n_steps", "decay_every"):
+            check_positive_integer(getattr(self, name), name)
+        if check_positive_scalar(self.decay, "decay") < 1:
+            raise ParameterError("decay", "must be at least 1, or steps would grow", repr(self.decay), "Pass 8, say.")
+        seed = self.random_state
+        if seed is not None and (not isinstance(seed, numbers.Integral) or isinstance(seed, bool) or seed < 0):
+            raise ParameterError("random_state", "must be None or an integer >= 0", repr(seed), "Pass a seed.")
+
+    def rates(self, start: int, stop: int) -> FloatArray:
+        """Step sizes.
+
+        Parameters
+        ----------
+        start : int
+            The first step.
+        stop : int
+            The step after the last one.
+
+        Returns
+        -------
+        array of shape (stop − start,)
+            The size of each step.
+        """
+        first = _OPTIMIZERS[self.optimizer] if self.learning_rate is None else float(self.learning_rate)
+        cuts = np.arange(start, stop) // self.decay_every
+        return np.asarray(first / float(self.decay) ** cuts, dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class StochasticSolution:
+    """The last iterate of Algorithm 1, as in the paper; it keeps its problem.
+
+    point : DualPoint, λ the net multiplier λ̄ − λ.
+    lam_hi, lam_lo : (K,) the paper's λ̄ and λ.
+    value : exact dual value over all rows, penalty included: an upper bound of the worst case at any iterate.
+    steps, values : (b,) exact dual values along the way, after so many steps.
+    """
+
+    decision_set: DecisionSet
+    model: LinearModel | FixedLosses
+    point: DualPoint
+    lam_hi: FloatArray
+    lam_lo: FloatArray
+    value: float
+    steps: NDArray[np.int64]
+    values: FloatArray
+
+
+class UnboundedDualError(ValueError):
+    """The dual value fell below the least loss there is: the decision set is empty.
+
+    Over a distribution of a set that is not empty, the expected loss is at least the least loss, and no dual value lies
+    below it (weak duality). So one such value proves the set empty, and with it every set of a radius below
+    `least_radius`, a bound from below on the minimal radius.
+
+    Parameters
+    ----------
+    radius : float
+        The radius given.
+    least_radius : float
+        A bound from below on the minimal radius.
+    value : float
+        The dual value that proves it.
+    step : int
+        Steps taken until then.
+    """
+
+    def __init__(self, radius: float, least_radius: float, value: float, step: int) -> None:
+        self.radius, self.least_radius = float(radius), float(least_radius)
+        self.value, self.step = float(value), int(step)
+        super().__init__(
+            "radius must be at least the minimal radius of the data, or the dual is unbounded below; got "
+            f"radius={self.radius!r}, where the dual value fell to {self.value!r} in {self.step} steps. The minimal "
+            f"radius is {self.least_radius!r} or more: surefoot.minimal_radius computes it."
+        )
+
+    def __reduce__(self) -> tuple[type[UnboundedDualError], tuple[float, float, float, int]]:
+        # The default would call the class with the message.
+        return type(self), (self.radius, self.least_radius, self.value, self.step)
+
+
+def run_algorithm1(
+    decision_set: DecisionSet,
+    model: LinearModel | FixedLosses,
+    how: StochasticGradient | None = None,
+    *,
+    on_block: Callable[[int, float], None] | None = None,
+) -> StochasticSolution:
+    """Algorithm 1 on a decision set and a linear model, or on fixed losses.
+
+    on_block is told the number of steps and the exact dual value, some times along the way. Raises UnboundedDualError
+    where such a value proves the set empty; sets whose radius is only little below the minimal one may pass unnoticed,
+    since the steps shrink before the value has fallen far enough (`surefoot.solvers.minimal.check_radius` knows).
+    """
+    how = StochasticGradient() if how is None else how
+    steps = _Steps(decision_set, model, how)
+    floor = float(model.matrix.min()) if isinstance(model, FixedLosses) else 0.0
+    marks, values = [], []
+    for start in range(0, how.n_steps, _BLOCK):
+        stop = min(start + _BLOCK, how.n_steps)
+        steps.take(start, stop)
+        value, _ = steps.full_subgradient()
+        marks.append(stop)
+        values.append(value)
+        if value < floor - 1e-9 * (1.0 + abs(floor)):
+            alpha = max(steps.point.alpha, 1e-300)
+            raise UnboundedDualError(decision_set.radius, decision_set.radius + (floor - value) / alpha, value, stop)
+        if on_block is not None:
+            on_block(stop, value)
+    lam_hi, lam_lo = steps.multipliers
+    return StochasticSolution(
+        decision_set, model, steps.point, lam_hi, lam_lo, values[-1], np.array(marks), np.array(values)
+    )
+
+
+def dual_subgradient(
+    decision_set: DecisionSet,
+    model: LinearModel | FixedLosses,
+    theta: FloatArray,
+    alpha: float,
+    beta: FloatArray,
+    *lam: FloatArray,
+) -> tuple[float, dict[str, FloatArray]]:
+    """Dual value over all rows and a subgradient of it, by variable; lam is (λ̄, λ).
+
+    What the steps of Algorithm 1 are made of, with all rows in place of a batch.
+    """
+    steps = _Steps(decision_set, model, StochasticGradient())
+    steps.vector[:] = np.concatenate([np.ravel(theta), beta, [alpha], *lam])
+    value, gradient = steps.full_subgradient()
+    parts = np.split(gradient, steps.edges)
+    names = ("theta", "beta", "alpha", "lam_hi", "lam_lo")
+    found = dict(zip(names, parts, strict=True))
+    return value, found | {"theta": found["theta"].reshape(model.shape)}
+
+
+class _Steps:
+    """The flat vector of all variables in the kernel's order, Adam's moments, and the rows drawn."""
+
+    def __init__(self, ds: DecisionSet, model: LinearModel | FixedLosses, how: StochasticGradient):
+        self.set, self.model, self.how = ds, model, how
+        n, K = len(ds.anchor_weights), ds.n_classes
+        sizes = [model.shape[0] * model.shape[1], n, 1, K, K]
+        self.edges = np.cumsum(sizes)[:-1]
+        self.vector, self.first, self.second = np.zeros((3, sum(sizes)))
+        self.rng = np.random.default_rng(how.random_state)
+        uniform = np.ptp(ds.row_weights) == 0
+        self.cumulative = None if uniform else np.cumsum(ds.row_weights) / ds.row_weights.sum()
+        N = len(ds.row_weights)
+        if isinstance(model, LinearModel):
+            X, L, penalty = np.ascontiguousarray(model.X), np.empty((0, K)), model.penalty
+        else:
+            X, L, penalty = np.empty((N, 0)), np.ascontiguousarray(model.matrix), np.empty(0)
+        lo, hi = (np.ascontiguousarray(end) for end in ds.intervals.T)
+        self.problem: tuple[Any, ...] = (
+            ds.distances, X, L, penalty, ds.class_offsets, ds.present_label_cost, ds.anchor_weights, lo, hi, ds.radius,
+        )  # fmt: skip
+
+    def take(self, start: int, stop: int) -> None:
+        """The steps from `start` to `stop`."""
+        from surefoot.paper.stochastic_steps import stochastic_steps
+
+        drawn, rates = self._draw(stop - start), self.how.rates(start, stop)
+        adam = self.how.optimizer == "adam"
+        stochastic_steps(self.problem, drawn, rates, start, adam, self.vector, self.first, self.second)
+
+    def full_subgradient(self) -> tuple[float, FloatArray]:
+        """The exact dual value over all rows, and a subgradient in the order of the vector."""
+        from surefoot.paper.stochastic_steps import batch_subgradient
+
+        rows = np.arange(len(self.set.row_weights))
+        gradient, scratch = np.empty_like(self.vector), np.empty(len(self.set.anchor_weights))
+        value = batch_subgradient(self.problem, rows, self.set.row_weights, self.vector, gradient, scratch)
+        return float(value), gradient
+
+    def _draw(self, count: int) -> NDArray[np.int64]:
+        """Rows (count, batch_size) from P_X, with replacement."""
+        shape, N = (count, self.how.batch_size), len(self.set.row_weights)
+        if self.cumulative is None:
+            return self.rng.integers(N, size=shape)
+        return np.minimum(np.searchsorted(self.cumulative, self.rng.random(shape), side="right"), N - 1)
+
+    @property
+    def multipliers(self) -> tuple[FloatArray, FloatArray]:
+        """λ̄ and λ."""
+        lam_hi, lam_lo = np.split(self.vector, self.edges)[3:]
+        return lam_hi.copy(), lam_lo.copy()
+
+    @property
+    def point(self) -> DualPoint:
+        theta, beta, alpha, lam_hi, lam_lo = np.split(self.vector, self.edges)
+        return DualPoint(theta.reshape(self.model.shape).copy(), float(alpha[0]), lam_hi - lam_lo, beta.copy())
+
+
+def check_steps(steps: Any) -> StochasticGradient:
+    """Step settings as given, or their defaults."""
+    if steps is None:
+        return StochasticGradient()
+    if not isinstance(steps, StochasticGradient):
+        raise ParameterError(
+            "steps", "must be a StochasticGradient or None", repr(steps), "Pass StochasticGradient(...)."
+        )
+    return steps

@@ -1,0 +1,154 @@
+"""An SQLite file with a write-ahead log: when a transaction returns, the disk has it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from surefoot._errors import FileError
+from surefoot._files import cannot_write, sync_folder
+
+VERSION = 2
+_APPLICATION = 0x73664C62  # "sfLb": in the file's head, so that no other database is taken for ours
+_BUSY_MS = 10_000
+
+
+class NotSavedError(FileError):
+    """A change could not be written; nothing of it is in the file."""
+
+
+class Database:
+    """One connection to a file, for all threads of a process. Several processes may have one each.
+
+    tables : SQL that makes the tables of a new file; create : whether to make the file if there is none; without it,
+    the file can be read on a full disk. In a folder that may only be read, the file can be read and not changed.
+    """
+
+    def __init__(self, path: Path, tables: str, *, create: bool) -> None:
+        self.path = path
+        self._lock = threading.RLock()
+        if not path.exists() and not create:
+            raise FileError(f"{path} must be there; it is not. Label rows with surefoot label or surefoot serve first.")
+        wal = Path(f"{path}-wal")
+        self._settled = not wal.exists() or not wal.stat().st_size  # all is in the file itself
+        folder_ok = os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
+        try:
+            try:
+                self._connect(tables, writable=folder_ok)
+            except sqlite3.OperationalError:  # on a full disk there is no room for what SQLite keeps beside the file
+                if create or not folder_ok or not self._settled:
+                    raise
+                self._connect(tables, writable=False)
+        except sqlite3.Error as error:
+            raise FileError(error_message(path, error, "opened")) from error
+        except OSError as error:
+            raise cannot_write(path, error) from error
+
+    def _connect(self, tables: str, *, writable: bool) -> None:
+        self.writable = writable
+        reading = "?immutable=1" if self._settled else "?mode=ro"
+        address = f"file:{quote(str(self.path.absolute()))}{'' if writable else reading}"
+        self._connection = sqlite3.connect(
+            address, uri=True, check_same_thread=False, isolation_level=None, timeout=_BUSY_MS / 1000
+        )
+        try:
+            self._open(tables)
+        except BaseException:
+            self._connection.close()
+            raise
+
+    def _open(self, tables: str) -> None:
+        run = self._connection.execute
+        if self._is_new() and self.writable:
+            self._make(tables)
+        application, version = (int(run(f"PRAGMA {name}").fetchone()[0]) for name in ("application_id", "user_version"))
+        if (application, version) != (_APPLICATION, VERSION):
+            raise FileError(
+                f"{self.path} must be a store of surefoot in version {VERSION}; it is another file, or of version "
+                f"{version}. Move it away, or use the surefoot that made it."
+            )
+        if self.writable:
+            run("PRAGMA synchronous=FULL")
+            run("PRAGMA foreign_keys=ON")
+
+    def _is_new(self) -> bool:
+        """Whether the file is empty: just made, or its maker was killed."""
+        run = self._connection.execute
+        marks = [run(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
+        return marks == [0, 0] and not run("SELECT 1 FROM sqlite_master").fetchone()
+
+    def _make(self, tables: str) -> None:
+        """Make all tables in one transaction: a kill leaves an empty file or a whole one."""
+        mode = self._connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+        if mode != "wal":
+            raise FileError(
+                f"{self.path} must lie on a disk where SQLite can keep a write-ahead log; here the mode is {mode!r}. "
+                "Copy the table to a local disk."
+            )
+        with self.transaction("created") as run:
+            if self._is_new():  # no other process was faster
+                for statement in filter(str.strip, tables.split(";")):
+                    run(statement)
+                run(f"PRAGMA application_id={_APPLICATION}")
+                run(f"PRAGMA user_version={VERSION}")
+        sync_folder(self.path.parent)
+
+    def close(self) -> None:
+        """No more writes; what was written is on the disk already."""
+        with self._lock:
+            self._connection.close()
+
+    def read(self, query: str, *values: Any) -> list[Any]:
+        """All lines that a question gives."""
+        with self._lock:
+            try:
+                return self._connection.execute(query, values).fetchall()
+            except sqlite3.Error as error:
+                raise FileError(error_message(self.path, error, "read")) from error
+
+    @contextmanager
+    def transaction(self, what: str = "written to") -> Iterator[Any]:
+        """Several writes as one, with one wait for the disk: all of them are there afterwards, or none.
+
+        No other process writes meanwhile. A transaction inside another one is part of it.
+        """
+        with self._lock:
+            run = self._connection.execute
+            if self._connection.in_transaction:
+                yield run
+                return
+            try:
+                run("BEGIN IMMEDIATE")
+                yield run
+                run("COMMIT")
+            except sqlite3.Error as error:
+                self._roll_back()
+                raise NotSavedError(error_message(self.path, error, what)) from error
+            except BaseException:
+                self._roll_back()
+                raise
+
+    def _roll_back(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.execute("ROLLBACK")
+
+
+def error_message(path: Path, error: sqlite3.Error, what: str) -> str:
+    """An error of SQLite in words for a user, with the fix."""
+    reason, fix = str(error), "Check the disk"
+    match getattr(error, "sqlite_errorcode", 0) & 0xFF:  # the low byte tells the kind; our own errors have no code
+        case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
+            reason, fix = f"the disk is full or fails ({reason})", "Make room on it"
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN:
+            reason, fix = f"the folder or the file is read-only ({reason})", "Allow writing to it"
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            reason, fix = "another process writes to it", "Wait for that process or end it"
+        case sqlite3.SQLITE_NOTADB | sqlite3.SQLITE_CORRUPT:
+            fix = "Restore the file, or move it away"
+    return f"{path} could not be {what}: {reason}. Nothing was changed. {fix}, and try again."

@@ -1,0 +1,290 @@
+"""Who gets which row, and whether learning or an audit has its turn, as the events of a pool say."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot.bounds.engine import AuditEngine
+from surefoot.bounds.policy import NO_ROW_LEFT, AuditPolicy, FreezeSchedule, level_of
+from surefoot.pool.labeling import events as e
+from surefoot.pool.labeling.book import OPEN, Book
+from surefoot.pool.labeling.events import Event
+from surefoot.pool.labeling.learning import Ranking
+
+LEARNING, AUDITING, PROVED = "learning", "auditing", "proved"
+# Labels picked by the model before the first audit.
+_PICKED_FIRST = 10
+# Rows of the audit that are looked at beyond those recorded, to find one that nobody holds.
+_LOOK_AHEAD = 64
+# Rows that are tried, drawn from all, before the open ones are listed.
+_TRIES = 64
+
+
+@dataclass(frozen=True)
+class Goal:
+    """What is to be proved: at most `target` of the pool's rows wrong, `level` sure."""
+
+    target: float = 0.05
+    level: float = 0.9
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a pool is labeled.
+
+    random_first : random labels before rows are picked by the model; overlap : share of rows that two people label;
+    lease : seconds after which a row that someone holds may go to another.
+    """
+
+    goal: Goal
+    random_first: int = 20
+    overlap: float = 0.0
+    lease: float = 600.0
+
+
+@dataclass(frozen=True)
+class CurvePoint:
+    """A bound at a number of labels: of an audit (a theorem), or measured (audit 0)."""
+
+    n_labels: int
+    value: float
+    audit: int
+
+
+class Curve:
+    """Bounds in the order in which they were found: of an audit, the last at each number of labels."""
+
+    def __init__(self) -> None:
+        self.points: list[CurvePoint] = []
+        self._last: dict[int, int] = {}  # audit -> place of its last point
+
+    def add(self, point: CurvePoint) -> None:
+        """Take a point; one that says the same as its audit's last is left out."""
+        last = self.points[-1] if self.points else None
+        if last is not None and point.audit == last.audit != 0:
+            if point.value == last.value:
+                return
+            if point.n_labels == last.n_labels:
+                self.points.pop()
+        self._last[point.audit] = len(self.points)
+        self.points.append(point)
+
+    def thinned(self, most: int) -> list[CurvePoint]:
+        """So many points or a few more, the last of each audit among them."""
+        step = -(-len(self.points) // most) or 1
+        return [self.points[place] for place in sorted({*range(0, len(self.points), step), *self._last.values()})]
+
+
+class AuditSchedule:
+    """Whether learning or an audit has its turn, and what audits have shown.
+
+    random_first : random labels before rows are picked; frozen : gives the stored predictions and known rows of the
+    classifier of an audit.
+    """
+
+    def __init__(
+        self, book: Book, goal: Goal, random_first: int, frozen: Callable[[int], tuple[bytes, bytes, Any]]
+    ) -> None:
+        self._book, self.goal, self._stored = book, goal, frozen
+        self._policy = AuditPolicy(FreezeSchedule(random_first + _PICKED_FIRST))
+        self.audit: AuditEngine | None = None
+        self.last: tuple[int, int, int, str] | None = None  # the audit given up: number, errors, labels, why
+        self.curve = Curve()
+        self.measured: dict[str, Any] | None = None
+        self.n_audits = 0
+        self._prepared: tuple[int, AuditEngine] | None = None
+        self._n_frozen, self._n_closed = 0, -1  # labels when the last audit began, and ended
+
+    @property
+    def phase(self) -> str:
+        if self.audit is None:
+            return LEARNING
+        return PROVED if self.audit.proved else AUDITING
+
+    @property
+    def freeze_at(self) -> int:
+        """Labels at which the next audit begins; its model has learned from those of the last."""
+        return max(self._policy.freeze.n_labels(self._n_frozen), self._n_closed)
+
+    def apply(self, event: Event) -> None:
+        """Follow an event that the book has taken."""
+        if event.kind == e.FREEZE:
+            self._begin(int(event.audit or 0), json.loads(str(event.value)))
+        elif event.kind == e.CLOSE and self.audit is not None:
+            self.last = (self.n_audits, self.audit.n_errors, self.audit.n_labels, str(event.value))
+            self.audit, self._n_closed = None, len(self._book.labels)
+        elif event.kind == e.MEASURED:
+            self.measured = json.loads(str(event.value))
+            self.curve.add(CurvePoint(self.measured["n_labels"], self.measured["value"], 0))
+        elif self.audit is not None and event.row >= 0 and event.kind in (e.LABEL, e.SKIP, e.UNDO, e.SETTLE):
+            self._settle(self.audit, event.row)
+            self._mark(self.audit)
+
+    def should_freeze(self, ranking: Ranking | None) -> bool:
+        """Whether the present model is to be judged: learning has had its turn, and the model has seen its labels."""
+        if self.audit is not None or ranking is None:
+            return False
+        n = len(self._book.labels)
+        nothing_open = n > self._n_closed and self._book.n_open == 0 and not self._book.holders
+        return nothing_open or (n >= self.freeze_at and ranking.n_labels >= self.freeze_at)
+
+    def should_close(self) -> str | None:
+        """Why the audit gives way to learning; None where it does not."""
+        if self.audit is None:
+            return None
+        why = self._policy.give_up.reason(self.audit)
+        return None if why == NO_ROW_LEFT and len(self._book.labels) >= self._book.n_rows else why
+
+    def known_rows(self) -> list[int]:
+        """Rows that a classifier frozen now counts as they are."""
+        return sorted(self._book.labels)
+
+    def prepare(self, number: int, predictions: NDArray[Any], known: list[int], labels: dict[int, str]) -> None:
+        """Make the next audit ready: in a large pool that takes a while, which nobody should wait for."""
+        self._prepared = number, self._new_audit(number, self._book.classes, predictions, known, labels)
+
+    def _begin(self, number: int, classes: list[str]) -> None:
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and prepared[0] == number:
+            audit = prepared[1]
+        else:
+            predictions, known, _ = self._stored(number)
+            audit = self._new_audit(number, classes, unpack(predictions), unpack(known).tolist(), self._book.labels)
+        self.audit, self.n_audits, self._n_frozen = audit, number, len(self._book.labels)
+        for row in {*audit.known, *self._book.labels, *self._book.skipped, *self._book.conflicts}:
+            self._settle(audit, row)
+        self._mark(audit)
+
+    def _new_audit(
+        self, number: int, classes: list[str], predictions: NDArray[Any], known: list[int], labels: dict[int, str]
+    ) -> AuditEngine:
+        return AuditEngine(
+            np.array(classes, dtype=object)[predictions].tolist(),
+            {row: labels.get(row) for row in known},
+            level=level_of(self.goal.level, number),
+            seed=self.goal.seed + number,
+            target=self.goal.target,
+        )
+
+    def _settle(self, audit: AuditEngine, row: int) -> None:
+        """Tell an audit how a row stands; one that all have skipped, or on which people disagree, is an error."""
+        book = self._book
+        if row in book.labels or row in book.skipped or row in book.conflicts:
+            audit.settle(row, book.labels.get(row))
+        else:
+            audit.unsettle(row)
+
+    def _mark(self, audit: AuditEngine) -> None:
+        self.curve.add(CurvePoint(len(self._book.labels), audit.anytime_upper, self.n_audits))
+
+
+def is_shared(row: int, overlap: float, seed: int) -> bool:
+    """Whether a row is one of those that two people label: a fixed sample, by a hash of its number."""
+    digest = hashlib.sha256(f"{seed}:{row}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") < overlap * 2**64
+
+
+class Chooser:
+    """Chooses rows for people."""
+
+    def __init__(self, book: Book, turns: AuditSchedule, settings: Settings) -> None:
+        self._book, self._turns, self._seed = book, turns, settings.goal.seed
+        self._random_first, self._lease = settings.random_first, settings.lease
+
+    def choose(
+        self, person: int, n: int, ranking: Ranking | None, now: float, *, without: frozenset[int] = frozenset()
+    ) -> list[Event]:
+        """Up to n rows for a person, as picks to be stored."""
+        picks: list[Event] = []
+        if n <= 0:
+            return picks
+        taken = set(without)
+        for pick in self._candidates(person, ranking, now, taken):
+            if pick.row not in taken:
+                picks.append(pick)
+                taken.add(pick.row)
+            if len(picks) == n:
+                break
+        return picks
+
+    def _candidates(self, person: int, ranking: Ranking | None, now: float, taken: set[int]) -> Iterator[Event]:
+        yield from self._second_opinions(person, now)
+        if self._turns.phase == AUDITING:
+            yield from self._audit_rows(person, now)
+        if ranking is not None and self._n_drawn() >= self._random_first:
+            for row in ranking.rows:
+                if self._book.is_untouched(row):
+                    yield Event(e.PICK, row, person, purpose=e.LEARN)
+        yield from self._random_rows(person, taken, now)
+
+    def _second_opinions(self, person: int, now: float) -> Iterator[Event]:
+        for row in self._book.awaiting:
+            if person not in self._book.rows[row].answers and self._is_free(row, person, now):
+                yield Event(e.PICK, row, person, purpose=e.SECOND)
+
+    def _audit_rows(self, person: int, now: float) -> Iterator[Event]:
+        audit = self._turns.audit
+        if audit is None:
+            return
+        for place in range(audit.n_labels, audit.n_labels + _LOOK_AHEAD):
+            for draw in audit.draw(place + 1)[place:]:
+                if self._book.row(draw.row).state == OPEN and self._is_free(draw.row, person, now):
+                    number, probability = self._turns.n_audits, draw.probability
+                    yield Event(e.PICK, draw.row, person, purpose=e.AUDIT, probability=probability, audit=number)
+
+    def _random_rows(self, person: int, taken: set[int], now: float) -> Iterator[Event]:
+        """Rows drawn one after another, uniformly, from those that are open; then from those held for too long."""
+        book, rng = self._book, np.random.default_rng([self._seed, len(self._book.events), person])
+        gone = {row for row in taken if book.is_untouched(row)}
+        while (n := book.n_open - len(gone)) > 0:
+            row = self._draw_open(rng, gone)
+            gone.add(row)
+            yield Event(e.PICK, row, person, purpose=e.RANDOM, probability=1.0 / n)
+        stale = [row for row in list(book.holders) if self._is_free(row, person, now) and row not in taken]
+        rows = np.array([row for row in stale if not book.row(row).answers], dtype=np.intp)
+        for place, row in enumerate(rng.permutation(rows).tolist()):
+            yield Event(e.PICK, row, person, purpose=e.RANDOM, probability=1.0 / (len(rows) - place))
+
+    def _draw_open(self, rng: np.random.Generator, gone: set[int]) -> int:
+        """One of the open rows but for those gone, each with the same chance; fast where many are."""
+        book = self._book
+        for _ in range(_TRIES):
+            row = int(rng.integers(book.n_rows))
+            if book.is_untouched(row) and row not in gone:
+                return row
+        rows = [row for row in book.open_rows().tolist() if row not in gone]
+        return int(rows[int(rng.integers(len(rows)))])
+
+    def _is_free(self, row: int, person: int, now: float) -> bool:
+        """Whether nobody else holds a row, or has for too long; a clock that was set back ends it, too."""
+        holder = self._book.holders.get(row)
+        if holder is None:
+            return True
+        if holder == person:
+            return False
+        return abs(now - self._book.held[holder][row].time) > self._lease
+
+    def _n_drawn(self) -> int:
+        """Random labels that are there or on their way."""
+        return len(self._book.drawn) + sum(
+            pick.purpose == e.RANDOM for held in self._book.held.values() for pick in held.values()
+        )
+
+
+def pack(numbers: NDArray[Any]) -> bytes:
+    """Whole numbers for the store."""
+    return zlib.compress(np.asarray(numbers, dtype="<i4").tobytes(), 6)
+
+
+def unpack(blob: bytes) -> NDArray[np.intp]:
+    """The numbers that `pack` took."""
+    return np.frombuffer(zlib.decompress(blob), dtype="<i4").astype(np.intp)

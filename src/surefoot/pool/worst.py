@@ -1,0 +1,327 @@
+"""The worst case of a classifier over a set of distributions, and the radii that such a set may have."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linprog
+
+from surefoot._types import FloatArray
+from surefoot.blocks.placement import check_problem
+from surefoot.calibration import Calibrated, RadiusEstimate
+from surefoot.certificates.certificate import Certificate
+from surefoot.costs import Euclidean
+from surefoot.estimators.robust import RobustLogisticRegression
+from surefoot.exact.judge import Member
+from surefoot.exact.problem import RobustProblem
+from surefoot.losses import LOG_LOSS, ZERO_ONE
+from surefoot.path import radius_curve
+from surefoot.pool.choices import AUTO, CALIBRATED, DEFAULT, NUMBER, Choices
+from surefoot.pool.clock import Clock
+from surefoot.pool.learn_pool import (
+    FEWEST_FOR_CALIBRATION,
+    MOST_CLASSES,
+    Start,
+    estimate_radius,
+    prior_of_worst_case,
+    resolve_prior,
+)
+from surefoot.pool.model import drawn, sampled
+from surefoot.pool.model_with_rows import Stated
+from surefoot.pool.notes import Code, Note
+from surefoot.pool.store_labels import picked_rows
+from surefoot.pool.summary.certified import SampledProblem
+from surefoot.pool.table import Pool, Table, TableError, clean_with
+from surefoot.pool.table.pool import as_targets
+from surefoot.radius import calibrate_radius, minimal_radius, transport_distance
+from surefoot.unlabeled import Unlabeled
+
+# The gap of a worst case: its bounds are printed to a tenth of a percent.
+_TOL = 5e-4
+# Distances times sets in a union from which on it is solved over some rows and proved over all; and fewest of these.
+_ENTRIES, _FEWEST_ROWS = 1_000_000, 250
+# Labels without which nothing is calibrated; unlabeled rows of a path at most.
+_FEWEST, _MOST_ROWS = 4, 4000
+
+
+@dataclass(frozen=True, eq=False)
+class Worst:
+    """The worst case of a classifier over a set of distributions.
+
+    certificates : by loss; kind : where the radius comes from; constant, constant_error : the best constant answer over
+    the same set, and its worst share of errors. sample : unlabeled rows (positions) over which it was solved, None for
+    all; the bounds are of all rows in any case, and `lower` then speaks of those rows alone.
+    """
+
+    certificates: dict[str, Certificate]
+    kind: str
+    constant: str
+    constant_error: float
+    sample: NDArray[np.intp] | None = None
+
+    @property
+    def promise(self) -> bool:
+        """Whether the radius was calibrated or given: a rule of thumb covers the truth by luck."""
+        return self.kind in (CALIBRATED, NUMBER)
+
+    @property
+    def first(self) -> Certificate:
+        return next(iter(self.certificates.values()))
+
+    @property
+    def tied(self) -> bool:
+        """Whether the radius grows with the change of label shares."""
+        return self.kind == CALIBRATED and bool(np.any(np.diff(self.first.label_intervals) > 0))
+
+    @property
+    def stated(self) -> Stated | None:
+        """The certificate of the log loss with its set, for a report; None where there is none."""
+        found = self.certificates.get(LOG_LOSS)
+        if found is None:
+            return None
+        rule: float | str | Calibrated = found.radius if self.promise else AUTO
+        return Stated(found, Euclidean(), 1.0, Calibrated() if self.kind == CALIBRATED else rule, "auto")
+
+    def risk(self, loss: str) -> float | None:
+        return self.certificates[loss].risk if loss in self.certificates else None
+
+    def data(self, classes: list[str]) -> dict[str, Any]:
+        """The certificate of the last loss, and the share of errors beside that of a constant answer."""
+        certificate, sampled = self.certificates.get(LOG_LOSS, self.first), self.sample is not None
+        data = certificate_data(certificate, classes, promise=self.promise, tied=self.tied, sampled=sampled)
+        error = self.risk(ZERO_ONE)
+        if error is not None:
+            data["error"] = error
+        more = {"constant_answer": self.constant, "constant_error": self.constant_error, "radius_from": self.kind}
+        return {**data, **more}
+
+
+def worst_case(
+    start: Start,
+    choices: Choices,
+    losses: Mapping[str, FloatArray],
+    *,
+    auto: float | None = None,
+) -> Worst | Note:
+    """The worst case of a classifier, given its losses at the labeled rows and then at the others.
+
+    Over Euclidean distances between cleaned rows and a label cost of 1, whatever the classifier was trained with: the
+    coverage of a calibrated radius was measured so. `auto` is the radius of the rule of thumb, if there is one. A note
+    says why there is no worst case.
+    """
+    kind = radius_kind(choices, start, auto)
+    if isinstance(kind, Note):
+        return kind
+    whole = _problem(start, choices, start.rest, prior_of_worst_case(choices.prior, start), start.weights)
+    estimate = estimate_radius(whole, start, choices) if kind == CALIBRATED else None
+    tied = estimate is not None and bool(np.any(np.diff(whole.decision_set.intervals) > 0))
+    n_sets = 2 ** len(start.pool.classes) - 2 if tied else 1
+    sample = drawn(len(start.rest), max(_ENTRIES // (len(start.y) * n_sets), _FEWEST_ROWS), choices.seed)
+    problem = whole if sample is None else _part(whole, start, choices, sample)
+    sampled = SampledProblem(problem, sample, (start.rows, start.rest), whole.row_weights, whole.minimal.value)
+    if estimate is not None:
+        members = problem.tied(estimate.excess)
+    else:
+        members = problem.at((float(choices.radius) if kind == NUMBER else float(auto or 0.0)) - sampled.shift)
+    found = {
+        name: replace(sampled.certify(name, values, members, _TOL, estimate), promise=kind != AUTO)
+        for name, values in losses.items()
+    }
+    best, share = worst_constant_error(members)
+    return Worst(found, kind, start.pool.classes[best], share, sample)
+
+
+def _problem(start: Start, choices: Choices, rest: FloatArray, prior: Any, weights: FloatArray | None) -> RobustProblem:
+    return check_problem(
+        start.rows,
+        start.y,
+        X_unlabeled=Unlabeled(rest),
+        sample_weight=weights,
+        classes=start.classes,
+        label_prior=prior,
+        label_cost=1.0,
+        metric="euclidean",
+        n_jobs=choices.n_jobs,
+        memory_only=True,
+    )
+
+
+def _part(whole: RobustProblem, start: Start, choices: Choices, sample: NDArray[np.intp]) -> RobustProblem:
+    """The problem over some of the unlabeled rows; labeled ones keep their share of all rows by smaller weights."""
+    shares = whole.row_weights
+    weights = shares[: len(start.y)] / shares[-1] * (len(sample) / len(start.rest))
+    return _problem(start, choices, start.rest[sample], whole.decision_set.intervals, weights)
+
+
+def radius_kind(choices: Choices, start: Start, auto: float | None) -> str | Note:
+    """Where the radius comes from, or why there is none."""
+    if not isinstance(choices.radius, str):
+        return NUMBER
+    if choices.radius == AUTO:
+        if auto is None:
+            raise TableError(
+                "a classifier that is given has no 'auto' radius. Pass --radius calibrated, or a number, for example "
+                "from surefoot radius --reference."
+            )
+        return AUTO
+    n_classes = len(start.pool.classes)
+    if choices.radius == DEFAULT and start.n_random < FEWEST_FOR_CALIBRATION:
+        return Note(Code.WORST_FEW, n_random=start.n_random, needed=FEWEST_FOR_CALIBRATION)
+    if choices.radius == DEFAULT and n_classes > MOST_CLASSES and not isinstance(choices.prior, tuple):
+        return Note(Code.WORST_CLASSES, n_classes=n_classes, most=MOST_CLASSES)
+    return CALIBRATED
+
+
+def worst_constant_error(members: Sequence[Member]) -> tuple[int, float]:
+    """The class whose constant answer errs least in the worst case over a union of decision sets, and that share.
+
+    Over one set the smallest share of a class k is a linear program in the labels that are turned into others: their
+    cost is at most what the radius leaves when the features are moved.
+    """
+    shares = np.min([_smallest_shares(member) for member in members], axis=0)
+    best = int(shares.argmax())
+    return best, float(1.0 - shares[best])
+
+
+def _smallest_shares(member: Member) -> FloatArray:
+    """(K,) the smallest share that each class can have in a set."""
+    ds = member.decision_set
+    K, before = ds.n_classes, ds.label_frequencies
+    budget = max(ds.radius - member.minimal.feature_part, member.minimal.label_part)
+    into = np.kron(np.eye(K), np.ones(K))  # entry (k, c) of the turned shares, row by row: what becomes k
+    out_of = np.kron(np.ones(K), np.eye(K))
+    found = [
+        linprog(
+            into[k],
+            A_ub=np.vstack([into, -into, ds.label_cost.ravel()]),
+            b_ub=np.concatenate([ds.intervals[:, 1], -ds.intervals[:, 0], [budget + 1e-12]]),
+            A_eq=out_of,
+            b_eq=before,
+        )
+        for k in range(K)
+    ]
+    return np.array([one.fun if one.status == 0 else ds.intervals[k, 0] for k, one in enumerate(found)])
+
+
+def certificate_data(
+    certificate: Certificate, classes: list[str], *, promise: bool, tied: bool, sampled: bool = False
+) -> dict[str, Any]:
+    """Numbers and texts of a certificate. A set tied to label shares has no one radius: its excess has a name."""
+    estimate = certificate.estimate
+    radius = {"tied_excess": None if estimate is None else estimate.excess} if tied else {"radius": certificate.radius}
+    data: dict[str, Any] = {
+        "promise": promise,
+        "loss": certificate.loss,
+        "risk": certificate.risk,
+        "lower": None if sampled else certificate.lower,
+        "gap": None if sampled else certificate.gap,
+        "status": certificate.status,
+        **radius,
+        "minimal_radius": certificate.minimal_radius,
+        "label_intervals": {
+            name: [float(low), float(high)]
+            for name, (low, high) in zip(classes, certificate.label_intervals, strict=True)
+        },
+    }
+    if certificate.loss == LOG_LOSS:
+        data["likelihood"] = certificate.likelihood
+    if estimate is not None:
+        data["calibration"] = {
+            "level": estimate.level,
+            "excess": estimate.excess,
+            "splits": len(estimate.splits),
+            "labels": estimate.n_labeled,
+        }
+    return {name: float(value) if isinstance(value, np.floating) else value for name, value in data.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class Radii:
+    """The radii that a pool, its labels and a reference speak for.
+
+    calibrated : None with too few random labels; with label intervals it is `tied` to the label shares: no one radius.
+    path : for each radius, a classifier learned there: radius, excess, risk (its worst loss), median_confidence.
+    reference : distance to a labeled reference, None without one. default : where `fit` takes the radius of its worst
+    case from, or why it has none. path_sample : unlabeled rows of the path where it looks at some of them, else None.
+    """
+
+    minimal: float
+    calibrated: RadiusEstimate | None
+    tied: bool
+    reference: float | None
+    default: str | Note
+    path: tuple[Any, ...]
+    path_sample: int | None
+
+    def data(self) -> dict[str, Any]:
+        data: dict[str, Any] = {"minimal": self.minimal}
+        found = self.calibrated
+        if found is not None and self.tied:
+            data["calibrated"] = {"tied_excess": found.excess, "level": found.level}
+        elif found is not None:
+            radius = self.minimal + found.excess
+            data["calibrated"] = {"radius": radius, "excess": found.excess, "level": found.level}
+        data["default"] = None if isinstance(self.default, Note) else self.default
+        if self.path:
+            data["path"] = [row._asdict() for row in self.path]
+        return data
+
+
+def radii_of(pool: Pool, choices: Choices, clock: Clock, *, reference: Table | None, n_path: int) -> Radii:
+    """Find the radii of a pool; n_path radii of a path, 0 for none."""
+    start = Start.of(pool, picked_rows(pool.table))
+    prior = resolve_prior(choices.prior, start)
+    clock.say("solving the transport problem")
+    least = minimal_radius(start.rows, start.y, X_unlabeled=start.rest, label_prior=prior, classes=start.classes)
+    calibrated = None
+    if start.n_random >= _FEWEST:
+        clock.say("estimating the radius")
+        calibrated = calibrate_radius(
+            start.rows[start.random],
+            start.y[start.random],
+            label_prior=None,
+            classes=start.classes,
+            level=Calibrated().level,
+            random_state=choices.seed,
+        )
+    some = sampled(start, _MOST_ROWS, choices.seed)
+    path: tuple[Any, ...] = ()
+    if n_path:
+        clock.say("following the radius")
+        path = _path(some, prior, choices, n_path)
+    return Radii(
+        least,
+        calibrated,
+        not isinstance(choices.prior, tuple),
+        None if reference is None else _distance(start, reference),
+        radius_kind(choices, start, None),
+        path,
+        None if some is start or not n_path else len(some.rest),
+    )
+
+
+def _distance(start: Start, reference: Table) -> float:
+    """W_c from the labeled rows to a labeled reference, cleaned as the pool is."""
+    other = clean_with(reference, start.pool.cleaner, start.pool.columns)
+    if not other.labeled.any():
+        raise TableError(f"{reference.path} must hold labels; the column {reference.label!r} is empty. Fill it.")
+    rows = other.rows[other.labeled]
+    if set(other.classes) - set(start.pool.classes):
+        unknown = sorted(set(other.classes) - set(start.pool.classes))[0]
+        raise TableError(
+            f"{reference.path} must hold classes of the pool; {unknown!r} is none. Name it with --classes, or correct "
+            "it."
+        )
+    return transport_distance(start.rows, start.y, rows, as_targets(other.labels[other.labeled], start.pool.classes))
+
+
+def _path(start: Start, prior: Any, choices: Choices, n_path: int) -> tuple[Any, ...]:
+    """Worst loss and confidence along the radius."""
+    clf = RobustLogisticRegression(AUTO, prior, 1.0, "euclidean", 1e-3, start.classes, n_jobs=choices.n_jobs)
+    path = radius_curve(clf, start.rows, start.y, X_unlabeled=start.rest, n_radii=n_path)
+    rows = path.to_frame().assign(excess=path.radii - path.minimal_radius)
+    return tuple(rows[["radius", "excess", "risk", "median_confidence"]].itertuples(index=False, name="PathRow"))
