@@ -20,9 +20,9 @@ from common import ROOT, Array, LearningProblem, Row, learning_problem, markdown
 import surefoot.active as al
 from surefoot.active.flexibility import LabelFlexibility
 from surefoot.active.impact import logistic_impact
-from surefoot.paper.stochastic_scores import PAPER_STEPS, algorithm2_score
+from surefoot.paper.algorithms import PAPER_STEPS, algorithm2_score
 from surefoot.problem.sets import DecisionSet, build_decision_set
-from surefoot.solvers.minimal import solve_minimal_radius
+from surefoot.solvers.minimal_radius import solve_minimal_radius
 
 # First step sizes of Algorithm 2, which the paper does not name.
 LEARNING_RATES = (1.0, 3e-1, 1e-1, 3e-2, 1e-2)

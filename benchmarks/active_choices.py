@@ -21,8 +21,7 @@ from sklearn.linear_model import LogisticRegression
 
 import surefoot.active as al
 from surefoot import datasets
-from surefoot.active.impact import logistic_impact
-from surefoot.active.scores import min_model_change
+from surefoot.active.impact import logistic_impact, min_model_change
 
 MARGINS = (0.01, 0.03, 0.1)  # in units of κ/N
 CANDIDATES = 100  # the paper's

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from threadpoolctl import threadpool_limits
 
-from surefoot.solvers.ball.solver import ball_worst_case, solve_ball
+from surefoot.solvers.ball import ball_worst_case, solve_ball
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from reference.ball import BallReference, ball_reference

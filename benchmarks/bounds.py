@@ -55,8 +55,8 @@ import surefoot as sf
 from surefoot import datasets
 from surefoot.datasets._catalogue import BANK as BANK_FILES
 from surefoot.datasets._catalogue import WINE as WINE_FILES
-from surefoot.datasets._locate import locate
-from surefoot.priors import Assisted, ClopperPearson, FinitePool
+from surefoot.datasets._download import locate
+from surefoot.priors import AssistedPrior, ClopperPearson, HypergeometricPrior
 
 PAGE = ROOT / "docs" / "bounds.md"
 Labels = NDArray[np.intp]
@@ -104,8 +104,8 @@ def labels_record(X: Array, y: Labels, n: int, draw: int) -> Record:
     share, counts = y.mean(), np.bincount(yl, minlength=2)
     intervals = {
         "clopper_pearson": ClopperPearson().intervals(counts)[1],
-        "hypergeometric": FinitePool(len(X)).intervals(counts)[1],
-        "assisted": Assisted().for_rows(Xl, yl, 2, U).intervals(counts)[1],
+        "hypergeometric": HypergeometricPrior(len(X)).intervals(counts)[1],
+        "assisted": AssistedPrior().for_rows(Xl, yl, 2, U).intervals(counts)[1],
     }
     for name, (lo, hi) in intervals.items():
         found |= {f"{name}_holds": bool(lo <= share <= hi), f"{name}_width": float(hi - lo)}

@@ -33,8 +33,8 @@ from common import ROOT, markdown_table
 
 import surefoot as sf
 from surefoot import datasets
-from surefoot.blocks.placement import check_problem
-from surefoot.calibration import Calibrated, estimate_excess
+from surefoot.certificates.calibration import CalibratedRadius, estimate_excess
+from surefoot.problem.placement import check_problem
 
 Array = NDArray[np.float64]
 Record = dict[str, object]
@@ -67,7 +67,7 @@ def true_excess(X: Array, y: NDArray[np.intp], labeled: NDArray[np.intp]) -> flo
 def estimated(X: Array, y: NDArray[np.intp], labeled: NDArray[np.intp]) -> tuple[float, float]:
     """The estimate, and for comparison the plain quantile at the level of the splits in which no label was replaced."""
     distances = cdist(X[labeled], X[labeled])
-    how = Calibrated(LEVEL)
+    how = CalibratedRadius(LEVEL)
     splits = estimate_excess(distances, y[labeled], np.ones(len(labeled)), 1.0 - np.eye(2), how)
     return float(np.quantile(splits, 0.5 * (1 + LEVEL))), float(np.quantile(splits[::2], LEVEL))
 
@@ -91,7 +91,7 @@ def price_record(X: Array, y: NDArray[np.intp], n: int, draw: int) -> Record:
     found: Record = {"true_error": float(np.mean(model.predict(X) != y))}
     for name, prior in (("weak", "clopper-pearson"), ("strong", p)):
         certificate = sf.certify(
-            model, X[labeled], y[labeled], X_unlabeled=X[rest], radius=Calibrated(LEVEL), label_prior=prior,
+            model, X[labeled], y[labeled], X_unlabeled=X[rest], radius=CalibratedRadius(LEVEL), label_prior=prior,
             loss="zero_one", classes=[0, 1], tol=1e-4,
         )  # fmt: skip
         found[f"certified_{name}"] = certificate.risk

@@ -20,10 +20,10 @@ from common import ROOT, Array, LearningProblem, Row, learning_problem, markdown
 import surefoot as sf
 from reference.inner import inner_reference
 from surefoot.dual.models import FixedLosses
-from surefoot.exact.solution import Solution, solve_certified
-from surefoot.losses import loss_matrix_from_proba
+from surefoot.problem.losses import loss_matrix_from_proba
 from surefoot.problem.sets import DecisionSet, build_decision_set
-from surefoot.solvers.minimal import solve_minimal_radius
+from surefoot.solvers.minimal_radius import solve_minimal_radius
+from surefoot.solvers.search.solution import Solution, solve_certified
 
 _TOL = 1e-6
 

@@ -1,4 +1,4 @@
-"""One fit on two Dask workers, set up as Dask does it and as `surefoot.distributed.local_client` does.
+"""One fit on two Dask workers, set up as Dask does it and as `surefoot.backends.dask_rows.local_client` does.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/dask_allocation.py [--rows 1000000] [--anchors 100]
 
@@ -22,7 +22,7 @@ from distributed import Client
 from scaling import make_rows
 
 import surefoot as sf
-from surefoot.distributed import DaskRows, local_client
+from surefoot.backends.dask_rows import DaskRows, local_client
 
 
 def rows_of(path: Path, client: Any, block: int = 1 << 16) -> DaskRows:

@@ -24,11 +24,11 @@ from typing import Any
 import numpy as np
 
 import surefoot as sf
-from surefoot.blocks.compute import Compute
-from surefoot.blocks.problem import BlockProblem
-from surefoot.blocks.sources import ArrayRows
-from surefoot.dual.block import RowlessProblem
-from surefoot.dual.point import DualPoint
+from surefoot.backends.blocks import BlockedProblem
+from surefoot.backends.compute import Compute
+from surefoot.backends.sources import ArrayRows
+from surefoot.dual.block import DualProblem
+from surefoot.dual.models import DualPoint
 from surefoot.problem.rows import LabeledData
 
 
@@ -54,7 +54,7 @@ def radius_of(data: tuple[Any, Any, Any]) -> float:
 @contextmanager
 def step_by_step() -> Iterator[None]:
     """Passes without the fused kernels."""
-    from surefoot.dual.torch_arrays import TorchArrays
+    from surefoot.kernels.torch_arrays import TorchArrays
 
     fused = TorchArrays.__dict__["fused"]
     TorchArrays.fused = staticmethod(lambda _distances: None)
@@ -97,8 +97,8 @@ def pass_seconds(data: tuple[Any, Any, Any], precision: str, name: str, second_o
     X, y, U = data
     labeled = LabeledData.check(X, y, sample_weight=None, classes=None, metric="euclidean")
     ds, how = labeled.decision_set("clopper-pearson", 1.0), Compute("cuda", precision, memory=128 << 30)
-    game = BlockProblem.of(labeled, ds, ArrayRows(U), how).linear(0.0, True)
-    bare = RowlessProblem.of(ds.with_radius(1.0), game.model)
+    game = BlockedProblem.of(labeled, ds, ArrayRows(U), how).linear(0.0, True)
+    bare = DualProblem.of(ds.with_radius(1.0), game.model)
     point = DualPoint(np.full(game.model.shape, 0.1), 5.0, np.zeros(2), np.zeros(len(ds.anchor_weights)))
     times = []
     for _ in range(6):

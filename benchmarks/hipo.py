@@ -23,7 +23,7 @@ from threadpoolctl import threadpool_limits
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from reference.inner import PlanProgram
-from surefoot.losses import loss_matrix_from_proba
+from surefoot.problem.losses import loss_matrix_from_proba
 from surefoot.problem.sets import DecisionSet
 
 

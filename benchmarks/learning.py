@@ -14,12 +14,11 @@ from algorithm1 import best_learning_rate, dual_value, run_algorithm1
 from common import LearningProblem, Row, learning_problem, peak_memory, timed
 
 from surefoot.dual.design import FeatureBlock, standardize
-from surefoot.dual.models import LinearModel
-from surefoot.dual.point import DualPoint
+from surefoot.dual.models import DualPoint, LinearModel
 from surefoot.dual.row_sums import WeightedRows
-from surefoot.exact.solution import Solution, solve_certified
 from surefoot.problem.sets import DecisionSet, build_decision_set
-from surefoot.solvers.minimal import MinimalRadius, solve_minimal_radius
+from surefoot.solvers.minimal_radius import MinimalRadius, solve_minimal_radius
+from surefoot.solvers.search.solution import Solution, solve_certified
 
 _TOL = 1e-4
 

@@ -99,12 +99,12 @@ METHODS: dict[str, tuple[str, Callable[[Array, Labels, Array], Any]]] = {
 
 def learned_distances(X: Array, y: Labels, U: Array) -> Array:
     """(N, n) of the default's metric, in units of their median."""
-    found = sf.costs.Learned().learn(X, y, X_unlabeled=U).distances(np.vstack([X, U]), X)
+    found = sf.costs.LearnedMetric().learn(X, y, X_unlabeled=U).distances(np.vstack([X, U]), X)
     return found / np.median(found)
 
 
 def learned_manhattan(X: Array, y: Labels, U: Array) -> Array:
-    weights = sf.costs.Learned().learn(X, y, X_unlabeled=U).weights
+    weights = sf.costs.LearnedMetric().learn(X, y, X_unlabeled=U).weights
     return cdist(np.vstack([X, U]) * weights, X * weights, "cityblock")
 
 

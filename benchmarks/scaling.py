@@ -55,7 +55,7 @@ def main():
         import os
         import dask.array as da
         from dask.delayed import delayed
-        from surefoot.distributed import DaskRows, local_client
+        from surefoot.backends.dask_rows import DaskRows, local_client
         client = local_client(2)
         processes = [str(p) for p in client.run(os.getpid).values()]
         read = delayed(lambda start, stop: np.load(path, mmap_mode="r")[start:stop])  # by the workers

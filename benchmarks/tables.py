@@ -242,7 +242,7 @@ def scales(out: Path) -> None:
 def units(out: Path) -> None:
     """Accuracy and log loss of the default model on features as cleaned and standardised, and logistic regression."""
     from surefoot import RobustLogisticRegression, Unlabeled, datasets
-    from surefoot.costs import Learned
+    from surefoot.costs import LearnedMetric
     from surefoot.pool.table import clean, read_labeled_table
     from surefoot.pool.table.cleaning import TailScaler
 
@@ -259,7 +259,7 @@ def units(out: Path) -> None:
 
     sets = [(name, lambda table=table: cleaned(table)) for name, table in TABLES.items()]
     sets += [(name, lambda name=name: numbers(name)) for name in datasets.paper_names()]
-    how = {"logistic regression": None, "standardised": Learned(), "as cleaned": Learned(unit=1.0)}
+    how = {"logistic regression": None, "standardised": LearnedMetric(), "as cleaned": LearnedMetric(unit=1.0)}
     lines, totals = [], {"tables": [], "datasets": []}
     for name, load in sets:
         X, y = load()

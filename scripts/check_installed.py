@@ -39,7 +39,7 @@ def demonstration() -> None:
     folder.mkdir(exist_ok=True)
     command = Path(sys.prefix) / "bin" / "surefoot"
     subprocess.run(
-        [command, "demo"] if "cli" in sys.argv else [sys.executable, "-m", "surefoot.demo"], cwd=folder, check=True
+        [command, "demo"] if "cli" in sys.argv else [sys.executable, "-m", "surefoot.cli.demo"], cwd=folder, check=True
     )
     assert (folder / "surefoot-demo.png").exists()
 

@@ -26,7 +26,7 @@ def find_dataset(name: str) -> Path:
 @pytest.fixture
 def in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Problems of any size are solved over blocks of rows."""
-    monkeypatch.setattr("surefoot.blocks.placement.MOST_DISTANCES", 0)
+    monkeypatch.setattr("surefoot.problem.placement.MOST_DISTANCES", 0)
 
 
 @pytest.fixture(scope="session")

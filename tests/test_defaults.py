@@ -54,19 +54,19 @@ EXCEPTIONS: dict[tuple[str, str], tuple[Any, str]] = {
     ("error_bounds", "loss"): ("zero_one", "it bounds errors"),
     ("Certificate.on_fresh_rows", "level"): (0.95, "that of the paper's label intervals"),
     ("ClopperPearson", "level"): (0.95, "the paper's"),
-    ("FinitePool", "level"): (0.95, "as ClopperPearson"),
-    ("Assisted", "level"): (0.95, "as ClopperPearson"),
+    ("HypergeometricPrior", "level"): (0.95, "as ClopperPearson"),
+    ("AssistedPrior", "level"): (0.95, "as ClopperPearson"),
     ("StochasticModelChange", "max_candidates"): (100, "the paper's: a candidate costs 50,000 steps"),
     ("StochasticGradient", "batch_size"): (100, "rows of a step, not of a query; the paper's"),
     ("StochasticGradient", "random_state"): (0, SEEDED),
-    ("Calibrated", "random_state"): (0, SEEDED),
+    ("CalibratedRadius", "random_state"): (0, SEEDED),
     ("calibrate_radius", "random_state"): (0, SEEDED),
     ("error_bound", "random_state"): (0, SEEDED),
     ("shift", "random_state"): (0, SEEDED),
     ("simulate", "random_state"): (0, "all strategies start from the same labels"),
     ("load", "random_state"): (0, "a name stands for the same rows"),
     ("RobustNetClassifier", "random_state"): (0, SEEDED),
-    ("Assisted", "random_state"): (0, SEEDED),
+    ("AssistedPrior", "random_state"): (0, SEEDED),
 }
 # Words that mean another thing in each place: no reader takes one for the other.
 OTHER_THINGS = {"method", "n_labels", "n_pool", "picks", "progress", "rule", "training"}

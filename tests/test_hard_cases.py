@@ -20,10 +20,9 @@ from reference.inner import inner_reference
 from refusals import warns
 from surefoot.dual.adversary import FEASIBILITY, LabelTable, allowance, feasible_adversary, meet
 from surefoot.dual.bounds import dual_value
-from surefoot.dual.models import LinearModel
-from surefoot.dual.point import DualPoint
+from surefoot.dual.models import DualPoint, LinearModel
 from surefoot.problem.sets import DecisionSet, build_decision_set
-from surefoot.solvers.minimal import solve_minimal_radius
+from surefoot.solvers.minimal_radius import solve_minimal_radius
 
 Array = NDArray[np.float64]
 TOL = 1e-6

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 import surefoot as sf
 from reference.inner import inner_reference
 from surefoot.dual.bounds import dual_value
-from surefoot.dual.models import FixedLosses, LinearModel
+from surefoot.dual.models import DualPoint, FixedLosses, LinearModel
 from surefoot.dual.objective import SmoothedDual, smoothed_support
-from surefoot.dual.point import DualPoint
 from surefoot.dual.row_sums import DENSE_SHARE
-from surefoot.exact.solution import Solution, solve_certified, solve_minimal_radius
-from surefoot.losses import log_loss_matrix
+from surefoot.problem.losses import log_loss_matrix
 from surefoot.problem.sets import DecisionSet, build_decision_set
+from surefoot.solvers.search.solution import Solution, solve_certified, solve_minimal_radius
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import surefoot as sf
-from surefoot import _memory
+from surefoot import _machine as _memory
 
 GIB = 2**30
 

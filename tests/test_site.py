@@ -116,7 +116,7 @@ class TestReadable:
 
     def test_public_names_are_linked(self) -> None:
         assert NAMES["calibrate_radius"] == NAMES["sf.calibrate_radius"] == "surefoot.calibrate_radius"
-        assert NAMES["costs.Learned"] == NAMES["Learned"] == "surefoot.costs.Learned"
+        assert NAMES["costs.LearnedMetric"] == NAMES["LearnedMetric"] == "surefoot.costs.LearnedMetric"
         assert "shift" not in NAMES  # also a word
         assert NAMES["sf.shift"] == "surefoot.shift"
 

@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 from threadpoolctl import ThreadpoolController
 
-from surefoot._threads import one_blas_thread
-from surefoot.exact.solution import solver_threads
+from surefoot._machine import one_blas_thread
+from surefoot.solvers.search.solution import solver_threads
 
 _FITS = """
 import numpy as np, surefoot as sf

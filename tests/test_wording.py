@@ -16,10 +16,9 @@ from pathlib import Path
 import pytest
 
 import surefoot
-from surefoot._convergence import InexactWarning
-from surefoot._errors import CodedWarning, InfeasibleRadiusError, ParameterError, UnlabeledRowsWarning
-from surefoot.cli import sentences
-from surefoot.cli.sentences import sentence
+from surefoot._errors import CodedWarning, InexactWarning, InfeasibleRadiusError, ParameterError, UnlabeledRowsWarning
+from surefoot.cli import output as sentences
+from surefoot.cli.output import sentence
 from surefoot.pool.notes import _WORDS
 
 SOURCE, SNAPSHOTS = Path(surefoot.__file__).parent, Path(__file__).parent / "wording"

@@ -18,7 +18,7 @@ PUBLIC_MODULES = [
 ]
 # From modules whose other names only the package itself uses.
 PUBLIC_NAMES = [
-    "surefoot.distributed.local_client",
+    "surefoot.backends.dask_rows.local_client",
     "surefoot.report.build_report",
     "surefoot.report.render_report",
     "surefoot.report.write_report",
@@ -33,7 +33,7 @@ RESULTS = [
     "surefoot.bounds.population.Shift",
     "surefoot.bounds.result.ErrorBounds",
     "surefoot.bounds.size.AuditSize",
-    "surefoot.path.curve.RadiusCurve",
+    "surefoot.certificates.curves.RadiusCurve",
     "surefoot.paper.runner.Reproduction",
 ]
 

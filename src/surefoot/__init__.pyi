@@ -1,26 +1,26 @@
 from . import active, costs, datasets, paper, priors
 from ._errors import InfeasibleRadiusError, RepeatedRowsWarning, UnlabeledRowsWarning
 from ._version import __version__
-from .blocks.compute import Compute
-from .blocks.sources import ParquetRows
+from .backends.compute import Compute
+from .backends.sources import ParquetRows
 from .bounds.audit import Audit
 from .bounds.methods import error_bound, error_bounds
 from .bounds.population import shift
 from .bounds.result import ErrorBound
 from .bounds.size import audit_size
-from .calibration import Calibrated, RadiusEstimate
+from .certificates.calibration import CalibratedRadius, RadiusEstimate
 from .certificates.certificate import Certificate, WorstCase
+from .certificates.certification import certify
 from .certificates.fresh import FreshCertificate
-from .certification import certify
+from .certificates.radius import calibrate_radius, minimal_radius, transport_distance
 from .estimators.ball import WassersteinLogisticRegression
+from .estimators.curves import radius_curve
 from .estimators.robust import RobustLogisticRegression
-from .path import radius_curve
-from .radius import calibrate_radius, minimal_radius, transport_distance
-from .unlabeled import Unlabeled
+from .problem.unlabeled import Unlabeled
 
 __all__ = [
     "Audit",
-    "Calibrated",
+    "CalibratedRadius",
     "Certificate",
     "Compute",
     "ErrorBound",

@@ -1,13 +1,19 @@
-"""Results that print themselves as a short table, as text and in notebooks."""
+"""The address at which a browser finds a server of this machine."""
 
 from __future__ import annotations
 
 import math
 import re
+import socket
+from functools import cache
 from html import escape
 from typing import Any
 
 import numpy as np
+
+from surefoot._errors import import_extra
+
+# Results that print themselves as a short table, as text and in notebooks.
 
 # What a terminal acts on instead of showing it: control characters, marks that turn the direction of a line, separators
 # of lines and paragraphs, and halves of characters that no encoding can write.
@@ -181,3 +187,45 @@ def short_percent(share: float, *, up: bool = False) -> str:
     """A share as a percentage with at most one decimal; `up` rounds a bound up."""
     tenths = math.ceil(1000 * share - _ROUNDING) if up else round(1000 * share)
     return f"{tenths / 10:g}{_PERCENT}"
+
+
+# Pages from Jinja2 templates: every value is escaped, and a template may use what it is given only.
+
+
+def render(package: str, template: str, **values: Any) -> str:
+    """Render a file of the folder `templates` of a package; it may use these values only."""
+    return str(_template(package, template).render(values))
+
+
+@cache
+def _template(package: str, name: str) -> Any:
+    return _environment(package).get_template(name)
+
+
+@cache
+def _environment(package: str) -> Any:
+    jinja2 = import_extra("jinja2", "cli", "an HTML page")
+    made = jinja2.Environment(
+        loader=jinja2.PackageLoader(package),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {
+        "at_least": at_least,
+        "at_most": at_most,
+        "percent": percent,
+        "rounded_down": rounded_down,
+        "rounded_up": rounded_up,
+        "short_percent": short_percent,
+        "thousands": "{:,}".format,
+    }
+    return made
+
+
+def address(host: str, port: int) -> str:
+    """The address for a browser."""
+    shown = {"0.0.0.0": socket.gethostname(), "::": socket.gethostname()}.get(host, host)
+    return f"http://{f'[{shown}]' if ':' in shown else shown}:{port}/"

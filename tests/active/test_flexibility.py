@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import surefoot as sf
 import surefoot.active as al
-from active.problems import Problem, draw
+from generators import FlexibilityProblem, draw_flexibility
 from refusals import Refused, refuses
 from surefoot.active import flexibility
 from surefoot.active.flexibility import DEFAULT_MARGIN, LabelFlexibility
@@ -22,7 +22,7 @@ from surefoot.active.flexibility import DEFAULT_MARGIN, LabelFlexibility
 MARGINS = [0.0, 0.1, 0.4, 1.0, 1.6, 2.0]
 
 
-def assert_equals_program(problem: Problem, excess: float, *, rows: int = 3, seed: int = 0) -> None:
+def assert_equals_program(problem: FlexibilityProblem, excess: float, *, rows: int = 3, seed: int = 0) -> None:
     rng = np.random.default_rng(seed)
     impact = rng.uniform(0.0, 3.0, size=(len(problem.U), problem.K))
     scores = problem.flexibility(excess).least_expectation(impact)
@@ -34,7 +34,7 @@ def assert_equals_program(problem: Problem, excess: float, *, rows: int = 3, see
 def test_scores_equal_the_linear_program(seed: int) -> None:
     # 2 and 3 classes, strong and weak prior, N from 20 to 100, margins from 0 to 2κ/N
     rng = np.random.default_rng(seed)
-    problem = draw(seed, 2 + seed % 2, ("strong", "weak")[seed // 2 % 2], N=int(rng.integers(20, 101)))
+    problem = draw_flexibility(seed, 2 + seed % 2, ("strong", "weak")[seed // 2 % 2], N=int(rng.integers(20, 101)))
     assert_equals_program(problem, MARGINS[seed % 6] * problem.kappa * problem.unit)
 
 
@@ -43,14 +43,14 @@ def test_scores_equal_the_linear_program(seed: int) -> None:
 @pytest.mark.parametrize("prior", ["strong", "frequencies", "clopper-pearson", "none", "zero"])
 @pytest.mark.parametrize("K", [2, 3, 5])
 def test_so_do_those_of_other_label_costs_and_priors(K: int, prior: str, weighted: bool, grid: bool) -> None:
-    problem = draw(100 + K, K, prior, N=30, cost="matrix", weighted=weighted, grid=grid, missing=K == 3)
+    problem = draw_flexibility(100 + K, K, prior, N=30, cost="matrix", weighted=weighted, grid=grid, missing=K == 3)
     for margin in (0.0, 0.2, 0.9):
         assert_equals_program(problem, margin * problem.kappa * problem.unit, rows=1)
 
 
 @pytest.mark.parametrize(("K", "prior"), [(2, "strong"), (3, "weak"), (4, "none")])
 def test_bounds_and_programs_agree(K: int, prior: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    problem = draw(7, K, prior, N=80)
+    problem = draw_flexibility(7, K, prior, N=80)
     impact = np.random.default_rng(1).random((len(problem.U), K))
     for margin in (0.0, 0.05, 0.3):
         excess = margin * problem.kappa * problem.unit
@@ -64,7 +64,7 @@ def test_bounds_and_programs_agree(K: int, prior: str, monkeypatch: pytest.Monke
 @given(seed=st.integers(0, 10_000), K=st.integers(2, 4), prior=st.sampled_from(["strong", "weak", "none"]))
 @settings(max_examples=25, deadline=None)
 def test_a_margin_of_two_label_costs_frees_every_row(seed: int, K: int, prior: str) -> None:
-    problem = draw(seed, K, prior, N=40)
+    problem = draw_flexibility(seed, K, prior, N=40)
     ds = problem.decision_set
     if (np.minimum(ds.label_frequencies, ds.intervals[:, 1]) < 2 * problem.unit).any():
         return  # a class too small to give up a row's mass, or to hold it
@@ -99,7 +99,7 @@ def test_a_row_halfway_costs_nothing_to_move() -> None:
 @given(seed=st.integers(0, 10_000), K=st.integers(2, 3), prior=st.sampled_from(["strong", "weak", "clopper-pearson"]))
 @settings(max_examples=15, deadline=None)
 def test_laws(seed: int, K: int, prior: str) -> None:
-    problem = draw(seed, K, prior, N=40)
+    problem = draw_flexibility(seed, K, prior, N=40)
     ends = problem.kappa * problem.unit * np.array([0.0, 0.1, 0.5, 1.2])
     found = [problem.flexibility(excess).intervals for excess in ends]
     for tight, loose in pairwise(found):  # a larger margin only widens the intervals
@@ -108,16 +108,18 @@ def test_laws(seed: int, K: int, prior: str) -> None:
     assert np.all(found[0].sum(axis=1)[:, 0] <= 1 + 1e-9)
     assert np.all(found[0].sum(axis=1)[:, 1] >= 1 - 1e-9)
     order = np.random.default_rng(seed).permutation(len(problem.U))
-    shuffled = Problem(problem.X, problem.y, problem.U[order], K, problem.keywords).flexibility(ends[2])
+    shuffled = FlexibilityProblem(problem.X, problem.y, problem.U[order], K, problem.keywords).flexibility(ends[2])
     np.testing.assert_allclose(shuffled.intervals, found[2][order], atol=1e-7)
     for scale in (1e-4, 1e4):
         kappa = scale * float(problem.keywords["label_cost"])  # type: ignore[arg-type]
-        moved = Problem(scale * problem.X, problem.y, scale * problem.U, K, problem.keywords | {"label_cost": kappa})
+        moved = FlexibilityProblem(
+            scale * problem.X, problem.y, scale * problem.U, K, problem.keywords | {"label_cost": kappa}
+        )
         np.testing.assert_allclose(moved.flexibility(scale * ends[2]).intervals, found[2], atol=1e-7)
 
 
 def test_intervals_are_the_scores_of_indicators() -> None:
-    problem = draw(3, 3, "weak", N=40)
+    problem = draw_flexibility(3, 3, "weak", N=40)
     found = problem.flexibility(0.2 * problem.kappa * problem.unit)
     for row in (0, 5, 11):
         for k in range(3):
@@ -130,7 +132,7 @@ def test_intervals_are_the_scores_of_indicators() -> None:
 class TestRadius:
     """The paper's rules."""
 
-    problem = draw(5, 2, "strong", N=50)
+    problem = draw_flexibility(5, 2, "strong", N=50)
 
     def find(self, **keywords: object) -> LabelFlexibility:
         p = self.problem
@@ -171,7 +173,7 @@ class TestRadius:
 
 
 def test_candidates_are_rows_of_the_whole() -> None:
-    problem = draw(11, 3, "strong", N=60)
+    problem = draw_flexibility(11, 3, "strong", N=60)
     impact = np.random.default_rng(0).random((len(problem.U), 3))
     chosen = np.array([17, 3, 30])
     keywords = {"X_unlabeled": problem.U, "label_prior": problem.keywords["label_prior"], "margin": 0.002}

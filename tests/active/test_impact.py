@@ -15,9 +15,14 @@ from sklearn.tree import DecisionTreeClassifier
 import surefoot as sf
 import surefoot.active as al
 from refusals import refuses
-from surefoot.active.impact import logistic_impact, torch_impact
-from surefoot.active.scores import expected_model_change, max_model_change, min_model_change
-from surefoot.losses import log_loss_matrix
+from surefoot.active.impact import (
+    expected_model_change,
+    logistic_impact,
+    max_model_change,
+    min_model_change,
+    torch_impact,
+)
+from surefoot.problem.losses import log_loss_matrix
 
 
 def data(K: int, N: int = 40, d: int = 3) -> tuple[np.ndarray, np.ndarray]:

@@ -7,11 +7,9 @@ import ot
 import pytest
 from scipy.optimize import linprog
 
-from active.problems import draw
-from surefoot.active.features import FeaturesInMemory
-from surefoot.active.residual import ResidualGraph
-from surefoot.kernels.reroute import all_pairs, reroute
-from surefoot.kernels.simplex import append_row, minimise, restore
+from generators import draw_flexibility
+from surefoot.active.residual import FeaturesInMemory, ResidualGraph
+from surefoot.kernels.forced_labels import all_pairs, append_row, minimise, reroute, restore
 
 
 @pytest.mark.parametrize("density", [0.2, 1.0])
@@ -57,7 +55,7 @@ def test_simplex_with_rows_added_is_highs(seed: int) -> None:
 @pytest.mark.parametrize("K", [2, 3])
 @pytest.mark.parametrize("seed", range(4))
 def test_rerouting_is_transport_with_the_row_told_where_to_draw_from(seed: int, K: int, weighted: bool) -> None:
-    problem = draw(seed, K, "none", N=40, weighted=weighted)
+    problem = draw_flexibility(seed, K, "none", N=40, weighted=weighted)
     ds, rng = problem.decision_set, np.random.default_rng(seed)
     unit = problem.unit
     features = FeaturesInMemory(ds)
@@ -92,7 +90,7 @@ def _told(distances: np.ndarray, ds: object, j: int, a: np.ndarray) -> float:
 
 
 def test_a_plan_has_all_its_mass_in_full_entries_and_parts() -> None:
-    problem = draw(2, 2, "none", N=50)
+    problem = draw_flexibility(2, 2, "none", N=50)
     ds = problem.decision_set
     graph = ResidualGraph.of(ds, FeaturesInMemory(ds), problem.unit)
     (rows, amounts, following, count), head = graph.parts

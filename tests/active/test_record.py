@@ -9,13 +9,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from bounds.pools import numbered, told
+from generators import numbered, told
 from refusals import refuses
 from surefoot._errors import FileError, LockedError
-from surefoot._types import FloatArray
+from surefoot._validation import FloatArray
 from surefoot.active import AuditPolicy, ProvenLabeling
-from surefoot.bounds.engine import AuditEngine, RowSampler
-from surefoot.bounds.policy import level_of
+from surefoot.bounds.engine import AuditEngine, RowSampler, level_of
 
 N = 200
 TRUTH = (np.random.default_rng(0).random(N) < 0.4).astype(np.intp)

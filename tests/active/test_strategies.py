@@ -17,8 +17,7 @@ import surefoot as sf
 import surefoot.active as al
 from refusals import refuses, warns
 from surefoot.active.base import QueryStrategy, Spread
-from surefoot.active.impact import logistic_impact
-from surefoot.active.scores import expected_model_change, max_model_change, min_model_change
+from surefoot.active.impact import expected_model_change, logistic_impact, max_model_change, min_model_change
 
 STRATEGIES = {
     "random": al.RandomSampling(random_state=0),

@@ -10,9 +10,8 @@ import pytest
 from scipy.integrate import quad
 from scipy.special import betaln
 
-from surefoot._pool_count import hypergeometric_upper
-from surefoot.bounds.anytime import PoolErrors, population_upper
-from surefoot.bounds.mean_bounds import clopper_pearson_upper
+from surefoot.bounds.betting import PoolErrors, clopper_pearson_upper, population_upper
+from surefoot.priors.clopper_pearson import hypergeometric_upper
 
 
 def sequence_probability(outcomes: tuple[int, ...], M: int, N: int) -> float:

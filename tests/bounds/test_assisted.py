@@ -7,8 +7,8 @@ import pytest
 
 import surefoot as sf
 from refusals import refuses
-from surefoot._difference import difference_estimate
-from surefoot.priors import Assisted, ClopperPearson, FinitePool
+from surefoot.priors import AssistedPrior, ClopperPearson, HypergeometricPrior
+from surefoot.priors.clopper_pearson import difference_estimate
 
 
 def pool(seed: int, signal: float, N: int = 400) -> tuple[np.ndarray, np.ndarray]:
@@ -18,7 +18,7 @@ def pool(seed: int, signal: float, N: int = 400) -> tuple[np.ndarray, np.ndarray
 
 
 def found(X: np.ndarray, y: np.ndarray, n: int) -> np.ndarray:
-    return Assisted().for_rows(X[:n], y[:n], 2, X[n:]).intervals(np.bincount(y[:n], minlength=2))
+    return AssistedPrior().for_rows(X[:n], y[:n], 2, X[n:]).intervals(np.bincount(y[:n], minlength=2))
 
 
 def test_rows_that_tell_the_class_shorten_the_intervals() -> None:
@@ -68,14 +68,16 @@ def test_by_name_in_certify_and_in_a_fit() -> None:
     exact = sf.certify(
         clf, X[:30], y[:30], X_unlabeled=X[30:], radius=9.0, label_prior="hypergeometric", loss="zero_one"
     )
-    np.testing.assert_allclose(exact.label_intervals, FinitePool(160).intervals(np.bincount(y[:30])), atol=1e-12)
+    np.testing.assert_allclose(
+        exact.label_intervals, HypergeometricPrior(160).intervals(np.bincount(y[:30])), atol=1e-12
+    )
 
 
 def test_three_classes_and_a_class_not_seen() -> None:
     rng = np.random.default_rng(5)
     y = rng.integers(0, 3, size=300)
     X = np.eye(3)[y] * 2 + rng.normal(size=(300, 3))
-    intervals = Assisted().for_rows(X[:50], y[:50], 4, X[50:]).intervals(np.ones(4))
+    intervals = AssistedPrior().for_rows(X[:50], y[:50], 4, X[50:]).intervals(np.ones(4))
     shares = np.bincount(y, minlength=4) / 300
     assert np.all((intervals[:, 0] <= shares) & (shares <= intervals[:, 1]))
 
@@ -85,6 +87,6 @@ def test_refusals() -> None:
     with refuses("X_unlabeled"):
         sf.RobustLogisticRegression(label_prior="assisted").fit(X[:30], y[:30])
     with refuses("label_prior"):
-        Assisted().intervals([3, 4])
+        AssistedPrior().intervals([3, 4])
     with refuses("level", 1.5):
-        Assisted(level=1.5)
+        AssistedPrior(level=1.5)

@@ -16,10 +16,10 @@ from scipy.stats import hypergeom
 from sklearn.linear_model import LogisticRegression
 
 import surefoot as sf
-from bounds.pools import Told, numbered, told
+from generators import Told, numbered, told
 from refusals import Refused, refuses
 from surefoot._errors import FileError, LockedError
-from surefoot._pool_count import hypergeometric_upper
+from surefoot.priors.clopper_pearson import hypergeometric_upper
 
 SRC = Path(sf.__file__).resolve().parents[1]
 N = 300
@@ -363,7 +363,7 @@ AUDITOR = """
 import sys
 import numpy as np
 import surefoot as sf
-from bounds.pools import numbered, told
+from generators import numbered, told
 
 truth = (np.random.default_rng(0).random(300) < 0.4).astype(np.intp)
 clf, _ = told(truth, 0.06, np.random.default_rng(1))

@@ -7,8 +7,8 @@ from itertools import permutations
 import numpy as np
 import pytest
 
+from surefoot.bounds.betting import BERNSTEIN_FROM, BettingBound, WeightedErrors, bounded_upper, rule_in_words
 from surefoot.bounds.engine import RowSampler
-from surefoot.bounds.mean_bounds import BERNSTEIN_FROM, BettingBound, WeightedErrors, bounded_upper, rule_in_words
 
 
 class Recorded(BettingBound):

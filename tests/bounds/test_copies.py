@@ -16,9 +16,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.tree import DecisionTreeClassifier
 
 import surefoot as sf
-from surefoot._difference import cross_fitted_shares
+from surefoot.bounds.betting import clopper_pearson_upper
 from surefoot.bounds.clusters import Clusters, equal_rows
-from surefoot.bounds.mean_bounds import clopper_pearson_upper
+from surefoot.priors.clopper_pearson import cross_fitted_shares
 
 
 class Memory(ClassifierMixin, BaseEstimator):

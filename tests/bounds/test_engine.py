@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from refusals import refuses
-from surefoot.bounds.engine import AuditEngine
-from surefoot.bounds.policy import NO_ROW_LEFT, OUT_OF_REACH, TOO_LONG, FreezeSchedule, GiveUp
+from surefoot.bounds.engine import NO_ROW_LEFT, OUT_OF_REACH, TOO_LONG, AuditEngine, FreezeSchedule, GiveUp
 from surefoot.bounds.size import least_labels
 
 N = 80

@@ -10,10 +10,10 @@ import pytest
 from scipy.stats import binom
 
 from refusals import refuses
-from surefoot._pool_count import hypergeometric_lower, hypergeometric_upper
 from surefoot.bounds._arguments import check_level
-from surefoot.bounds.mean_bounds import clopper_pearson_upper
-from surefoot.priors import FinitePool
+from surefoot.bounds.betting import clopper_pearson_upper
+from surefoot.priors import HypergeometricPrior
+from surefoot.priors.clopper_pearson import hypergeometric_lower, hypergeometric_upper
 
 POOLS = range(1, 31)
 
@@ -97,18 +97,18 @@ class TestLabelSharesOfAPool:
                         for M in range(x, N - (n - x) + 1)
                         if at_most(x, n, M, N) > 0.025 and 1 - at_most(x - 1, n, M, N) > 0.025
                     ]
-                    found = FinitePool(N).intervals([x, n - x])[0]
+                    found = HypergeometricPrior(N).intervals([x, n - x])[0]
                     np.testing.assert_allclose(found, [min(kept) / N, max(kept) / N], rtol=0, atol=1e-15)
 
     def test_counts_the_rows_given(self) -> None:
         X, U = np.zeros((4, 1)), np.ones((6, 1))
-        found = FinitePool().for_rows(X, np.array([0, 0, 1, 1]), 2, U)
-        assert found == FinitePool(10)
+        found = HypergeometricPrior().for_rows(X, np.array([0, 0, 1, 1]), 2, U)
+        assert found == HypergeometricPrior(10)
         with refuses("class_weights", "[1.5 2. ]"):
             found.intervals([1.5, 2.0])
         with refuses("class_weights", "[8. 4.]"):
             found.intervals([8, 4])
         with refuses("X_unlabeled"):
-            FinitePool().for_rows(X, np.array([0, 0, 1, 1]), 2, None)
+            HypergeometricPrior().for_rows(X, np.array([0, 0, 1, 1]), 2, None)
         with refuses("n_rows", "None"):
-            FinitePool().intervals([1, 2])
+            HypergeometricPrior().intervals([1, 2])

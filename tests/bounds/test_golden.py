@@ -15,12 +15,11 @@ import pytest
 from sklearn.neighbors import KNeighborsClassifier
 
 import surefoot as sf
-from bounds.pools import numbered, told
+from generators import numbered, told
 from surefoot.active import ProvenLabeling, RandomSampling
-from surefoot.bounds.engine import AuditEngine
-from surefoot.bounds.policy import AuditPolicy, level_of
-from surefoot.pool.labeling.book import Book
-from surefoot.pool.labeling.events import Event
+from surefoot.bounds.engine import AuditEngine, AuditPolicy, level_of
+from surefoot.pool.database import Event
+from surefoot.pool.labeling.label_log import LabelLog
 from surefoot.pool.labeling.schedule import AuditSchedule, Goal, is_shared
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_audits.json").read_text())
@@ -154,7 +153,7 @@ def test_labels_in_any_order_and_changes_of_mind(golden: dict[str, Any]) -> None
 @pytest.mark.parametrize("golden", GOLDEN["desks"], ids=lambda golden: f"{golden['phase']} {golden['n_audits']}")
 def test_the_events_of_a_store_replay(golden: dict[str, Any]) -> None:
     """Two people, undo, skips, conflicts that are settled, several audits."""
-    book = Book(golden["n_rows"], CLASSES, lambda row: is_shared(row, 0.2, 0))
+    book = LabelLog(golden["n_rows"], CLASSES, lambda row: is_shared(row, 0.2, 0))
 
     def frozen(audit: int) -> tuple[bytes, bytes, Any]:
         predictions, known, _ = golden["frozen"][audit - 1]

@@ -13,10 +13,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import surefoot as sf
 from refusals import Refused, refuses
-from surefoot._difference import fold_numbers
-from surefoot._pool_count import hypergeometric_upper
-from surefoot.bounds.anytime import PoolErrors, population_upper
-from surefoot.bounds.mean_bounds import bounded_upper, clopper_pearson_upper
+from surefoot.bounds.betting import PoolErrors, bounded_upper, clopper_pearson_upper, population_upper
+from surefoot.priors.clopper_pearson import fold_numbers, hypergeometric_upper
 
 X, Y = make_classification(1200, 6, n_informative=4, flip_y=0.05, random_state=0)
 X /= np.abs(X).max()
@@ -209,7 +207,7 @@ class TestTransport:
         few, U = slice(0, 30), X[REST][:100]
         clf = LogisticRegression(C=10).fit(X[few], Y[few])
         found = sf.error_bound(clf, X[few], Y[few], X_unlabeled=U, method="transport", level=0.8)
-        reference = sf.certify(clf, X[few], Y[few], X_unlabeled=U, radius=sf.Calibrated(0.8), loss="zero_one")
+        reference = sf.certify(clf, X[few], Y[few], X_unlabeled=U, radius=sf.CalibratedRadius(0.8), loss="zero_one")
         assert found.value == pytest.approx(reference.risk, abs=1e-6)
         assert found.kind == "conditional"
         assert found.certificate is not None

@@ -17,7 +17,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.tree import DecisionTreeClassifier
 
 import surefoot as sf
-from blocks.problems import SMALL_BLOCKS, Pool
+from generators import SMALL_BLOCKS, BlockPool
 from reference.inner import inner_reference, minimal_radius_reference
 from refusals import Refused, refuses, warns
 from surefoot.priors import ClopperPearson
@@ -100,7 +100,7 @@ def test_a_calibrated_radius_says_that_it_is_of_another_population() -> None:
 
 @pytest.mark.parametrize("where", ["array", "memmap", "parquet", "dask"])
 def test_wherever_the_target_rows_lie(where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pool = Pool.draw(n=8, M=400)
+    pool = BlockPool.draw(n=8, M=400)
     clf = GaussianNB().fit(pool.X, pool.y)
     forms = {
         "array": lambda: pool.U,
@@ -113,7 +113,7 @@ def test_wherever_the_target_rows_lie(where: str, tmp_path: Path, monkeypatch: p
     T = forms[where]()
     few = sf.certify(clf, pool.X, pool.y, X_target=T, radius=radius, loss="zero_one", groups=by_sign)
     assert few.risk == held.risk
-    monkeypatch.setattr("surefoot.blocks.placement.MOST_DISTANCES", 0)
+    monkeypatch.setattr("surefoot.problem.placement.MOST_DISTANCES", 0)
     if where == "dask":
         from distributed import Client
 
@@ -130,7 +130,7 @@ def test_wherever_the_target_rows_lie(where: str, tmp_path: Path, monkeypatch: p
         assert found.groups[name].risk == pytest.approx(one.risk, abs=5e-3)
 
 
-def certify_in_blocks(pool: Pool, clf: Any, T: Any, radius: float) -> sf.Certificate:
+def certify_in_blocks(pool: BlockPool, clf: Any, T: Any, radius: float) -> sf.Certificate:
     return sf.certify(
         clf, pool.X, pool.y, X_target=T, radius=radius, loss="zero_one", tol=1e-3, compute=SMALL_BLOCKS, groups=by_sign
     )
@@ -141,7 +141,7 @@ def by_sign(rows: Any) -> Any:
 
 
 def test_a_fit_in_blocks_is_that_in_memory() -> None:
-    pool = Pool.draw(n=8, M=400)
+    pool = BlockPool.draw(n=8, M=400)
     radius = sf.minimal_radius(pool.X, pool.y, X_target=pool.U) + 0.02
     held, blocks = (
         sf.RobustLogisticRegression(radius, compute=compute).fit(pool.X, pool.y, X_target=pool.U).certificate_
@@ -239,7 +239,7 @@ def test_error_bound_of_another_population() -> None:
         ({"groups": [None, *range(23)]}, ("groups", 0)),
         ({"groups": np.zeros(24), "compute": SMALL_BLOCKS}, ("groups", "(24,)")),
         ({"label_prior": "assisted"}, ("X_unlabeled", "assisted")),
-        ({"label_prior": "hypergeometric"}, ("X_unlabeled", "FinitePool")),
+        ({"label_prior": "hypergeometric"}, ("X_unlabeled", "HypergeometricPrior")),
     ],
 )
 def test_bad_input(arguments: dict[str, Any], message: Refused) -> None:

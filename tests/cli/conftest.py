@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.pools import Result, make_pool
+from generators import Result, make_pool
 from surefoot.cli import run
 
 

@@ -7,28 +7,27 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cli.pools import make_pool
+from generators import make_pool
 from surefoot.pool import appraisal, worst
-from surefoot.pool.choices import Choices
-from surefoot.pool.clock import Clock
-from surefoot.pool.learn_pool import Start
 from surefoot.pool.model import most_rows, train
+from surefoot.pool.options import Clock, FitOptions
 from surefoot.pool.table import clean, read_labeled_table
+from surefoot.pool.training import LabeledTable
 
 
-@pytest.mark.parametrize("choices", [Choices(), Choices(radius=0.6), Choices(prior=(0.6, 0.4))])
+@pytest.mark.parametrize("choices", [FitOptions(), FitOptions(radius=0.6), FitOptions(prior=(0.6, 0.4))])
 def test_a_bound_from_some_rows_holds_over_all(
-    choices: Choices, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    choices: FitOptions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_pool(900, 40).to_csv(tmp_path / "t.csv", index=False)
     pool = clean(read_labeled_table(tmp_path / "t.csv", "churn"))
-    start = Start.of(pool, np.zeros(len(pool.rows), dtype=bool))
-    losses = appraisal.losses_of(train(start, Choices(), Clock()).clf, start)
+    start = LabeledTable.of(pool, np.zeros(len(pool.rows), dtype=bool))
+    losses = appraisal.losses_of(train(start, FitOptions(), Clock()).clf, start)
     exact = worst.worst_case(start, choices, losses)
     monkeypatch.setattr(worst, "_ENTRIES", 1)
     quick = worst.worst_case(start, choices, losses)
-    assert isinstance(exact, worst.Worst)
-    assert isinstance(quick, worst.Worst)
+    assert isinstance(exact, worst.PoolWorstCase)
+    assert isinstance(quick, worst.PoolWorstCase)
     assert exact.sample is None
     assert quick.sample is not None
     assert len(quick.sample) == 250
@@ -44,13 +43,13 @@ def test_learning_is_bounded_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     make_pool(300, 40).to_csv(tmp_path / "t.csv", index=False)
     pool = clean(read_labeled_table(tmp_path / "t.csv", "churn"))
-    start = Start.of(pool, np.zeros(len(pool.rows), dtype=bool))
+    start = LabeledTable.of(pool, np.zeros(len(pool.rows), dtype=bool))
     assert most_rows(start) > 50_000
-    assert train(start, Choices(), Clock()).complete
+    assert train(start, FitOptions(), Clock()).complete
     monkeypatch.setattr(model, "_WORK", 1)
     monkeypatch.setattr(model, "_FEWEST_ROWS", 60)
-    some = train(start, Choices(), Clock())
+    some = train(start, FitOptions(), Clock())
     assert some.sample is not None
     assert len(some.sample) == 60
     assert "learned from 60 of the 260 unlabeled rows" in some.notes[0]
-    assert train(start, Choices(learn_rows=0), Clock()).complete
+    assert train(start, FitOptions(learn_rows=0), Clock()).complete

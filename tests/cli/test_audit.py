@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from cli.pools import Result, make_pool
+from generators import Result, make_pool
 from surefoot.pool.store import Store, store_path
 
 Run = Callable[..., Result]

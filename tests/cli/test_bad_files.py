@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cli.pools import Result, make_pool
+from generators import Result, make_pool
 
 Run = Callable[..., Result]
 

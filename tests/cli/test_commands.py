@@ -23,9 +23,9 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import surefoot as sf
-from cli.pools import Result, make_pool
-from surefoot.pool.learn_pool import auto_confidence, constant_answer, constant_loss
+from generators import Result, make_pool
 from surefoot.pool.model_file import ModelFile, load_model
+from surefoot.pool.training import auto_confidence, constant_answer, constant_loss
 
 Run = Callable[..., Result]
 # What a stored forest is made of, to be trusted by name.
@@ -72,7 +72,7 @@ def test_by_default_the_model_is_the_librarys_and_the_promise_a_certificate_of_i
     labeled = frame["churn"].notna().to_numpy()
     y, U = frame.loc[labeled, "churn"].to_numpy(), rows[~labeled]
     # cleaned features keep their scales, which are in units of the largest entry
-    metric = sf.costs.Learned(unit=1 / model.cleaner[-1].scale_)
+    metric = sf.costs.LearnedMetric(unit=1 / model.cleaner[-1].scale_)
     clf = sf.RobustLogisticRegression(metric=metric).fit(rows[labeled], y, X_unlabeled=U)
     assert model.pipeline[-1].predict_proba(rows) == pytest.approx(clf.predict_proba(rows), abs=5e-3)
     assert model.pipeline[-1].metric_.weights == pytest.approx(clf.metric_.weights, rel=1e-6)
@@ -125,7 +125,7 @@ def test_the_bound_is_that_of_the_library(run_cli: Run, pool: Path) -> None:
     model, frame = load_model("pool.skops"), pd.read_csv(pool)
     rows = model.cleaner.transform(model.columns.read(frame))
     labeled = frame["churn"].notna().to_numpy()
-    metric = sf.costs.Learned(unit=1 / model.cleaner[-1].scale_)
+    metric = sf.costs.LearnedMetric(unit=1 / model.cleaner[-1].scale_)
     clf = sf.RobustLogisticRegression(metric=metric, tol=1e-3, classes=["no", "yes"])
     found = sf.error_bound(
         clf, rows[labeled], frame.loc[labeled, "churn"].to_numpy(), X_unlabeled=sf.Unlabeled(rows[~labeled])
@@ -186,7 +186,7 @@ def test_time_bounds_a_fit_and_says_what_was_left_out(
         data = run_cli("fit", pool, "--label", "churn", "--no-report", "--json", "--time", 300).data
     assert data["complete"] is False
     assert any("learned from 20 of the 90 unlabeled rows" in note for note in data["notes"])
-    monkeypatch.setattr("surefoot.pool.clock.Clock.left", property(lambda self: -1.0 if self.budget else np.inf))
+    monkeypatch.setattr("surefoot.pool.options.Clock.left", property(lambda self: -1.0 if self.budget else np.inf))
     late = run_cli("fit", pool, "--label", "churn", "--no-report", "--time", 1)
     assert late.code == 0
     assert " ".join(late.out.split()).count("the time given (--time) was over") == 2

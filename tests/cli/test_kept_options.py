@@ -15,14 +15,13 @@ from typer.main import get_command
 
 import surefoot as sf
 import surefoot.cli.running
-from cli.pools import Result, make_pool
+from generators import Result, make_pool
 from surefoot._errors import CodedWarning, InfeasibleRadiusError, ParameterError
 from surefoot._printing import rounded_down, rounded_up, share_at_least, share_at_most
+from surefoot.cli.output import OPTIONS, sentence
 from surefoot.cli.running import app
-from surefoot.cli.sentences import OPTIONS, sentence
-from surefoot.pool.choices import names
-from surefoot.pool.kept_options import read_options, settle
 from surefoot.pool.notes import Code, about_answers
+from surefoot.pool.options import names, read_options, settle
 from surefoot.pool.store import Store, store_path
 from surefoot.pool.table import FileError
 from surefoot.pool.worst import worst_constant_error
@@ -208,14 +207,14 @@ def test_the_constant_answer_is_judged_over_the_same_set(radius: float | str) ->
     """Against `certify` of classifiers that always give one answer."""
     from sklearn.dummy import DummyClassifier
 
-    from surefoot.blocks.placement import check_problem
-    from surefoot.calibration import Calibrated
+    from surefoot.certificates.calibration import CalibratedRadius
+    from surefoot.problem.placement import check_problem
 
     rng = np.random.default_rng(0)
     X, U = rng.normal(size=(24, 2)) / 4, rng.normal(size=(60, 2)) / 4
     y = np.where(rng.random(24) < 0.3, "b", "a")
     problem = check_problem(X, y, X_unlabeled=sf.Unlabeled(U), label_prior="clopper-pearson")
-    members, _ = problem.members(Calibrated() if radius == "calibrated" else radius)
+    members, _ = problem.members(CalibratedRadius() if radius == "calibrated" else radius)
     best, share = worst_constant_error(members)
     each = [
         sf.certify(

@@ -15,8 +15,8 @@ import pandas as pd
 import pexpect
 import pytest
 
-from cli.pools import Result, make_pool
-from surefoot.cli.asking import answer_keys
+from generators import Result, make_pool
+from surefoot.cli.label import answer_keys
 from surefoot.pool.store import Store, store_path
 from surefoot.pool.store_labels import picked_rows
 from surefoot.pool.table.pool import read_labeled_table

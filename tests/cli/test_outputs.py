@@ -12,8 +12,8 @@ import pytest
 import skops.io
 from sklearn.linear_model import LogisticRegression
 
-from cli.pools import Result, make_pool
-from surefoot import demo
+from generators import Result, make_pool
+from surefoot.cli import demo
 from surefoot.pool.store import Store, store_path
 
 Run = Callable[..., Result]
@@ -31,7 +31,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("surefoot.cli.app.Call.read_pool", read)
     monkeypatch.setattr("surefoot.pool.table.read_table", read)
     monkeypatch.setattr("surefoot.pool.model_file.load_model", read)
-    monkeypatch.setattr("surefoot.demo.Demonstration.of", read)
+    monkeypatch.setattr("surefoot.cli.demo.Demonstration.of", read)
 
 
 def contents() -> dict[str, bytes]:

@@ -18,9 +18,9 @@ import pytest
 import skops.io
 from sklearn.linear_model import LogisticRegression
 
-from cli.pools import Result, make_pool
+from generators import Result, make_pool
 from surefoot._printing import cell_text, visible
-from surefoot.distributed import local_client
+from surefoot.backends.dask_rows import local_client
 from surefoot.paper import reproduce
 from surefoot.pool.model_file import load_model
 from surefoot.pool.store import store_path

@@ -29,7 +29,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for variable in ("XDG_CACHE_HOME", "LOCALAPPDATA", "HOME"):
         monkeypatch.setenv(variable, str(tmp_path / "cache"))
     monkeypatch.delenv("SUREFOOT_DATA", raising=False)
-    from surefoot.datasets._locate import user_cache
+    from surefoot.datasets._download import user_cache
 
     folder = user_cache()
     assert tmp_path in folder.parents

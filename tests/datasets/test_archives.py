@@ -14,7 +14,7 @@ import pytest
 
 from surefoot import datasets
 from surefoot.datasets._catalogue import BANK, COVTYPE, DATASETS, ISOLET
-from surefoot.datasets._raw_files import Archive
+from surefoot.datasets._download import Archive
 
 
 def zipped(members: dict[str, bytes]) -> bytes:

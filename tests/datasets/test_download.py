@@ -22,8 +22,7 @@ import pytest
 
 from surefoot import datasets
 from surefoot.datasets import DatasetCorruptError, DatasetNotFoundError, _download
-from surefoot.datasets._locate import locate
-from surefoot.datasets._raw_files import Archive, RawFile
+from surefoot.datasets._download import Archive, RawFile, locate
 
 CONTENTS = {"x.data": b"1,2\n3,4\n" * 20_000, "y.data": b"5 6\n"}
 ARCHIVE = Archive(7, "x+y", "x", tuple(RawFile(name, hashlib.sha256(c).hexdigest()) for name, c in CONTENTS.items()))

@@ -17,8 +17,7 @@ from hypothesis import strategies as st
 
 from surefoot.datasets import DatasetCorruptError
 from surefoot.datasets._catalogue import DATASETS, ISOLET, PULSAR
-from surefoot.datasets._locate import locate, user_cache
-from surefoot.datasets._raw_files import Archive, RawFile, canonical_isolet, canonical_text
+from surefoot.datasets._download import Archive, RawFile, canonical_isolet, canonical_text, locate, user_cache
 
 CONTENT = b"1,2\n3,4\n"
 FILE = RawFile("x.data", hashlib.sha256(CONTENT).hexdigest())

@@ -157,7 +157,7 @@ def test_tables_that_are_kept_cannot_be_written_to() -> None:
 
 def test_files_are_read_once(load: Load, monkeypatch: pytest.MonkeyPatch) -> None:
     load("yeast")
-    monkeypatch.setattr("surefoot.datasets._raw_files.RawFile.read", None)
+    monkeypatch.setattr("surefoot.datasets._download.RawFile.read", None)
     load("yeast", random_state=3)
 
 

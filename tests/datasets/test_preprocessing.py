@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 from sklearn.preprocessing import StandardScaler
 
 from surefoot.datasets import standardize
-from surefoot.datasets._preprocessing import Draw
+from surefoot.datasets._catalogue import Draw
 
 TABLES = hnp.arrays(
     np.float64,

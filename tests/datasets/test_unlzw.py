@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surefoot.datasets._unlzw import unlzw
+from surefoot.datasets._download import unlzw
 
 Compress = Callable[..., bytes]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from surefoot.dual.tiles import least_factor, root_weights
 from surefoot.kernels.soft_rows import soft_rows
+from surefoot.kernels.tiles import least_factor, root_weights
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

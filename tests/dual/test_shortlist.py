@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surefoot.dual.models import FixedLosses, LinearModel, Model
+from surefoot.dual.models import DualPoint, FixedLosses, LinearModel, Model
 from surefoot.dual.objective import SmoothedDual
-from surefoot.dual.point import DualPoint
 from surefoot.dual.row_sums import ListedAnchors, RowSums, WeightedRows
-from surefoot.dual.sweep import HeldRows
+from surefoot.dual.sweep import InMemoryRows
 from surefoot.problem.sets import DecisionSet, build_decision_set
 
 N, n, d = 1500, 60, 4
@@ -93,9 +92,9 @@ def test_where_a_point_has_moved_rows_ask_all_anchors(
 def test_threads_give_the_same_bits() -> None:
     ds, model = problem()
     at = point(ds, model, 20.0)
-    alone = HeldRows.of(ds, model)
+    alone = InMemoryRows.of(ds, model)
     with ThreadPoolExecutor(3) as executor:
-        together = HeldRows.of(ds, model, executor)
+        together = InMemoryRows.of(ds, model, executor)
         for tau in (0.02, 0.01):
             duals = [SmoothedDual(ds, model, sweep) for sweep in (alone, together)]
             one, two = (dual.evaluate(at, tau, second_order=True) for dual in duals)
@@ -123,10 +122,10 @@ def test_a_limit_never_hides_a_smaller_value() -> None:
 def test_small_problems_and_large_smoothings_have_no_list() -> None:
     ds, model = problem()
     at = point(ds, model, 0.01)
-    held = HeldRows.of(ds, model)
+    held = InMemoryRows.of(ds, model)
     SmoothedDual(ds, model, held).evaluate(at, 1.0, second_order=True)
     assert held.lists.last is None
     few = replace(ds, distances=ds.distances[:100], row_weights=np.full(100, 0.01))
-    held = HeldRows.of(few, model.restricted(np.arange(100)))
+    held = InMemoryRows.of(few, model.restricted(np.arange(100)))
     SmoothedDual(few, model, held).evaluate(point(ds, model, 20.0), 1e-3, second_order=True)
     assert held.lists.last is None

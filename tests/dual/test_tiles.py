@@ -9,8 +9,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cholesky
 
-from surefoot.dual import tiles
-from surefoot.dual.sparse_systems import sparse_solver
+from surefoot.kernels import tiles
+from surefoot.kernels.tiles import sparse_solver
 
 SIZES = [1, 7, tiles._COLUMNS, 2 * tiles._COLUMNS + 1, 1500]
 

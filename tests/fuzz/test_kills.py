@@ -19,7 +19,7 @@ from typing import Any
 
 import pytest
 
-from cli.pools import make_pool
+from generators import make_pool
 from surefoot.cli import run
 from surefoot.pool.store import Store, store_path
 from surefoot.pool.store_labels import stored_book

@@ -30,7 +30,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 
 import surefoot
-from cli.pools import make_pool
+from generators import make_pool
 from surefoot.cli import run
 
 # Predicts with each file named on standard input; a line for each: its exit code and what was said.

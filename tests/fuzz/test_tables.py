@@ -14,8 +14,8 @@ from random import Random
 import pytest
 
 from surefoot.cli import run
-from surefoot.pool.labeling import events as e
-from surefoot.pool.labeling.events import Event
+from surefoot.pool import database as e
+from surefoot.pool.database import Event
 from surefoot.pool.store import store_path
 from surefoot.pool.store_labels import open_store, stored_book, write_table
 from surefoot.pool.table import FileError, Format, TableError, read_labeled_table

@@ -16,10 +16,10 @@ from skorch.callbacks import Callback
 from torch import nn
 
 import surefoot as sf
-from nn.problems import moons, two_layers
+from nn.networks import moons, two_layers
 from refusals import refuses
 from surefoot.nn import DualLoss, RobustNetClassifier
-from surefoot.nn.frozen import Embedded
+from surefoot.nn.networks import EmbeddingMetric
 
 torch.set_num_threads(1)
 
@@ -125,7 +125,7 @@ class TestCertificate:
 
     def test_an_embedding_is_held_fixed(self) -> None:
         module = nn.Linear(2, 2)
-        metric, rows = Embedded(module), np.eye(2)
+        metric, rows = EmbeddingMetric(module), np.eye(2)
         before = metric.distances(rows, rows)
         with torch.no_grad():
             module.weight.mul_(3.0)

@@ -14,15 +14,13 @@ import torch
 from torch import nn
 
 import surefoot as sf
-from nn.problems import Robust, moons, run, small_robust, train_together, two_layers
+from nn.networks import Robust, moons, run, small_robust, train_together, two_layers
 from refusals import refuses
 from surefoot.costs.learned import resolve_metric
 from surefoot.dual.bounds import dual_value
-from surefoot.dual.models import FixedLosses, LinearModel
-from surefoot.dual.point import DualPoint
+from surefoot.dual.models import DualPoint, FixedLosses, LinearModel
 from surefoot.nn import DualLoss
-from surefoot.nn.frozen import FrozenNet
-from surefoot.nn.worst_of import WorstOf
+from surefoot.nn.networks import FrozenNet, WorstOf
 from surefoot.paper.stochastic_gradient import dual_subgradient
 from surefoot.problem.sets import DecisionSet, build_decision_set
 

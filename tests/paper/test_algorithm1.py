@@ -15,17 +15,16 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 
 import surefoot as sf
-from fits import just_above, sample, transport_by_pot
+from generators import just_above, sample, transport_by_pot
 from refusals import Refused, refuses
 from surefoot import datasets
 from surefoot.dual.bounds import dual_value
-from surefoot.dual.models import FixedLosses, LinearModel, Model
-from surefoot.dual.point import DualPoint
-from surefoot.exact.solution import solve_certified
+from surefoot.dual.models import DualPoint, FixedLosses, LinearModel, Model
 from surefoot.paper import StochasticGradient, StochasticRobustLogisticRegression, UnboundedDualError
 from surefoot.paper.stochastic_gradient import _Steps, dual_subgradient, run_algorithm1
 from surefoot.problem.sets import DecisionSet, build_decision_set
-from surefoot.solvers.minimal import solve_minimal_radius
+from surefoot.solvers.minimal_radius import solve_minimal_radius
+from surefoot.solvers.search.solution import solve_certified
 
 Array = np.ndarray
 NAMES = ("theta", "alpha", "beta", "lam_hi", "lam_lo")

@@ -10,15 +10,15 @@ import pytest
 from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
-from active.problems import Problem, draw
+from generators import FlexibilityProblem, draw_flexibility
 from refusals import refuses
 from surefoot.active import RobustModelChange, robust_model_change
 from surefoot.paper import StochasticGradient, StochasticModelChange, algorithm2
-from surefoot.paper.stochastic_scores import PAPER_STEPS, algorithm2_score
-from surefoot.solvers.minimal import solve_minimal_radius
+from surefoot.paper.algorithms import PAPER_STEPS, algorithm2_score
+from surefoot.solvers.minimal_radius import solve_minimal_radius
 
 
-def telling_row(problem: Problem, impact: np.ndarray, excess: float) -> tuple[int, float]:
+def telling_row(problem: FlexibilityProblem, impact: np.ndarray, excess: float) -> tuple[int, float]:
     """The unlabeled row whose exact score is farthest above its least impact, and that score."""
     scores = problem.flexibility(excess).least_expectation(impact)
     row = int(np.argmax(scores - impact.min(axis=1)))
@@ -27,7 +27,7 @@ def telling_row(problem: Problem, impact: np.ndarray, excess: float) -> tuple[in
 
 @pytest.mark.parametrize(("seed", "K", "prior"), [(0, 3, "weak"), (1, 2, "strong"), (2, 2, "none")])
 def test_comes_within_a_hundredth_of_the_exact_score(seed: int, K: int, prior: str) -> None:
-    problem = draw(seed, K, prior, N=40)
+    problem = draw_flexibility(seed, K, prior, N=40)
     excess = 0.3 * problem.kappa * problem.unit
     impact = np.random.default_rng(K).random((len(problem.U), K))
     row, exact = telling_row(problem, impact, excess)
@@ -50,7 +50,7 @@ def test_settings_are_those_of_the_paper() -> None:
 
 
 def test_scores_many_candidates_as_the_exact_function_does() -> None:
-    problem = draw(4, 2, "strong", N=24)
+    problem = draw_flexibility(4, 2, "strong", N=24)
     impact = np.random.default_rng(0).random((3, 2))
     keywords: dict[str, Any] = {**problem.keywords, "X_unlabeled": problem.U, "candidates": [4, 0, 9]}
     keywords["margin"] = 0.4 * problem.kappa * problem.unit
@@ -64,7 +64,7 @@ def test_scores_many_candidates_as_the_exact_function_does() -> None:
 
 
 def test_the_closed_form_beyond_the_papers_margin() -> None:
-    problem = draw(5, 2, "strong", N=30)
+    problem = draw_flexibility(5, 2, "strong", N=30)
     impact = np.random.default_rng(1).random((1, 2))
     margin = 2.5 * problem.kappa * problem.unit
     found = algorithm2(
@@ -81,7 +81,7 @@ def test_the_closed_form_beyond_the_papers_margin() -> None:
 
 
 def test_refuses_impacts_of_another_shape() -> None:
-    problem = draw(0, 2, "strong", N=30)
+    problem = draw_flexibility(0, 2, "strong", N=30)
     with refuses("impact", "(2, 2)"):
         algorithm2(np.ones((2, 2)), problem.X, problem.y, X_unlabeled=problem.U, candidates=[1])
 

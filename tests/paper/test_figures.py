@@ -22,13 +22,11 @@ from matplotlib.testing.compare import compare_images
 import surefoot as sf
 from refusals import refuses
 from surefoot.paper import experiment, reproduce
-from surefoot.paper.observations import counted
 from surefoot.paper.page import TABLES, publish, refreshed
-from surefoot.paper.panels import APPENDIX, MAIN, panels
 from surefoot.paper.protocol import Settings, Task
 from surefoot.paper.runner import Reproduction
-from surefoot.paper.samples import Sample
-from surefoot.paper.table2 import PRINTED
+from surefoot.paper.samples import APPENDIX, MAIN, Sample, counted, panels
+from surefoot.paper.tables import PRINTED
 
 BASELINE = Path(__file__).parent / "baseline"
 # root-mean-square difference of pixels, of 255: fonts and line caps may differ a little between versions
@@ -174,7 +172,7 @@ class TestNumbers:
     def test_labels_of_one_class_are_no_error(self) -> None:
         sample = Sample.draw(Task("breast-cancer", 0), QUICK, 10)
         order = np.argsort(sample.y, kind="stable")
-        from surefoot.paper.true_radius import at_true_radius
+        from surefoot.paper.figures_4_to_6 import at_true_radius
 
         one_class = Sample(sample.X[order], sample.y[order], 10)
         assert len(set(one_class.labeled[1])) == 1

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest, quantile_test
 
 from refusals import refuses
-from surefoot.paper.intervals import median_interval, median_ranks, median_table
+from surefoot.paper.samples import median_interval, median_ranks, median_table
 
 
 @pytest.mark.parametrize("n", [6, 7, 20, 40, 50, 99, 100, 1000])

@@ -20,10 +20,8 @@ import pytest
 
 from refusals import Refused, refuses
 from surefoot.paper import experiment, names, reproduce
-from surefoot.paper.progress import TimeLeft
 from surefoot.paper.protocol import Settings, Task, grid_of_tasks
-from surefoot.paper.records import Record, Records
-from surefoot.paper.runner import run_experiment
+from surefoot.paper.runner import Record, Records, TimeLeft, run_experiment
 
 SRC = Path(__file__).resolve().parents[2] / "src"
 

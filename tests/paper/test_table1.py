@@ -22,12 +22,18 @@ from matplotlib.testing.compare import compare_images
 
 from surefoot.paper.protocol import Settings, Task
 from surefoot.paper.runner import run_experiment
-from surefoot.paper.table1.compare import PRINTED, acceptance, areas_under, cells, contrasts, observations
-from surefoot.paper.table1.experiment import EXPERIMENT, first_rows
-from surefoot.paper.table1.page import page_tables
-from surefoot.paper.table1.readings import EXPERIMENT as READINGS_EXPERIMENT
-from surefoot.paper.table1.readings import READINGS, SCALED_FIRST, SETTLED, changed_methods, rows_scaled_first
-from surefoot.paper.table1.trial import METHODS
+from surefoot.paper.table1_readings import (
+    READINGS,
+    SCALED_FIRST,
+    SETTLED,
+    STUDY,
+    changed_methods,
+    page_tables,
+    rows_scaled_first,
+)
+from surefoot.paper.table1_trial import METHODS
+from surefoot.paper.tables import PRINTED_AREAS as PRINTED
+from surefoot.paper.tables import TABLE1, acceptance, areas_under, cells, contrasts, first_rows, observations
 
 BASELINE = Path(__file__).parent / "baseline"
 TOLERANCE = 6.0  # root-mean-square difference of pixels, of 255
@@ -108,7 +114,7 @@ def quick(tmp_path_factory: pytest.TempPathFactory) -> Any:
     with mpl.rc_context():
         mpl.rcdefaults()
         out = tmp_path_factory.mktemp("table1")
-        return run_experiment(EXPERIMENT, Settings(("breast-cancer",), 3, quick=True), out=out, progress=False)
+        return run_experiment(TABLE1, Settings(("breast-cancer",), 3, quick=True), out=out, progress=False)
 
 
 def test_a_quick_run_has_all_strategies(quick: Any) -> None:
@@ -136,7 +142,7 @@ def test_a_quick_run_has_all_strategies(quick: Any) -> None:
 def test_the_figure(quick: Any, tmp_path: Path) -> None:
     with mpl.rc_context():
         mpl.rcdefaults()
-        figure = EXPERIMENT.draw(quick.tables, quick.settings)["table1"]
+        figure = TABLE1.draw(quick.tables, quick.settings)["table1"]
         expected, drawn = BASELINE / "table1.png", tmp_path / "table1.png"
         if os.environ.get("SUREFOOT_NEW_BASELINE"):
             expected.parent.mkdir(exist_ok=True)
@@ -149,14 +155,14 @@ def test_the_figure(quick: Any, tmp_path: Path) -> None:
 
 def test_a_trial_is_a_function_of_its_task() -> None:
     settings = Settings(("breast-cancer",), 1, quick=True)
-    a, b = (EXPERIMENT.run(Task("breast-cancer", 4), settings) for _ in range(2))
+    a, b = (TABLE1.run(Task("breast-cancer", 4), settings) for _ in range(2))
     assert a == b
-    assert a != EXPERIMENT.run(Task("breast-cancer", 5), settings)
+    assert a != TABLE1.run(Task("breast-cancer", 5), settings)
 
 
 def test_readings(tmp_path: Path) -> None:
     settings = Settings(("breast-cancer",), 1, quick=True)
-    found = run_experiment(READINGS_EXPERIMENT, settings, out=tmp_path, progress=False).tables
+    found = run_experiment(STUDY, settings, out=tmp_path, progress=False).tables
     table = found["table1-readings-cells"]
     assert len(table) == len(READINGS) * 5
     areas = table.set_index(["reading", "method"])["area"]
@@ -172,10 +178,10 @@ def test_readings(tmp_path: Path) -> None:
 
 def test_a_method_that_a_reading_leaves_alone_keeps_its_curve(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = Settings(("breast-cancer",), 1, quick=True)
-    settled = {row["method"]: row for row in READINGS_EXPERIMENT.run(Task("breast-cancer", 0, SETTLED), settings)}
+    settled = {row["method"]: row for row in STUDY.run(Task("breast-cancer", 0, SETTLED), settings)}
     everything = tuple(settled)
-    monkeypatch.setattr("surefoot.paper.table1.readings.changed_methods", lambda dataset, variant: everything)
-    for row in READINGS_EXPERIMENT.run(Task("breast-cancer", 0, "Min, Max: no norm (printed)"), settings):
+    monkeypatch.setattr("surefoot.paper.table1_readings.changed_methods", lambda dataset, variant: everything)
+    for row in STUDY.run(Task("breast-cancer", 0, "Min, Max: no norm (printed)"), settings):
         same = row["likelihood"] == settled[row["method"]]["likelihood"]
         assert same == (row["method"] not in ("min_mc", "max_mc"))
 
@@ -195,4 +201,4 @@ def test_the_page_shows_the_committed_tables() -> None:
     folder = Path(__file__).resolve().parents[2] / "docs" / "reproduction"
     page = (folder / "table1.md").read_text(encoding="utf-8")
     for name, table in page_tables(folder).items():
-        assert table in page, f"table {name!r}: run python -m surefoot.paper.table1.page docs/reproduction"
+        assert table in page, f"table {name!r}: run python -m surefoot.paper.table1_readings docs/reproduction"

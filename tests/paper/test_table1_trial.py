@@ -14,8 +14,8 @@ from sklearn.linear_model import LogisticRegression
 
 import surefoot.active as al
 from surefoot.active.impact import logistic_impact
-from surefoot.datasets._preprocessing import standardize
-from surefoot.paper.table1.trial import METHODS, LogisticFits, Reading, RobustSets, impact_norms, run_trial
+from surefoot.datasets._catalogue import standardize
+from surefoot.paper.table1_trial import METHODS, LogisticFits, Reading, RobustSets, impact_norms, run_trial
 
 READING = Reading(penalty=5e-3)
 CLF = LogisticRegression(C=100.0, solver="liblinear", tol=1e-13, max_iter=10_000)

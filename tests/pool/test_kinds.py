@@ -23,16 +23,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from surefoot.pool.model_file import ModelFile, load_model, save_model
 from surefoot.pool.notes import Code
 from surefoot.pool.table import TableError, clean, read_labeled_table, sort_columns
-from surefoot.pool.table.cells import (
-    COMMA,
-    FORMATS,
-    POINT,
-    THOUSANDS,
-    as_days,
-    as_numbers,
-    date_format,
-    number_style,
-)
+from surefoot.pool.table.cells import COMMA, FORMATS, POINT, THOUSANDS, as_days, as_numbers, date_format, number_style
 from surefoot.pool.table.cleaning import FARTHEST, DateParts, TailScaler, TextParts
 from surefoot.pool.table.columns import counts_rows, is_free_text
 from surefoot.pool.table.pool import as_targets, in_order

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from surefoot.pool.labeling import events as e
-from surefoot.pool.labeling.events import Event
+from surefoot.pool import database as e
+from surefoot.pool.database import Event
 from surefoot.pool.store import Store, store_path
 from surefoot.pool.store_labels import (
     labels_to_write,

@@ -13,7 +13,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
-from surefoot.datasets._preprocessing import standardize
+from surefoot.datasets._catalogue import standardize
 from surefoot.pool.table import (
     Format,
     LargestEntryScaler,

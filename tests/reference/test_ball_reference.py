@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from reference.ball import ball_reference
-from surefoot.solvers.ball.solver import ball_worst_case, solve_ball
+from surefoot.solvers.ball import ball_worst_case, solve_ball
 
 pytestmark = pytest.mark.filterwarnings("ignore:Solution may be inaccurate")
 

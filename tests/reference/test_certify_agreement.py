@@ -16,7 +16,7 @@ from sklearn.ensemble import GradientBoostingClassifier, RandomForestClassifier
 from sklearn.neighbors import KNeighborsClassifier
 
 import surefoot as sf
-from fits import transport_by_pot
+from generators import transport_by_pot
 from reference.inner import inner_reference, minimal_radius_reference
 
 Array = NDArray[np.float64]

@@ -14,8 +14,8 @@ from reference.inner import inner_reference
 from surefoot._errors import InfeasibleRadiusError
 from surefoot.dual.adversary import LabelTable
 from surefoot.dual.models import FixedLosses
-from surefoot.exact.solution import solve_certified, solve_minimal_radius
 from surefoot.problem.sets import DecisionSet, build_decision_set
+from surefoot.solvers.search.solution import solve_certified, solve_minimal_radius
 
 Array = NDArray[np.float64]
 PRIORS = ["exact", "intervals", "clopper-pearson", "none"]

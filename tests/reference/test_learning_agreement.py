@@ -13,8 +13,8 @@ import surefoot as sf
 from reference.inner import inner_reference
 from reference.learning import LearningReference, learn_reference
 from surefoot.dual.models import LinearModel
-from surefoot.exact.solution import Solution, solve_certified, solve_minimal_radius
 from surefoot.problem.sets import DecisionSet, build_decision_set
+from surefoot.solvers.search.solution import Solution, solve_certified, solve_minimal_radius
 
 pytestmark = pytest.mark.filterwarnings("ignore:Solution may be inaccurate:UserWarning")
 

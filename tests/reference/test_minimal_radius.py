@@ -13,8 +13,9 @@ from scipy.spatial.distance import cdist
 import surefoot as sf
 from reference.inner import minimal_radius_reference
 from surefoot.problem.sets import DecisionSet, build_decision_set
-from surefoot.solvers import sparse_transport, transport
-from surefoot.solvers.minimal import solve_minimal_radius
+from surefoot.solvers import transport
+from surefoot.solvers import transport as sparse_transport
+from surefoot.solvers.minimal_radius import solve_minimal_radius
 
 Array = NDArray[np.float64]
 PRIORS = ["exact", "intervals", "clopper-pearson", "none"]

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 import surefoot as sf
 from reference.exact import minimize
-from surefoot.priors import tighten
-from surefoot.solvers.relabeling import cheapest_label_flow
+from surefoot.priors.clopper_pearson import tighten
+from surefoot.solvers.minimal_radius import cheapest_label_flow
 
 Array = NDArray[np.float64]
 

@@ -19,7 +19,7 @@ from scipy.spatial.distance import cdist
 from scipy.stats import binom, hypergeom
 
 import surefoot as sf
-from surefoot.priors import Assisted, FinitePool
+from surefoot.priors import AssistedPrior, HypergeometricPrior
 
 Array = NDArray[np.float64]
 SEEDS = [*range(8), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(8, 150))]
@@ -162,7 +162,7 @@ def test_coverage_on_fresh_rows() -> None:
 def test_precomputed_distances_are_those_of_a_metric(seed: int) -> None:
     """A weighted metric, and its distances given as numbers, make the same certificates."""
     problem = Problem.random(seed)
-    by = sf.costs.Weighted(np.abs(np.random.default_rng(seed).normal(size=problem.X.shape[1])) + 0.1)
+    by = sf.costs.WeightedMetric(np.abs(np.random.default_rng(seed).normal(size=problem.X.shape[1])) + 0.1)
     given = sf.costs.Precomputed(by.distances(problem.rows, problem.X))
     for radius in (3.0, "calibrated"):
         one, two = problem.certify(radius=radius, metric=by), problem.certify(radius=radius, metric=given)
@@ -201,7 +201,7 @@ def test_the_hypergeometric_prior_by_enumeration() -> None:
     """Of every pool of 12 rows and every sample size, each end misses with at most half of what is allowed."""
     for N, level in ((12, 0.8), (9, 0.95)):
         for n in range(1, N + 1):
-            found = np.array([FinitePool(N, level).intervals([x, n - x])[0] for x in range(n + 1)])
+            found = np.array([HypergeometricPrior(N, level).intervals([x, n - x])[0] for x in range(n + 1)])
             for M in range(N + 1):
                 chance = hypergeom(N, M, n).pmf(np.arange(n + 1))
                 assert chance[found[:, 1] < M / N - 1e-12].sum() <= (1 - level) / 2 + 1e-12
@@ -217,6 +217,6 @@ def test_coverage_of_the_assisted_prior(runs: int, signal: float) -> None:
         X = g.normal(size=(1500, 3))
         y = (signal * X[:, 0] + g.logistic(size=1500) > 1.5).astype(int)
         n = int(g.integers(20, 80))
-        low, high = Assisted(0.9).for_rows(X[:n], y[:n], 2, X[n:]).intervals([1, 1])[1]
+        low, high = AssistedPrior(0.9).for_rows(X[:n], y[:n], 2, X[n:]).intervals([1, 1])[1]
         missed += not low <= y.mean() <= high
     assert missed <= binom.ppf(0.999, runs, 0.1)

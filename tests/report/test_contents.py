@@ -17,11 +17,11 @@ import surefoot as sf
 from refusals import refuses
 from report.cases import Case, make_case
 from surefoot.bounds.result import MEASURED, ErrorBound
-from surefoot.pool.model_with_rows import ModelWithRows
+from surefoot.pool import report_certified as certified
+from surefoot.pool.model import ModelWithRows
 from surefoot.pool.next_rows import choose, spread_out
 from surefoot.pool.notes import how_to_use
-from surefoot.pool.summary import certified
-from surefoot.pool.summary.contents import Promise, Weight
+from surefoot.pool.report_contents import Promise, Weight
 from surefoot.report import Report, build_report, render_report
 
 NAMES = ["two", "tied", "four"]

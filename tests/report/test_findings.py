@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import surefoot as sf
-from surefoot.pool.model_with_rows import ModelWithRows, Names
-from surefoot.pool.summary.findings import far_rows, leakage_suspects, repeated_rows
+from surefoot.pool.model import ModelWithRows, Names
+from surefoot.pool.report_findings import far_rows, leakage_suspects, repeated_rows
 
 RNG = np.random.default_rng(0)
 

@@ -12,17 +12,15 @@ from typing import Any
 import numpy as np
 from starlette.testclient import TestClient
 
-from serve.desks import CLASSES, Knowing
-from surefoot.pool.labeling.desk import Desk
-from surefoot.pool.labeling.learning import Neighbours
+from serve.services import CLASSES, Knowing
+from surefoot.pool.labeling.label_log import Neighbours
 from surefoot.pool.labeling.schedule import Goal, Settings
+from surefoot.pool.labeling.service import LabelingService
 from surefoot.pool.store_labels import open_store
 from surefoot.pool.table import read_labeled_table
 from surefoot.pool.table.reading import PLAIN
-from surefoot.serve.cards import Cards
 from surefoot.serve.server import bind, guarded, run
-from surefoot.serve.state import AppState
-from surefoot.serve.worker import RANK, Fitter
+from surefoot.serve.state import RANK, AppState, Cards, Fitter
 
 EVIL = '<script>window.hacked = 1</script><img src=x onerror="hacked=1">'
 
@@ -64,7 +62,7 @@ def make_room(
     table = read_labeled_table(path, "churn", classes=classes, how=more.pop("how", PLAIN))
     features = np.arange(len(table.labels), dtype=np.float64)[:, None]
     settings = Settings(Goal(0.1, 0.9, 0), random_first=4, overlap=more.pop("overlap", 0.0))
-    desk = Desk(open_store(table), len(table.labels), table.classes, settings)
+    desk = LabelingService(open_store(table), len(table.labels), table.classes, settings)
     fitter = Fitter(SameProcess(Knowing(len(features), wrong)), desk.wanted, desk.take_ranking, desk.freeze_if_due)
     return AppState(desk, Cards(table), fitter, Neighbours(features), path.read_bytes(), **more)
 

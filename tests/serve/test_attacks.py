@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from serve.desks import CLASSES, truth
 from serve.rooms import Client, make_room
+from serve.services import CLASSES, truth
 from surefoot.pool.labeling.schedule import AUDITING, PROVED
 from surefoot.serve.app import COOKIE
 

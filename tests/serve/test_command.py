@@ -15,13 +15,13 @@ import httpx
 import pandas as pd
 import pytest
 
-from cli.pools import make_pool
-from serve.desks import Knowing
+from generators import make_pool
 from serve.rooms import write_pool
+from serve.services import Knowing
 from surefoot.cli import run
-from surefoot.pool.labeling.learning import Job, Ranking
+from surefoot.pool.labeling.label_log import Job, Ranking
 from surefoot.pool.store import Store, store_path
-from surefoot.serve.worker import RANK, REPORT, Process, WorkerError
+from surefoot.serve.state import RANK, REPORT, Process, WorkerError
 
 
 def start(folder: Path, *more: str) -> tuple[subprocess.Popen[str], str]:

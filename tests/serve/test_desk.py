@@ -7,18 +7,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from serve.desks import CLASSES, Knowing, make_desk, truth
+from serve.services import CLASSES, Knowing, make_desk, truth
 from surefoot.bounds.audit import Audit
-from surefoot.bounds.policy import TOO_LONG, level_of
+from surefoot.bounds.engine import TOO_LONG, level_of
+from surefoot.pool import database as e
 from surefoot.pool.database import NotSavedError
-from surefoot.pool.labeling import events as e
-from surefoot.pool.labeling.agreement import agreement, fleiss_kappa
-from surefoot.pool.labeling.desk import Answer, AnswerError, Desk
-from surefoot.pool.labeling.learning import Neighbours
+from surefoot.pool.labeling.label_log import Neighbours
 from surefoot.pool.labeling.schedule import AUDITING, LEARNING, PROVED, Goal, is_shared, pack, unpack
+from surefoot.pool.labeling.service import Answer, AnswerError, LabelingService
+from surefoot.pool.labeling.status import agreement, fleiss_kappa
 
 
-def label_next(desk: Desk, person: object, n: int = 1) -> list[int]:
+def label_next(desk: LabelingService, person: object, n: int = 1) -> list[int]:
     """Answer rows with the truth, fitting whenever the desk wants a fit."""
     hidden, rows = truth(desk.book.n_rows), []
     learner = Knowing(desk.book.n_rows, 0.02)
@@ -313,7 +313,7 @@ def test_random_rows_are_drawn_with_the_chance_that_is_stored(tmp_path: Path) ->
     assert {pick.row for pick in picks} == {0, 1, 3, 4}
 
 
-def fill(desk: Desk, person: object) -> None:
+def fill(desk: LabelingService, person: object) -> None:
     """Answer until the disk is full."""
     for k in range(400):
         desk.answer(person, desk.rows_for(person)[0].row, "yes", f"{k:060}")

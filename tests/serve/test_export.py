@@ -11,11 +11,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cli.pools import make_pool
+from generators import make_pool
 from serve.rooms import make_room, write_pool
 from serve.test_exchange import answered
 from surefoot.cli import run
-from surefoot.pool.labeling.events import Event
+from surefoot.pool.database import Event
 from surefoot.pool.store_labels import open_store
 from surefoot.pool.table import read_labeled_table
 

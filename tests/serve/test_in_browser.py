@@ -13,8 +13,8 @@ import pytest
 from report.browser import Browser, Page
 from report.conftest import chromium  # noqa: F401 - a fixture
 from report.test_in_browser import CONTRAST
-from serve.desks import CLASSES, truth
 from serve.rooms import Running, make_room
+from serve.services import CLASSES, truth
 
 SHOWN = "document.querySelector('.card-head b') && document.querySelector('.card-head b').textContent"
 SAVED = "document.getElementById('saved').textContent"

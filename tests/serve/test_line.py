@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from surefoot.serve.replies import BatchQueue
+from surefoot.serve.pages import BatchQueue
 
 
 def test_those_that_wait_are_done_together() -> None:

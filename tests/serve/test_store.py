@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from serve.desks import make_store
+from serve.services import make_store
 from surefoot._errors import FileError
-from surefoot.pool.database import NotSavedError
-from surefoot.pool.labeling.events import LABEL, Event
+from surefoot.pool.database import LABEL, Event, NotSavedError
 from surefoot.pool.store import Store, hashed
 
 

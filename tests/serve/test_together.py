@@ -14,7 +14,7 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from cli.pools import make_pool
+from generators import make_pool
 from serve.rooms import Client, make_room
 from surefoot.pool.store import Store, store_path
 from surefoot.pool.store_labels import waiting_labels

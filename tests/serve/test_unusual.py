@@ -14,13 +14,13 @@ from urllib.parse import quote
 
 import pytest
 
-from serve.desks import CLASSES, make_desk
 from serve.rooms import Client, make_room, write_pool
+from serve.services import CLASSES, make_desk
 from serve.test_kills import CLIENTS, answer_and_kill
-from surefoot.pool.labeling import desk as desks
-from surefoot.pool.labeling import events as e
-from surefoot.pool.labeling.book import Book
-from surefoot.pool.labeling.desk import LONGEST_NOTE, AnswerError
+from surefoot.pool import database as e
+from surefoot.pool.labeling import service as desks
+from surefoot.pool.labeling.label_log import LabelLog
+from surefoot.pool.labeling.service import LONGEST_NOTE, AnswerError
 from surefoot.serve.app import COOKIE
 
 ODD_NOTES = [
@@ -165,7 +165,7 @@ def test_kills_while_several_people_answer_the_same_rows(tmp_path: Path, n: int,
     saved = {(worker.person, row): label for worker in workers for row, label in worker.saved.values()}
     assert {place: event.value for place, event in answers.items()} == saved
     assert max(len(state.answers) for state in book.rows.values()) == 2
-    again = Book(book.n_rows, book.classes)
+    again = LabelLog(book.n_rows, book.classes)
     for event in room.desk.store.events():
         again.apply(event)
     assert again.labels == book.labels

@@ -13,7 +13,7 @@ from scipy.special import entr
 from sklearn.linear_model import LogisticRegression
 
 from refusals import Refused, refuses
-from surefoot.solvers.ball.solver import ball_lower_bound, ball_upper_bound, ball_worst_case, solve_ball
+from surefoot.solvers.ball import ball_lower_bound, ball_upper_bound, ball_worst_case, solve_ball
 
 LOG2 = np.log(2.0)
 NORMS = ["l2", "linf", "l1"]

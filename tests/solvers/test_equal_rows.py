@@ -7,10 +7,10 @@ import ot
 import pytest
 from scipy.spatial.distance import cdist
 
-from surefoot._types import FloatArray
-from surefoot.solvers import equal_rows, transport
-from surefoot.solvers.equal_rows import EqualRows
-from surefoot.solvers.transport import solve_transport
+from surefoot._validation import FloatArray
+from surefoot.solvers import transport
+from surefoot.solvers import transport as equal_rows
+from surefoot.solvers.transport import EqualRows, solve_transport
 
 
 def on_a_grid(N: int, n: int, seed: int) -> tuple[FloatArray, FloatArray, FloatArray]:

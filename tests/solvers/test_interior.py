@@ -11,15 +11,14 @@ from numpy.typing import NDArray
 
 from reference.learning import learn_reference
 from surefoot.dual.bounds import dual_value
-from surefoot.dual.models import LinearModel
-from surefoot.dual.point import DualPoint
-from surefoot.exact.solution import solve_certified
-from surefoot.kernels.central_rows import centre_rows
-from surefoot.losses import probabilities
+from surefoot.dual.models import DualPoint, LinearModel
+from surefoot.kernels.compiled import centre_rows
+from surefoot.problem.losses import probabilities
 from surefoot.problem.sets import DecisionSet, build_decision_set
 from surefoot.solvers.interior import InteriorPoint, InteriorState, NewtonSystem
 from surefoot.solvers.interior_rows import Gradient, Multipliers
-from surefoot.solvers.minimal import solve_minimal_radius
+from surefoot.solvers.minimal_radius import solve_minimal_radius
+from surefoot.solvers.search.solution import solve_certified
 
 Array = NDArray[np.float64]
 PRIORS: dict[str, Any] = {

@@ -8,9 +8,8 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from surefoot.dual.models import LinearModel
+from surefoot.dual.models import DualPoint, LinearModel
 from surefoot.dual.objective import Evaluation, SmoothedDual
-from surefoot.dual.point import DualPoint
 from surefoot.problem.sets import build_decision_set
 from surefoot.solvers import newton
 from surefoot.solvers.newton import DEFAULT_OPTIONS, OneSet, PathState, follow

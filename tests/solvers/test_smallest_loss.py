@@ -7,8 +7,8 @@ import pytest
 from numpy.typing import NDArray
 from scipy.special import entr
 
+from surefoot.dual.bounds import SmallestLoss, SoftLabels
 from surefoot.dual.models import LinearModel
-from surefoot.dual.smallest_loss import SmallestLoss, SoftLabels
 
 Array = NDArray[np.float64]
 

@@ -1,11 +1,9 @@
 """Active learning: which rows to label next, and when to stop."""
 
-from surefoot.active.certifier import NearestCertifier
 from surefoot.active.flexibility import PAPER_MARGIN, label_flexibility
-from surefoot.active.impact import gradient_impact
-from surefoot.active.loop import ActiveLearner
+from surefoot.active.impact import gradient_impact, robust_model_change
+from surefoot.active.loop import ActiveLearner, NearestCertifier
 from surefoot.active.proof import ProvenLabeling
-from surefoot.active.scores import robust_model_change
 from surefoot.active.simulation import simulate
 from surefoot.active.strategies import (
     ExpectedModelChange,
@@ -14,7 +12,7 @@ from surefoot.active.strategies import (
     RandomSampling,
     RobustModelChange,
 )
-from surefoot.bounds.policy import AuditPolicy, FreezeSchedule, GiveUp
+from surefoot.bounds.engine import AuditPolicy, FreezeSchedule, GiveUp
 
 __all__ = [
     "PAPER_MARGIN",

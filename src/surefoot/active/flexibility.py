@@ -11,20 +11,26 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surefoot._errors import InfeasibleRadiusError, ParameterError
-from surefoot._types import FloatArray
-from surefoot._validation import check_finite_array, check_positive_scalar
-from surefoot.active.features import Features, FeaturesInBlocks, FeaturesInMemory
-from surefoot.active.relabeling import LabelProgram, Relabeling
-from surefoot.active.residual import ClassCosts, ResidualGraph
-from surefoot.blocks.compute import Compute
-from surefoot.blocks.placement import check_problem
-from surefoot.blocks.problem import BlockProblem
+from surefoot._validation import FloatArray, check_finite_array, check_positive_scalar
+from surefoot.active.residual import (
+    ClassCosts,
+    Features,
+    FeaturesInBlocks,
+    FeaturesInMemory,
+    LabelProgram,
+    Relabeling,
+    ResidualGraph,
+)
+from surefoot.backends.blocks import BlockedProblem
+from surefoot.backends.compute import Compute
 from surefoot.costs import FeatureMetric
-from surefoot.exact.problem import RobustProblem
 from surefoot.priors import LabelPrior
-from surefoot.problem.sets import DecisionSet, row_chunks
-from surefoot.solvers.minimal import cheapest_relabeling
-from surefoot.unlabeled import Unlabeled
+from surefoot.problem.distances import row_chunks
+from surefoot.problem.placement import check_problem
+from surefoot.problem.robust import RobustProblem
+from surefoot.problem.sets import DecisionSet
+from surefoot.problem.unlabeled import Unlabeled
+from surefoot.solvers.minimal_radius import cheapest_relabeling
 
 # The default margin, in units of κ/N: what it costs to change the label of one row.
 DEFAULT_MARGIN = 0.1
@@ -307,7 +313,7 @@ def flexibility_of(
     """`label_flexibility` of a problem that is there already."""
     ds = replace(problem.decision_set, row_weights=problem.row_weights)
     chosen = problem.data.n_labeled + check_candidates(candidates, problem.n_rows - problem.data.n_labeled)
-    features = FeaturesInBlocks(problem) if isinstance(problem, BlockProblem) else None
+    features = FeaturesInBlocks(problem) if isinstance(problem, BlockedProblem) else None
     found = LabelFlexibility(ds, chosen, problem.data.classes, 0.0, features)
     return replace_excess(found, radius, margin, has_prior=has_prior)
 

@@ -13,11 +13,11 @@ from surefoot._errors import ParameterError
 from surefoot._printing import rounded_up
 from surefoot._validation import check_unit_scalar
 from surefoot.active.loop import ActiveLearner
-from surefoot.active.proof_state import AUDIT, EXHAUSTED, LEARN, PROVED, ProofState, Question
-from surefoot.active.record import AuditRecord
+from surefoot.active.proof_state import AUDIT, EXHAUSTED, LEARN, PROVED, AuditRecord, ProofState, Question
 from surefoot.bounds._arguments import (
     AUTO,
     UNIFORM,
+    believed_error,
     check_label,
     check_level,
     check_seed,
@@ -26,10 +26,8 @@ from surefoot.bounds._arguments import (
     known_labels,
 )
 from surefoot.bounds.audit import frozen, settle_next
-from surefoot.bounds.engine import AuditEngine
+from surefoot.bounds.engine import PLANNED, AuditEngine, AuditPolicy, level_of
 from surefoot.bounds.journal import EventLog, answer_event, hash_predictions, hash_rows
-from surefoot.bounds.observed_losses import believed_error
-from surefoot.bounds.policy import PLANNED, AuditPolicy, level_of
 from surefoot.bounds.size import audit_size
 
 # Weighted audits are planned for a classifier that errs on this share of the target, at the level of the third audit.

@@ -12,9 +12,8 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, clone
 
 from surefoot._errors import ParameterError
-from surefoot._threads import one_blas_thread
-from surefoot._types import FloatArray
-from surefoot._validation import check_labeled_rows, check_n_jobs, check_positive_integer
+from surefoot._machine import one_blas_thread
+from surefoot._validation import FloatArray, check_labeled_rows, check_n_jobs, check_positive_integer
 from surefoot.active.loop import ActiveLearner
 
 Scoring = Callable[[Any, FloatArray, NDArray[Any]], float]

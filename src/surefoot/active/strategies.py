@@ -9,16 +9,16 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from surefoot._errors import ParameterError
-from surefoot._types import FloatArray
-from surefoot.active.base import QueryStrategy
-from surefoot.active.candidates import Pool, known_classes
+from surefoot._validation import FloatArray
+from surefoot.active.base import Pool, QueryStrategy, known_classes
 from surefoot.active.flexibility import check_impact
-from surefoot.active.impact import gradient_impact, spread_over
-from surefoot.active.scores import (
+from surefoot.active.impact import (
     expected_model_change,
+    gradient_impact,
     max_model_change,
     min_model_change,
     robust_model_change,
+    spread_over,
 )
 from surefoot.costs import FeatureMetric
 from surefoot.priors import LabelPrior

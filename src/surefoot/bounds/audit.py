@@ -11,12 +11,12 @@ from numpy.typing import ArrayLike
 
 from surefoot._errors import ParameterError
 from surefoot._printing import count
-from surefoot._types import FloatArray
-from surefoot._validation import check_positive_integer, check_unit_scalar
+from surefoot._validation import FloatArray, check_positive_integer, check_unit_scalar
 from surefoot.bounds._arguments import (
     AUTO,
     UNIFORM,
     WEIGHTED,
+    believed_error,
     check_label,
     check_level,
     check_seed,
@@ -25,13 +25,11 @@ from surefoot.bounds._arguments import (
     known_classes_of,
     known_labels,
 )
-from surefoot.bounds.engine import AuditEngine
+from surefoot.bounds.engine import PLANNED, AuditEngine, check_rule
 from surefoot.bounds.journal import EventLog, Journal, answer_event, answer_of, hash_predictions, hash_rows
-from surefoot.bounds.observed_losses import believed_error
-from surefoot.bounds.policy import PLANNED, check_rule
 from surefoot.bounds.result import THEOREM, ErrorBound
 from surefoot.bounds.size import AuditSize, audit_size
-from surefoot.losses import ZERO_ONE
+from surefoot.problem.losses import ZERO_ONE
 
 KIND = "surefoot.audit"
 # Weighted picks win from about this many labels on, and lose below 100 (docs/bounds.md).

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
 from surefoot._errors import ParameterError, RepeatedRowsWarning, warn_caller
-from surefoot._types import FloatArray
+from surefoot._validation import FloatArray
 from surefoot.bounds.result import ErrorBound
 from surefoot.priors import ClopperPearson
 

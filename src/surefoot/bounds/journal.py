@@ -19,7 +19,7 @@ import numpy as np
 from surefoot._errors import FileError, ParameterError
 from surefoot._files import LineLog, append_event, hold_file, read_events
 from surefoot._printing import cut
-from surefoot._types import FloatArray
+from surefoot._validation import FloatArray
 from surefoot.bounds._arguments import check_label
 
 _VERSION = 1

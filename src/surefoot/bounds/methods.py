@@ -11,14 +11,12 @@ from sklearn.base import clone
 from surefoot._errors import ParameterError
 from surefoot._validation import check_positive_integer
 from surefoot.bounds._arguments import Arguments, is_fitted
-from surefoot.bounds.crossfit import crossfit_bound
-from surefoot.bounds.holdout import unseen_bound
+from surefoot.bounds.from_labels import crossfit_bound, transport_bound, unseen_bound
 from surefoot.bounds.result import ErrorBound, ErrorBounds
-from surefoot.bounds.transport_bound import transport_bound
-from surefoot.calibration import Calibrated
-from surefoot.exact.row_groups import GroupFunction
-from surefoot.losses import ZERO_ONE
-from surefoot.unlabeled import Unlabeled
+from surefoot.certificates.calibration import CalibratedRadius
+from surefoot.certificates.groups import GroupFunction
+from surefoot.problem.losses import ZERO_ONE
+from surefoot.problem.unlabeled import Unlabeled
 
 CROSSFIT, HOLDOUT, TRANSPORT, ANYTIME = "crossfit", "holdout", "transport", "anytime"
 METHODS = (CROSSFIT, HOLDOUT, TRANSPORT, ANYTIME)
@@ -40,7 +38,7 @@ def error_bound(  # noqa: PLR0913 - one keyword per part of the question
     X_train: ArrayLike | None = None,
     control_variate: bool = False,
     n_folds: int = 10,
-    radius: float | str | Calibrated | None = None,
+    radius: float | str | CalibratedRadius | None = None,
     certify_options: Mapping[str, Any] | None = None,
     clip: float = 1e-3,
     cv_groups: ArrayLike | None = None,
@@ -87,7 +85,7 @@ def error_bound(  # noqa: PLR0913 - one keyword per part of the question
         "crossfit", zero-one loss: let the believed errors on X_unlabeled help; needs predict_proba.
     n_folds : int, default=10
         "crossfit": folds of the labeled rows.
-    radius : float, "calibrated", Calibrated or None, default=None
+    radius : float, "calibrated", CalibratedRadius or None, default=None
         "transport": as in `certify`; None estimates it from the labels at this level.
     certify_options : dict or None, default=None
         "transport": more arguments of `certify`, such as label_prior.
@@ -154,7 +152,7 @@ def error_bounds(
     level: float = 0.9,
     loss: str | ArrayLike = ZERO_ONE,
     groups: ArrayLike | None = None,
-    radius: float | str | Calibrated | None = None,
+    radius: float | str | CalibratedRadius | None = None,
     **options: Any,
 ) -> ErrorBounds:
     """Every bound that applies to a classifier trained on X, y, as a table.
@@ -184,7 +182,7 @@ def error_bounds(
         A matrix: entry [k, c] is the loss of predicting class c where the truth is k.
     groups : array of shape (n,) or None, default=None
         Groups of the rows of X, for the cross-fitted bound; with X_target those of its rows, for the transport bound.
-    radius : float, "calibrated", Calibrated or None, default=None
+    radius : float, "calibrated", CalibratedRadius or None, default=None
         Radius of the transport bound; None estimates it from the labels at this level.
     **options : dict
         More arguments of `error_bound`; cv_groups (n,) is for the bounds that train on some of the rows.

@@ -15,13 +15,12 @@ from sklearn.utils.validation import _get_feature_names
 
 from surefoot._errors import ParameterError
 from surefoot._printing import PrintsAsTable, visible
-from surefoot._types import FloatArray
-from surefoot._validation import check_labeled_rows
-from surefoot.blocks.compute import Compute
-from surefoot.blocks.placement import check_problem
+from surefoot._validation import FloatArray, check_labeled_rows
+from surefoot.backends.compute import Compute
 from surefoot.costs import FeatureMetric
+from surefoot.problem.placement import check_problem
+from surefoot.problem.unlabeled import Unlabeled
 from surefoot.solvers.transport import solve_transport
-from surefoot.unlabeled import Unlabeled
 
 # Of more target rows so many are looked at, drawn at random: for the test and for the features, not for the radius.
 _MOST_ROWS = 5000

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from surefoot._printing import PrintsAsTable, count, rounded_up, share_at_most
 from surefoot.certificates.certificate import Certificate
-from surefoot.losses import ZERO_ONE
+from surefoot.problem.losses import ZERO_ONE
 
 Kind = Literal["theorem", "conditional", "measured"]
 

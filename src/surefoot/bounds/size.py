@@ -12,10 +12,9 @@ from scipy.stats import hypergeom
 
 from surefoot._errors import import_extra
 from surefoot._printing import PrintsAsTable
-from surefoot._types import FloatArray
-from surefoot._validation import check_finite_array, check_positive_integer, check_unit_scalar
+from surefoot._validation import FloatArray, check_finite_array, check_positive_integer, check_unit_scalar
 from surefoot.bounds._arguments import check_level
-from surefoot.bounds.anytime import PoolErrors
+from surefoot.bounds.betting import PoolErrors
 
 # A curve goes up to this share of its target, nearer to which the labels needed grow without bound, by so many points.
 _NEAREST, _POINTS = 0.8, 17

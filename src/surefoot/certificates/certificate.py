@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from surefoot._printing import PrintsAsTable, bound_in_words, rounded_down, rounded_up, visible
-from surefoot._types import FloatArray
-from surefoot.calibration import RadiusEstimate
+from surefoot._validation import FloatArray
+from surefoot.certificates.calibration import RadiusEstimate
 from surefoot.certificates.fresh import FreshCertificate, RowBound
 from surefoot.costs import FeatureMetric
 

@@ -1,6 +1,4 @@
-"""The commands that make, use and judge a model."""
-
-# ruff: noqa: PLR0913, PLR0917 - an option is an argument of its function
+"""The commands that need no table: the paper's experiments and the demonstration."""
 
 from __future__ import annotations
 
@@ -12,13 +10,18 @@ from typing import Annotated, Any
 
 import typer
 
+from surefoot._errors import FileError
 from surefoot._printing import count, rounded_up, share_at_most, visible
-from surefoot.cli import options as o
+from surefoot.cli import app as o
 from surefoot.cli.app import Call, command, command_line
 from surefoot.cli.output import NOT_REACHED, OK, Output
-from surefoot.pool.choices import names, read_loss
-from surefoot.pool.table.errors import FileError, TableError
+from surefoot.pool.options import names, read_loss
+from surefoot.pool.table.cells import TableError
 from surefoot.pool.table.reading import SUFFIXES, listed
+
+# The commands that make, use and judge a model.
+
+# ruff: noqa: PLR0913, PLR0917 - an option is an argument of its function
 
 
 @command("fit", o.Columns, o.Reading, o.Learning, o.Json)
@@ -50,16 +53,16 @@ def fit(
     model = out or Path(f"{pool.stem}.skops")
     check_writable(model)  # a folder has no suffix to change
     page = None if no_report else report or model.with_suffix(".html")
-    from surefoot._outputs import OutputFile, check_outputs, is_report
-    from surefoot.cli.words import pool_data, say_judged, say_pool
+    from surefoot._files import OutputFile, check_outputs, is_report
+    from surefoot.cli.output import pool_data, say_judged, say_pool
     from surefoot.pool.appraisal import appraise
-    from surefoot.pool.clock import Clock
-    from surefoot.pool.fit_report import Writing, next_command, report_of
-    from surefoot.pool.learn_pool import Start
     from surefoot.pool.model import train
     from surefoot.pool.model_file import is_model_file, model_file_of, save_model
+    from surefoot.pool.options import Clock
+    from surefoot.pool.served_model import Writing, next_command, report_of
     from surefoot.pool.store import files_of
     from surefoot.pool.store_labels import picked_rows
+    from surefoot.pool.training import LabeledTable
     from surefoot.report import write_report
 
     outputs = [OutputFile(model, "model", "--out", is_model_file)]
@@ -74,7 +77,7 @@ def fit(
     say_pool(output, table)
     with output.working("learning") as say:
         clock = Clock(time, say)
-        trained = train(Start.of(table, picked_rows(table.table), group_column=cv_groups), choices, clock)
+        trained = train(LabeledTable.of(table, picked_rows(table.table), group_column=cv_groups), choices, clock)
         judged = appraise(trained, choices, clock, worst=not no_error)
     output.note(*trained.notes)
     say_judged(output, judged, table.classes)
@@ -107,7 +110,7 @@ def predict(
     trust: o.Trust = "",
 ) -> int:
     """Predict the label of each row of a new table."""
-    from surefoot._outputs import OutputFile, check_outputs
+    from surefoot._files import OutputFile, check_outputs
     from surefoot.pool.store import files_of
     from surefoot.pool.stored import Classifier, is_predictions, predict_rows, write_table
     from surefoot.pool.table import read_table
@@ -208,9 +211,9 @@ def certify(
 ) -> int:
     """Bound the errors of any classifier stored with skops."""
     kind = read_loss(loss)
-    from surefoot.cli.words import say_judged
+    from surefoot.cli.output import say_judged
     from surefoot.pool.appraisal import appraise_classifier
-    from surefoot.pool.clock import Clock
+    from surefoot.pool.options import Clock
     from surefoot.pool.stored import Classifier
     from surefoot.pool.table import check_learnable
     from surefoot.pool.table.pool import in_order
@@ -253,7 +256,7 @@ def _target(output: Output, name: str, risk: float, target: float | None, *, pro
 
 
 def _bound_words(bound: dict[str, Any]) -> tuple[str, str]:
-    from surefoot.losses import ZERO_ONE
+    from surefoot.problem.losses import ZERO_ONE
 
     name = "errors" if bound["loss"] == ZERO_ONE else "log loss"
     value = f"{share_at_most(bound['value'])}%" if bound["loss"] == ZERO_ONE else rounded_up(bound["value"], 4)
@@ -261,3 +264,102 @@ def _bound_words(bound: dict[str, Any]) -> tuple[str, str]:
     kind = {"crossfit": "cross-fitted", "transport": "worst case"}.get(bound["method"], bound["method"])
     promised = "" if bound["promise"] else " (not a promise)"
     return name, f"at most {value}, {kind}{promised}: {'held' if bound['held'] else 'exceeded'}, it is {truth}"
+
+
+# Rows of a table of results that are shown.
+_SHOWN = 40
+
+
+def _experiments() -> list[str]:
+    from surefoot.paper import names
+
+    return names()
+
+
+@command("reproduce", o.Json)
+def reproduce(
+    call: Call,
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="Figure or table of the paper: figure1 to figure6, table1, table2.", autocompletion=_experiments
+        ),
+    ],
+    datasets: Annotated[
+        str, typer.Option("--datasets", help="Names, with commas between; the paper's by default.")
+    ] = "",
+    trials: Annotated[int | None, typer.Option("--trials", min=1, help="As many as in the paper by default.")] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="A small run, to see that it works.")] = False,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1 for one per core.")] = 1,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write to.")] = None,
+    device: Annotated[
+        str, typer.Option("--device", help="Where the fits of figures 5 and 6 run: cpu, or a torch device like cuda.")
+    ] = "cpu",
+    force: o.Force = False,
+    seed: o.Seed = 0,
+) -> int:
+    """Run an experiment of the paper again; a stopped run goes on where it was."""
+    from surefoot.paper import reproduce
+
+    output = call.output
+    with output.warnings():
+        done = reproduce(
+            name,
+            datasets=names(datasets) or None,
+            trials=trials,
+            quick=quick,
+            jobs=jobs,
+            out=out,
+            seed=seed,
+            device=device,
+            progress=True,
+            force=force,
+        )
+    for title, table in done.tables.items():
+        output.say(title, "bold")
+        output.table(
+            [str(column) for column in table.columns],
+            [
+                [f"{cell:.4g}" if isinstance(cell, float) else str(cell) for cell in row]
+                for row in table.values[:_SHOWN]
+            ],
+        )
+        if len(table) > _SHOWN:
+            output.say(f"  and {len(table) - _SHOWN} more rows in {done.out / title}.csv", "dim")
+    output.rows([("written", str(done.out)), *[("figure", str(path)) for path in done.figures]])
+    data = {
+        "name": done.name,
+        "out": str(done.out),
+        "datasets": list(done.settings.datasets),
+        "trials": done.settings.trials,
+        "tables": {title: str(done.out / f"{title}.csv") for title in done.tables},
+        "figures": [str(path) for path in done.figures],
+    }
+    return output.finish(data)
+
+
+@command("demo", o.Json)
+def demo(
+    call: Call,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Figure to write (.png, .pdf, .svg).")] = Path(
+        "surefoot-demo.png"
+    ),
+    force: o.Force = False,
+    seed: o.Seed = 0,
+) -> int:
+    """Certify a classifier learned from 20 labels of the Wisconsin breast cancer data."""
+    from surefoot._files import check_outputs
+    from surefoot.cli import demo
+
+    if out.suffix.lower() not in demo.FORMATS:
+        raise FileError(
+            f"the figure must end in one of {', '.join(demo.FORMATS)}; got {out}. Pass such a name as --out."
+        )
+    check_outputs([demo.figure_file(out)], [], force=force)
+    with call.output.working("fitting"):
+        shown = demo.Demonstration.of(seed)
+    call.output.say(shown.report)
+    with call.output.working("drawing"):
+        shown.draw(out)
+    call.output.say(f"\nFigure: {out}")
+    return call.output.finish({**shown.data, "figure": str(out)})

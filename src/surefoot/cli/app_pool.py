@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from surefoot._printing import cell_text, count, rounded_up
-from surefoot.cli import options as o
+from surefoot.cli import app as o
 from surefoot.cli.app import Call, command
-from surefoot.pool.choices import names, read_loss
 from surefoot.pool.notes import Note
+from surefoot.pool.options import names, read_loss
 
 if TYPE_CHECKING:
     from surefoot.pool.worst import Radii
@@ -38,8 +38,8 @@ def radius(
 ) -> int:
     """Print the minimal radius, the calibrated one, and the distance to a reference."""
     choices = call.settle_pool(pool)
-    from surefoot.cli.words import pool_data, say_pool
-    from surefoot.pool.clock import Clock
+    from surefoot.cli.output import pool_data, say_pool
+    from surefoot.pool.options import Clock
     from surefoot.pool.worst import radii_of
 
     output = call.output
@@ -97,8 +97,8 @@ def query(
 ) -> int:
     """List the rows to label next, with why."""
     choices = call.settle_pool(pool, tol=1e-3)
-    from surefoot.pool.clock import Clock
     from surefoot.pool.next_rows import rank
+    from surefoot.pool.options import Clock
 
     output, table = call.output, call.read_pool()
     output.note(*table.notes)
@@ -158,9 +158,8 @@ def label(
     """Ask for labels, one row at a time; each is stored at once, and all are written into the table at the end."""
     goal_loss, choices = read_loss(loss), call.settle_pool(pool, tol=1e-3)
     from surefoot._files import check_writable
-    from surefoot.cli.asking import seated
-    from surefoot.cli.label import LabelAsking, check_labelable
-    from surefoot.pool.labeling.label_loop import LabelLoop
+    from surefoot.cli.label import LabelAsking, check_labelable, seated
+    from surefoot.pool.labeling.terminal import LabelLoop
     from surefoot.pool.store import files_of, store_path
     from surefoot.pool.table import clean, read_content
 
@@ -173,7 +172,7 @@ def label(
     call.output.note(*cleaned.notes)
     path = out or Path(f"{pool.stem}.skops")
     if target_error is not None:
-        from surefoot._outputs import OutputFile, check_outputs
+        from surefoot._files import OutputFile, check_outputs
         from surefoot.pool.model_file import is_model_file
 
         check_outputs([OutputFile(path, "model", "--out", is_model_file)], files_of(pool), force=force)
@@ -185,7 +184,7 @@ def label(
             loop = LabelLoop(cleaned, choices, sitting, goal_loss, target_risk, random_first, pool_size)
             return LabelAsking(call.output, loop).run()
         from surefoot.cli.audit import ProofAsking
-        from surefoot.pool.labeling.proof_loop import proven_labeling
+        from surefoot.pool.labeling.terminal import proven_labeling
 
         with sitting.store.log("proof") as log:
             proving = proven_labeling(
@@ -217,8 +216,8 @@ def audit(
 ) -> int:
     """Prove how often a finished model errs on a table, by labels of rows drawn at random."""
     from surefoot._files import check_writable
-    from surefoot.cli.asking import seated
     from surefoot.cli.audit import audit_table
+    from surefoot.cli.label import seated
     from surefoot.pool.store import store_path
     from surefoot.pool.stored import Classifier
     from surefoot.pool.table import read_content

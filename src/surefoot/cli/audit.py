@@ -12,13 +12,12 @@ from surefoot._printing import count, share_at_most
 from surefoot.active.proof import ProvenLabeling
 from surefoot.active.proof_state import AUDIT as JUDGE
 from surefoot.bounds.audit import Audit
-from surefoot.bounds.policy import PLANNED
+from surefoot.bounds.engine import PLANNED
 from surefoot.bounds.result import ErrorBound
-from surefoot.cli.asking import Asking
+from surefoot.cli.label import Asking
 from surefoot.cli.output import NOT_REACHED, OK, Output, percent
-from surefoot.pool.labeling.events import AUDIT, FREEZE, LEARN
-from surefoot.pool.labeling.proof_loop import save_proved
-from surefoot.pool.labeling.terminal import Sitting
+from surefoot.pool.database import AUDIT, FREEZE, LEARN
+from surefoot.pool.labeling.terminal import Sitting, save_proved
 from surefoot.pool.stored import Classifier
 from surefoot.pool.table import Pool, Table, TableError
 

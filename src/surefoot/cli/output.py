@@ -1,4 +1,4 @@
-"""What a command says: words for a person, or one JSON object for a program; progress and notes on standard error."""
+"""What is said of a table and of a model, in words for a person."""
 
 from __future__ import annotations
 
@@ -18,8 +18,61 @@ from rich.padding import Padding
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from surefoot._printing import visible
-from surefoot.cli.sentences import sentence
+from surefoot._errors import CodedWarning, InfeasibleRadiusError, ParameterError
+from surefoot._printing import count, rounded_down, rounded_up, share_at_least, share_at_most, visible
+from surefoot.pool.appraisal import Appraisal
+from surefoot.pool.options import AUTO, CALIBRATED
+from surefoot.pool.table import Pool
+from surefoot.pool.worst import PoolWorstCase
+from surefoot.problem.losses import LOG_LOSS, ZERO_ONE
+
+# Errors and warnings of the library as sentences of the command line, which name its options.
+
+# Parameters of the library, and what the user of a command knows them as.
+OPTIONS = {
+    "X_unlabeled": "the rows without a label",
+    "classes": "--classes",
+    "datasets": "--datasets",
+    "device": "--device",
+    "invite": "--invite",
+    "label_prior": "--prior",
+    "level": "--level",
+    "loss": "--loss",
+    "n_jobs": "--jobs",
+    "name": "the study",
+    "out": "--out",
+    "picks": "--picks",
+    "radius": "--radius",
+    "random_state": "--seed",
+    "seed": "--seed",
+    "target_error": "--target-error",
+    "trials": "--trials",
+}
+# What to do where the library's advice is about parameters that no option sets, by the code of a warning.
+_FIXES = {
+    "gap": "Raise --radius.",
+    "low_confidence": "Label more rows.",
+    "repeated_rows": "",
+    "separable": "Raise --radius for a finite optimum.",
+}
+
+
+def sentence(problem: BaseException | str) -> str:
+    """Say what an error or a warning says, with options in place of parameters."""
+    if isinstance(problem, InfeasibleRadiusError):
+        least = rounded_up(problem.minimal_radius, 4)  # what is named can be passed
+        return (
+            f"--radius must be at least the minimal radius {least}, or no distribution has the label probabilities of "
+            f"--prior; got {problem.radius:g}. Pass --radius {least} or more."
+        )
+    if isinstance(problem, ParameterError):
+        return problem.message(OPTIONS)
+    if isinstance(problem, CodedWarning):
+        return problem.message(OPTIONS, _FIXES.get(problem.code))
+    return str(problem)
+
+
+# What a command says: words for a person, or one JSON object for a program; progress and notes on standard error.
 
 _UNSEEN_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 OK, FAILED, MISTAKE, NOT_REACHED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -118,3 +171,139 @@ def percent(share: float) -> str:
     """A share from 0 to 1, as a person writes it."""
     digits = 0 if share in (0.0, 1.0) else 1
     return f"{100 * share:.{digits}f}%"
+
+
+_KINDS = {
+    "theorem": "a theorem under its assumptions",
+    "measured": "coverage was measured on datasets, not proved",
+    "conditional": "holds where the radius does",
+}
+NOT_A_PROMISE = "not a promise, the truth may lie outside"
+
+
+def say_pool(output: Output, pool: Pool) -> None:
+    """What was read."""
+    shown = ", ".join(f"{name}: {(pool.labels == name).sum()}" for name in pool.classes)
+    labeled = int(pool.labeled.sum())
+    output.say(f"{pool.table.path.name}: {count(len(pool.rows), 'row')}", "bold")
+    pairs = [
+        ("labeled", f"{labeled} ({shown})"),
+        ("unlabeled", str(len(pool.rows) - labeled)),
+        ("columns", f"{pool.columns.counts}; {count(pool.rows.shape[1], 'feature')} in all"),
+    ]
+    if pool.columns.asked_out:
+        pairs.append(("left out", f"{', '.join(pool.columns.asked_out)}, as asked"))
+    output.rows(pairs)
+    output.note(*pool.notes)
+
+
+def pool_data(pool: Pool) -> dict[str, Any]:
+    """The same for a program."""
+    return {
+        "rows": len(pool.rows),
+        "labeled": int(pool.labeled.sum()),
+        "label": pool.table.label,
+        "classes": {name: int((pool.labels == name).sum()) for name in pool.classes},
+        "columns": {**pool.columns.stored(), "left_out": pool.columns.left_out},
+        "features": pool.rows.shape[1],
+    }
+
+
+def say_judged(output: Output, judged: Appraisal, classes: list[str]) -> None:
+    """What can be said of a model, most useful first, each with its kind."""
+    output.say("What you can say about this model", "bold")
+    pairs = []
+    bound = judged.crossfit
+    if bound is not None and judged.accuracy is not None:
+        in_groups = "" if bound.n_groups is None else f" in {bound.n_groups} groups"
+        pairs.append(
+            (
+                "errors",
+                f"at most {share_at_most(bound.value)}% on rows like the labeled ones, with {100 * bound.level:g}% "
+                f"confidence (cross-fitted from {bound.n_labels} random labels{in_groups}, {bound.n_errors} wrong; "
+                f"{_KINDS[bound.kind]})",
+            )
+        )
+        pairs.append(("accuracy", f"about {100 * judged.accuracy:.0f}% expected, by cross-validation of the labels"))
+    if judged.shares:
+        answered = ", ".join(f"{name}: {100 * share:.1f}%" for name, share in judged.shares.items())
+        pairs.append(("answers", f"{answered} of the unlabeled rows"))
+    if judged.no_crossfit is not None:
+        pairs.append(("errors", judged.no_crossfit))
+    if judged.no_worst is not None:
+        pairs.append(("worst case", judged.no_worst))
+    output.rows(pairs)
+    output.note(*judged.notes)
+    if judged.worst is not None:
+        say_worst(output, judged.worst, classes)
+
+
+def say_worst(output: Output, worst: PoolWorstCase, classes: list[str]) -> None:
+    """The worst case over a set; under the name of a certificate only where the radius is calibrated or given."""
+    certificate = worst.first
+    if worst.promise:
+        output.say("Certificate: the worst case over a set of possible truths", "bold")
+    else:
+        output.say(f"Worst case within radius {certificate.radius:.4f}: {NOT_A_PROMISE}", "bold")
+    pairs = []
+    error, log_loss = worst.certificates.get(ZERO_ONE), worst.certificates.get(LOG_LOSS)
+    if error is not None:
+        pairs.append(
+            (
+                "errors",
+                f"at most {share_at_most(error.risk)}% of the rows in this file"
+                f"{_forced(worst, share_at_least(error.lower) + '%')}; always {worst.constant!r}: at most "
+                f"{share_at_most(worst.constant_error)}% over the same set",
+            )
+        )
+    if log_loss is not None:
+        lower = _forced(worst, rounded_down(log_loss.lower, 4))
+        pairs.append(("log loss", f"at most {rounded_up(log_loss.risk, 4)}{lower}"))
+    output.rows([*pairs, ("radius", radius_words(worst))])
+    output.say("It holds if" if worst.promise else "It would hold if", "bold")
+    output.rows(assumptions(worst, classes))
+    if worst.promise and error is not None and error.risk >= worst.constant_error:
+        output.note(
+            "the certificate says no more of this model than of a constant answer: with so few labels the set is wide. "
+            "More labels, or known class probabilities (--prior), narrow it."
+        )
+    if any(one.status == "stopped" for one in worst.certificates.values()):
+        output.note("the solver stopped before the gap was within the tolerance; both bounds hold all the same.")
+
+
+def _forced(worst: PoolWorstCase, lower: str) -> str:
+    return "" if worst.sample is not None else f" (some truth in the set forces {lower})"
+
+
+def radius_words(worst: PoolWorstCase) -> str:
+    """Where the radius comes from, and which set it makes."""
+    certificate = worst.first
+    estimate, least = certificate.estimate, certificate.minimal_radius
+    if worst.kind == CALIBRATED and estimate is not None:
+        how = (
+            f"estimated from {estimate.n_labeled} random labels to cover the truth in {100 * estimate.level:g}% of "
+            "samples (measured, not proved)"
+        )
+        if worst.tied:
+            return (
+                f"tied to the label shares: {estimate.excess:.4f} beyond what the features and each change of the "
+                f"shares need ({least:.4f} at the least); {how}"
+            )
+        return f"{certificate.radius:.4f} (minimal {least:.4f}); {how}"
+    if worst.kind == AUTO:
+        return f"{certificate.radius:.4f} (minimal {least:.4f}), by the rule of thumb 'auto'"
+    return f"{certificate.radius:.4f} (minimal {least:.4f}), as given"
+
+
+def assumptions(worst: PoolWorstCase, classes: list[str]) -> list[tuple[str, str]]:
+    """The assumptions behind a worst case, with their numbers."""
+    shares = ", ".join(
+        f"{name}: {100 * low:.1f}%" if low == high else f"{name}: {share_at_least(low)}% to {share_at_most(high)}%"
+        for name, (low, high) in zip(classes, worst.first.label_intervals, strict=True)
+    )
+    return [
+        ("1.", "the truth lies within the radius of the labeled rows,"),
+        ("2.", f"the classes' shares of all rows are {shares},"),
+        ("3.", "no other classes exist (--classes adds one that no label shows),"),
+        ("4.", "and it is asked of the rows in this file, not of others yet to come."),
+    ]

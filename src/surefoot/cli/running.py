@@ -12,11 +12,9 @@ import typer
 
 import surefoot.cli.app_model
 import surefoot.cli.app_pool
-import surefoot.cli.app_research
 import surefoot.cli.app_serve  # noqa: F401 - each adds its commands to the app
 from surefoot.cli.app import app
-from surefoot.cli.output import FAILED, INTERRUPTED, MISTAKE, OK, Output
-from surefoot.cli.sentences import sentence
+from surefoot.cli.output import FAILED, INTERRUPTED, MISTAKE, OK, Output, sentence
 
 # The class of all mistakes in options: typer has its own, or click's, depending on its version.
 _USAGE: Any = typer.BadParameter.__mro__[1]

@@ -1,6 +1,6 @@
 """Ground costs c((x, y), (x', y')) = d(x, x') + labelcost(y, y'): metrics, given or learned, and label costs."""
 
-from surefoot.costs.learned import Learned
+from surefoot.costs.learned import LearnedMetric
 from surefoot.costs.metrics import (
     CallableMetric,
     Chebyshev,
@@ -9,7 +9,7 @@ from surefoot.costs.metrics import (
     Mahalanobis,
     Manhattan,
     Precomputed,
-    Weighted,
+    WeightedMetric,
 )
 
 __all__ = [
@@ -17,9 +17,9 @@ __all__ = [
     "Chebyshev",
     "Euclidean",
     "FeatureMetric",
-    "Learned",
+    "LearnedMetric",
     "Mahalanobis",
     "Manhattan",
     "Precomputed",
-    "Weighted",
+    "WeightedMetric",
 ]

@@ -11,15 +11,15 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.linear_model import LogisticRegression
 
 from surefoot._errors import ParameterError
-from surefoot._types import FloatArray
 from surefoot._validation import (
+    FloatArray,
     check_labeled_rows,
     check_more_rows,
     check_positive_scalar,
     check_weights,
     encode_labels,
 )
-from surefoot.costs.metrics import CallableMetric, Chebyshev, Euclidean, FeatureMetric, Manhattan, Weighted
+from surefoot.costs.metrics import CallableMetric, Chebyshev, Euclidean, FeatureMetric, Manhattan, WeightedMetric
 
 LEARNED = "learned"
 # Steps and gradient of the regression: its coefficients are to six digits, whatever the unit of a feature.
@@ -29,7 +29,7 @@ _DIRECTION = 0.05
 
 
 @dataclass(frozen=True)
-class Learned(FeatureMetric):
+class LearnedMetric(FeatureMetric):
     """Distances of standardised features, each times the size of its coefficient in a regression on the labels.
 
     The regression is logistic, with a ridge penalty; beside the features count the differences of its scores. Features
@@ -56,11 +56,11 @@ class Learned(FeatureMetric):
     --------
     >>> import surefoot as sf
     >>> X, y = [[0.0, 3.0], [0.2, 1.0], [1.0, 2.0], [1.3, 2.0]], [0, 0, 1, 1]
-    >>> metric = sf.costs.Learned().learn(X, y)
+    >>> metric = sf.costs.LearnedMetric().learn(X, y)
     >>> bool(metric.weights[0] > metric.weights[1])
     True
-    >>> sf.RobustLogisticRegression(metric=sf.costs.Learned(C=1.0)).fit(X, y).metric_
-    Weighted(<2 features>)
+    >>> sf.RobustLogisticRegression(metric=sf.costs.LearnedMetric(C=1.0)).fit(X, y).metric_
+    WeightedMetric(<2 features>)
     """
 
     C: float = 0.3
@@ -83,7 +83,7 @@ class Learned(FeatureMetric):
         *,
         X_unlabeled: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
-    ) -> Weighted:
+    ) -> WeightedMetric:
         """The metric of these labels.
 
         Parameters
@@ -130,7 +130,7 @@ class Learned(FeatureMetric):
 
     def from_codes(
         self, rows: FloatArray, codes: NDArray[np.intp], weights: FloatArray, spread: FloatArray
-    ) -> Weighted:
+    ) -> WeightedMetric:
         """The metric of class codes (n,) at rows (n, d), given each feature's spread (d,) over all rows.
 
         Parameters
@@ -154,11 +154,11 @@ class Learned(FeatureMetric):
         importance = np.sqrt((coef**2).sum(axis=0))
         size = np.sqrt((importance**2).mean())
         if size == 0:
-            return Weighted(per_unit)
+            return WeightedMetric(per_unit)
         weights_found = (importance / size + self.shrinkage) / np.sqrt(1.0 + self.shrinkage)
         direction = _DIRECTION * np.sqrt(_effective(weights)) if self.direction is None else self.direction
         directions = (direction / size) * (coef * per_unit).T if direction else None
-        return Weighted(weights_found * per_unit, directions)
+        return WeightedMetric(weights_found * per_unit, directions)
 
     def distances(self, rows: ArrayLike, anchors: ArrayLike) -> FloatArray:
         raise ParameterError(
@@ -204,7 +204,7 @@ _NAMED_METRICS: dict[str, Callable[[], FeatureMetric]] = {
     "cityblock": Manhattan,
     "chebyshev": Chebyshev,
     "linf": Chebyshev,
-    LEARNED: Learned,
+    LEARNED: LearnedMetric,
 }
 
 

@@ -13,8 +13,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.spatial.distance import cdist
 
 from surefoot._errors import ParameterError
-from surefoot._types import FloatArray
-from surefoot._validation import check_finite_array, check_positive_scalar, read_only_copy
+from surefoot._validation import FloatArray, check_finite_array, check_positive_scalar, read_only_copy
 
 
 class FeatureMetric(ABC):
@@ -212,10 +211,10 @@ class Mahalanobis(FeatureMetric):
 
 
 @dataclass(frozen=True, eq=False)
-class Weighted(FeatureMetric):
+class WeightedMetric(FeatureMetric):
     """Euclidean distance of weighted features, and of directions beside them: (‖w ∘ (x − x')‖² + ‖Vᵀ(x − x')‖²)^½.
 
-    What `Learned` makes of labels, as `clf.metric_` of a fit.
+    What `LearnedMetric` makes of labels, as `clf.metric_` of a fit.
 
     Parameters
     ----------
@@ -226,7 +225,7 @@ class Weighted(FeatureMetric):
 
     Examples
     --------
-    >>> Weighted([2.0, 0.0]).distances([[1.0, 5.0]], [[0.0, 0.0]])
+    >>> WeightedMetric([2.0, 0.0]).distances([[1.0, 5.0]], [[0.0, 0.0]])
     array([[2.]])
     """
 
@@ -279,7 +278,7 @@ class Weighted(FeatureMetric):
         return weighted if self.directions is None else np.hstack([weighted, array @ self.directions])
 
     def __repr__(self) -> str:
-        return f"Weighted(<{len(self.weights)} features>)"
+        return f"WeightedMetric(<{len(self.weights)} features>)"
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,8 +4,8 @@ The raw files of the UCI archive are looked for in a folder of your own or in th
 cache otherwise. See docs/datasets.md.
 """
 
+from surefoot.datasets._catalogue import standardize
+from surefoot.datasets._download import DatasetCorruptError, DatasetNotFoundError
 from surefoot.datasets._load import NAMES, load, names, paper_names
-from surefoot.datasets._preprocessing import standardize
-from surefoot.datasets._raw_files import DatasetCorruptError, DatasetNotFoundError
 
 __all__ = ["NAMES", "DatasetCorruptError", "DatasetNotFoundError", "load", "names", "paper_names", "standardize"]

@@ -1,23 +1,220 @@
-"""Downloads from the UCI archive: all of it or nothing, and nothing unchecked."""
+"""Where raw files are: in a folder of the user's, in the user's cache, or, in the end, in the UCI archive."""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import http.client
 import io
 import logging
+import os
+import sys
 import time
 import urllib.error
 import urllib.request
 import zipfile
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+
+import numpy as np
 
 from surefoot._errors import FileError
 from surefoot._files import write_bytes
 from surefoot._version import __version__
-from surefoot.datasets._raw_files import UCI, Archive
+
+# Decoder of the Unix `compress` format (.Z), in which the UCI archive keeps Isolet; Python's library has none.
+
+_MAGIC = b"\x1f\x9d"
+_FIRST_WIDTH = 9
+_CLEAR = 256
+
+
+def unlzw(content: bytes) -> bytes:
+    """The bytes that `content`, a whole .Z file, stands for; a ValueError where it is not valid."""
+    if len(content) < 3 or content[:2] != _MAGIC:
+        raise ValueError("a .Z file must begin with the bytes 1f 9d and a byte of flags")
+    max_width, clears = content[2] & 0x1F, bool(content[2] & 0x80)
+    if not 10 <= max_width <= 16 or content[2] & 0x60:  # with 9 bits, programs write files that none can read
+        raise ValueError(f"a .Z file must have codes of at most 10 to 16 bits; its flags are {content[2]:#04x}")
+    root = [bytes([byte]) for byte in range(256)] + [b""] * clears  # code 256 is not an entry where it clears
+    table, previous, output = root.copy(), b"", []
+    width, position = _FIRST_WIDTH, 3
+    while position < len(content):
+        group = content[position : position + width]
+        position += width
+        bits = int.from_bytes(group, "little")
+        for _ in range(len(group) * 8 // width):  # fewer than 8 codes at the end of the file
+            code = bits & ((1 << width) - 1)
+            bits >>= width
+            if clears and code == _CLEAR:
+                table, previous, width = root.copy(), b"", _FIRST_WIDTH
+                break
+            if code < len(table):
+                entry = table[code]
+            elif code == len(table) and previous:  # the entry made by this very code
+                entry = previous + previous[:1]
+            else:
+                raise ValueError(f"a .Z file must use codes after it has made them; got {code}, {len(table)} are made")
+            output.append(entry)
+            if previous and len(table) < 1 << max_width:
+                table.append(previous + entry[:1])
+            previous = entry
+            if len(table) == 1 << width and width < max_width:
+                width += 1
+                break
+    return b"".join(output)
+
+
+# Raw files of the UCI archive: how they are found in a folder, unpacked, and checked.
+
+UCI = "https://archive.ics.uci.edu"
+ISOLET_COLUMNS = 618  # 617 features and the class
+
+
+class DatasetNotFoundError(FileNotFoundError):
+    """A raw file is in none of the folders searched, and could not or should not be downloaded."""
+
+
+class DatasetCorruptError(OSError):
+    """A raw file is there, but damaged or not the file expected."""
+
+
+def canonical_text(content: bytes) -> bytes:
+    r"""Lines that end in one "\n", fields separated by one blank where they are by white space, no empty lines.
+
+    Copies differ in their line ends (UCI's spambase.data has "\r\n", its HTRU_2.csv "\r") and, of ann-*.data and
+    yeast.data, in runs of blanks and tabs. For UCI's own copy of the other files this changes nothing: the sha256 is
+    that of the file itself.
+    """
+    lines = (b" ".join(line.split()) for line in content.splitlines())
+    return b"".join(line + b"\n" for line in lines if line)
+
+
+def canonical_isolet(content: bytes) -> bytes:
+    """Rows of 617 features in units of 0.0001 and the class, as little-endian int16, in the order of their bytes.
+
+    Each value is a multiple of 0.0001. Copies differ in the order of rows and may differ in how numbers are written.
+    """
+    numbers = np.loadtxt(io.BytesIO(content), delimiter=",", ndmin=2)
+    if numbers.shape[1] != ISOLET_COLUMNS:
+        raise ValueError(f"rows must have {ISOLET_COLUMNS} columns; got {numbers.shape[1]}")
+    numbers[:, :-1] *= 10_000
+    units = np.round(numbers)
+    if not (np.abs(numbers - units).max() < 1e-6 and np.abs(units).max() < 2**15):  # also false for NaN
+        raise ValueError("values must be multiples of 0.0001 and classes integers")
+    return b"".join(sorted(row.tobytes() for row in units.astype("<i2")))
+
+
+@dataclass(frozen=True)
+class RawFile:
+    """A raw file: its name, and the sha256 of its canonical content."""
+
+    name: str
+    sha256: str
+    canonical: Callable[[bytes], bytes] = canonical_text
+
+    def check(self, content: bytes, origin: object) -> bytes:
+        """The canonical content, or an error that names the origin."""
+        if hashlib.sha256(content).hexdigest() == self.sha256:
+            return content  # canonical already: the common case, and the quick one for Cover's 75 MB
+        try:
+            canonical = self.canonical(content)
+        except ValueError as error:
+            raise DatasetCorruptError(f"{origin} is not the {self.name} expected: {error}.") from error
+        found = hashlib.sha256(canonical).hexdigest()
+        if found != self.sha256:
+            raise DatasetCorruptError(
+                f"{origin} is not the {self.name} expected: the sha256 of its content (in canonical form) is {found}, "
+                f"not {self.sha256}."
+            )
+        return canonical
+
+    def unpack(self, content: bytes, origin: str) -> bytes:
+        """The content of this file inside `content`, read from the path or address `origin`."""
+        try:
+            found = _unpack(content, origin, self.name)
+        except _UNPACK_ERRORS as error:
+            raise DatasetCorruptError(f"{origin} cannot be unpacked: {error}.") from error
+        if found is None:
+            raise DatasetCorruptError(f"{origin} holds no file {self.name}.")
+        return found
+
+    def read(self, path: Path) -> bytes:
+        """The canonical content of a local copy, checked."""
+        try:
+            return self.check(self.unpack(path.read_bytes(), path.as_posix()), path)
+        except DatasetCorruptError as error:
+            raise DatasetCorruptError(
+                f"{error} Delete it, so that it is looked for elsewhere or downloaded, or put an intact copy there."
+            ) from error
+
+
+@dataclass(frozen=True)
+class Archive:
+    """A dataset of the UCI archive: its number and name in addresses, our folder for it, the files we need of it."""
+
+    number: int
+    slug: str
+    folder: str
+    files: tuple[RawFile, ...]
+
+    @property
+    def page(self) -> str:
+        return f"{UCI}/dataset/{self.number}/{self.slug}"
+
+    @property
+    def zip_name(self) -> str:
+        return f"{self.slug}.zip"
+
+    def url(self, base: str = UCI) -> str:
+        return f"{base}/static/public/{self.number}/{self.zip_name}"
+
+    def find(self, homes: Sequence[Path]) -> list[Path | None]:
+        """The first path that exists, for each file.
+
+        A file may lie in its folder or above it, packed or not, or inside the zip file of the archive.
+        """
+        folders = [folder for home in homes for folder in (home / self.folder, home)]
+        return [
+            next((path for folder in folders for path in self._candidates(folder, file) if path.is_file()), None)
+            for file in self.files
+        ]
+
+    def _candidates(self, folder: Path, file: RawFile) -> Iterator[Path]:
+        yield from (folder / f"{file.name}{suffix}" for suffix in ("", ".gz", ".Z"))
+        yield folder / self.zip_name
+
+
+_UNPACK_ERRORS = (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, RuntimeError, ValueError)
+
+
+def _unpack(content: bytes, name: str, wanted: str) -> bytes | None:
+    """The content of the file `wanted` inside `content`, a file called `name`; None if it is not there.
+
+    Understands gzip, compress (.Z) and zip, also a zip inside a zip (UCI has bank.zip in bank+marketing.zip), whatever
+    the folders inside.
+    """
+    base = name.rpartition("/")[2]
+    if base == wanted:
+        return content
+    if base == f"{wanted}.gz":
+        return gzip.decompress(content)
+    if base == f"{wanted}.Z":
+        return unlzw(content)
+    if base.endswith(".zip"):
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            for member in archive.namelist():
+                if member.endswith((".zip", wanted, f"{wanted}.gz", f"{wanted}.Z")):
+                    found = _unpack(archive.read(member), member, wanted)
+                    if found is not None:
+                        return found
+    return None
+
+
+# Downloads from the UCI archive: all of it or nothing, and nothing unchecked.
 
 _logger = logging.getLogger(__name__)
 
@@ -118,3 +315,57 @@ def _write(path: Path, content: bytes) -> None:
         write_bytes(path, content)
     except FileError as error:
         raise OSError(str(error)) from error
+
+
+ENVIRONMENT_VARIABLE = "SUREFOOT_DATA"
+
+
+def locate(
+    archive: Archive, data_home: str | os.PathLike[str] | None = None, *, download_if_missing: bool = True
+) -> tuple[Path, ...]:
+    """Paths of the files of an archive, in its order.
+
+    Searched are `data_home`, the folder named by SUREFOOT_DATA, and the user's cache. What is nowhere is downloaded,
+    into `data_home` where it is given and the user's cache otherwise; never into the folder of SUREFOOT_DATA.
+    """
+    given = [data_home, os.environ.get(ENVIRONMENT_VARIABLE)]
+    homes = [*(Path(folder).expanduser() for folder in given if folder), user_cache()]
+    target = homes[0] if data_home else homes[-1]
+    paths = archive.find(homes)
+    if None in paths and download_if_missing:
+        try:
+            download(archive, target)
+        except DatasetCorruptError as error:
+            raise DatasetCorruptError(f"{error} {_advice(archive, target)}") from error
+        except OSError as error:
+            raise _not_found(archive, homes, target, f"Downloading {archive.url()} failed: {error}.") from error
+        paths = archive.find(homes)
+    found = tuple(path for path in paths if path is not None)
+    if len(found) < len(paths):
+        raise _not_found(archive, homes, target, "Nothing was downloaded, for download_if_missing is False.")
+    return found
+
+
+def user_cache() -> Path:
+    """Our folder in the user's cache, where the platform has it."""
+    if sys.platform == "win32":
+        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    elif sys.platform == "darwin":
+        base = Path.home() / "Library" / "Caches"
+    else:
+        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return base / "surefoot" / "datasets"
+
+
+def _not_found(archive: Archive, homes: list[Path], target: Path, reason: str) -> DatasetNotFoundError:
+    names = " and ".join(file.name for file in archive.files)
+    searched = ", ".join(str(home) for home in homes)
+    variable = "" if os.environ.get(ENVIRONMENT_VARIABLE) else f" ({ENVIRONMENT_VARIABLE} is not set)"
+    return DatasetNotFoundError(f"{names}: not found below {searched}{variable}. {reason} {_advice(archive, target)}")
+
+
+def _advice(archive: Archive, target: Path) -> str:
+    return (
+        f"Either fetch {archive.url()} by hand and put it, packed as it is, into {target / archive.folder}, or set "
+        f"{ENVIRONMENT_VARIABLE} to a folder that has {archive.folder}/{archive.files[0].name} (or .gz)."
+    )

@@ -15,8 +15,49 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from surefoot.datasets import _feature_names as feature_names
-from surefoot.datasets._raw_files import ISOLET_COLUMNS
+from surefoot.datasets._download import ISOLET_COLUMNS
+
+# Names of the attributes, where the raw files have no header.
+
+
+def _words(text: str) -> tuple[str, ...]:
+    return tuple(text.split())
+
+
+ABALONE = _words("length diameter height whole_weight shucked_weight viscera_weight shell_weight")
+COVTYPE = (
+    *_words("elevation aspect slope horizontal_distance_to_hydrology vertical_distance_to_hydrology"),
+    *_words("horizontal_distance_to_roadways hillshade_9am hillshade_noon hillshade_3pm"),
+    "horizontal_distance_to_fire_points",
+    *(f"wilderness_area_{i}" for i in range(1, 5)),
+    *(f"soil_type_{i}" for i in range(1, 41)),
+)
+ISOLET = tuple(f"f{i}" for i in range(1, 618))
+LETTER = _words("x-box y-box width high onpix x-bar y-bar x2bar y2bar xybar x2ybr xy2br x-ege xegvy y-ege yegvx")
+MAGIC = _words("fLength fWidth fSize fConc fConc1 fAsym fM3Long fM3Trans fAlpha fDist")
+MUSHROOM = _words(
+    """cap-shape cap-surface cap-color bruises odor gill-attachment gill-spacing gill-size gill-color stalk-shape
+    stalk-root stalk-surface-above-ring stalk-surface-below-ring stalk-color-above-ring stalk-color-below-ring
+    veil-type veil-color ring-number ring-type spore-print-color population habitat"""
+)
+PULSAR = tuple(
+    f"{curve}_{moment}" for curve in ("profile", "dm_snr") for moment in ("mean", "std", "kurtosis", "skewness")
+)
+_SPAM_WORDS = _words(
+    """make address all 3d our over remove internet order mail receive will people report addresses free business email
+    you credit your font 000 money hp hpl george 650 lab labs telnet 857 data 415 85 technology 1999 parts pm direct cs
+    meeting original project re edu table conference"""
+)
+SPAMBASE = (
+    *(f"word_freq_{word}" for word in _SPAM_WORDS),
+    *(f"char_freq_{char}" for char in ";([!$#"),
+    *(f"capital_run_length_{measure}" for measure in ("average", "longest", "total")),
+)
+THYROID = _words(
+    """age sex on_thyroxine query_on_thyroxine on_antithyroid_medication sick pregnant thyroid_surgery I131_treatment
+    query_hypothyroid query_hyperthyroid lithium goitre tumor hypopituitary psych TSH T3 TT4 T4U FTI"""
+)
+YEAST = _words("mcg gvh alm mit erl pox vac nuc")
 
 
 @dataclass(frozen=True)
@@ -42,7 +83,7 @@ def abalone(contents: Contents) -> Table:
     """Sex (one-hot) and 7 measurements; rings > 10 against rings < 9."""
     sex, *measures, rings = _columns(contents[0], ",")
     n_rings = np.array(rings, dtype=np.int64)
-    blocks = [_one_hot(sex, "sex"), *map(_number, measures, feature_names.ABALONE)]
+    blocks = [_one_hot(sex, "sex"), *map(_number, measures, ABALONE)]
     return _table(blocks, n_rings > 10, keep=(n_rings < 9) | (n_rings > 10))
 
 
@@ -79,7 +120,7 @@ def covtype(negative: int, positive: int) -> Encoder:
         # Choosing the lines by their end first spares most of the parsing.
         lines = [line for line in contents[0].split() if line.endswith((b",%d" % negative, b",%d" % positive))]
         numbers = _numbers(b"\n".join(lines), np.int16)
-        return Table(numbers[:, :-1], _binary(numbers[:, -1] == positive), feature_names.COVTYPE)
+        return Table(numbers[:, :-1], _binary(numbers[:, -1] == positive), COVTYPE)
 
     return encode
 
@@ -87,7 +128,7 @@ def covtype(negative: int, positive: int) -> Encoder:
 def isolet(contents: Contents) -> Table:
     """617 numbers; the vowels A, E, I, O, U against the other letters."""
     units = np.concatenate([np.frombuffer(part, dtype="<i2").reshape(-1, ISOLET_COLUMNS) for part in contents])
-    return Table(units[:, :-1] / 10_000, _binary(np.isin(units[:, -1], (1, 5, 9, 15, 21))), feature_names.ISOLET)
+    return Table(units[:, :-1] / 10_000, _binary(np.isin(units[:, -1], (1, 5, 9, 15, 21))), ISOLET)
 
 
 def letter(positive: str, negative: str) -> Encoder:
@@ -98,7 +139,7 @@ def letter(positive: str, negative: str) -> Encoder:
         lines = [line for line in contents[0].split() if line.startswith(chosen)]
         letters, *attributes = _columns(b"\n".join(lines), ",")
         values = [str(value) for value in range(16)]
-        blocks = [_one_hot(column, name, values) for column, name in zip(attributes, feature_names.LETTER, strict=True)]
+        blocks = [_one_hot(column, name, values) for column, name in zip(attributes, LETTER, strict=True)]
         return _table(blocks, np.array(letters) == positive)
 
     return encode
@@ -107,30 +148,28 @@ def letter(positive: str, negative: str) -> Encoder:
 def magic(contents: Contents) -> Table:
     """10 numbers; gamma rays (g) against hadrons (h)."""
     *attributes, kind = _columns(contents[0], ",")
-    return _table([*map(_number, attributes, feature_names.MAGIC)], np.array(kind) == "g")
+    return _table([*map(_number, attributes, MAGIC)], np.array(kind) == "g")
 
 
 def mushroom(contents: Contents) -> Table:
     """22 attributes, each one-hot over its values ("?" of stalk-root is one); poisonous against edible."""
     kind, *attributes = _columns(contents[0], ",")
-    return _table([*map(_one_hot, attributes, feature_names.MUSHROOM)], np.array(kind) == "p")
+    return _table([*map(_one_hot, attributes, MUSHROOM)], np.array(kind) == "p")
 
 
 def pulsar(contents: Contents) -> Table:
     """8 numbers; pulsars against other candidates."""
-    return _numeric_table(_numbers(contents[0]), 1, feature_names.PULSAR)
+    return _numeric_table(_numbers(contents[0]), 1, PULSAR)
 
 
 def spambase(contents: Contents) -> Table:
     """57 numbers; spam or not."""
-    return _numeric_table(_numbers(contents[0]), 1, feature_names.SPAMBASE)
+    return _numeric_table(_numbers(contents[0]), 1, SPAMBASE)
 
 
 def thyroid(contents: Contents) -> Table:
     """21 numbers, the training file and then the test file; class 3 against classes 1 and 2."""
-    return _numeric_table(
-        np.concatenate([_numbers(part, delimiter=None) for part in contents]), 3, feature_names.THYROID
-    )
+    return _numeric_table(np.concatenate([_numbers(part, delimiter=None) for part in contents]), 3, THYROID)
 
 
 def wine(contents: Contents) -> Table:
@@ -145,7 +184,7 @@ def wine(contents: Contents) -> Table:
 def yeast(contents: Contents) -> Table:
     """8 numbers, without the sequence name; nuclear proteins (NUC) against the rest."""
     _, *attributes, site = _columns(contents[0], " ")
-    return _table([*map(_number, attributes, feature_names.YEAST)], np.array(site) == "NUC")
+    return _table([*map(_number, attributes, YEAST)], np.array(site) == "NUC")
 
 
 def _columns(content: bytes, delimiter: str) -> list[tuple[str, ...]]:

@@ -15,10 +15,9 @@ from numpy.typing import NDArray
 from sklearn.utils import Bunch, check_random_state
 
 from surefoot._errors import ParameterError
-from surefoot.datasets._catalogue import ALIASES, DATASETS, PAPER, Dataset
+from surefoot.datasets._catalogue import ALIASES, DATASETS, PAPER, Dataset, standardize
+from surefoot.datasets._download import locate
 from surefoot.datasets._encoding import Table
-from surefoot.datasets._locate import locate
-from surefoot.datasets._preprocessing import standardize
 
 NAMES = tuple(DATASETS)
 

@@ -10,15 +10,13 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from surefoot._convergence import InexactWarning
-from surefoot._errors import warn_caller
-from surefoot._types import FloatArray
-from surefoot.dual.arrays import arrays_of
+from surefoot._errors import InexactWarning, warn_caller
+from surefoot._validation import FloatArray
 from surefoot.dual.bounds import AnchorRepair, soft_labels
-from surefoot.dual.models import Model
-from surefoot.dual.point import DualPoint
-from surefoot.problem.distances import Distances
-from surefoot.problem.sets import DecisionSet, row_chunks
+from surefoot.dual.models import DualPoint, Model
+from surefoot.kernels.arrays import arrays_of
+from surefoot.problem.distances import Distances, row_chunks
+from surefoot.problem.sets import DecisionSet
 
 # At the minimal radius the set has no interior; there, and nowhere else, the adversary may exceed it by this share of
 # it, less where a few rows far away make it large, or by what float64 loses of it: see `allowance`.

@@ -13,37 +13,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._types import FloatArray
+from surefoot._validation import FloatArray
 from surefoot.dual.adversary import Adversary
-from surefoot.dual.arrays import arrays_of
-from surefoot.dual.bounds import AnchorRepair, row_values, soft_plan
-from surefoot.dual.models import LinearModel, Model, NoLosses
-from surefoot.dual.point import DualPoint
+from surefoot.dual.bounds import AnchorRepair, RowTotals, SoftLabels, row_values, soft_plan
+from surefoot.dual.models import DualPoint, LinearModel, Model, NoLosses
 from surefoot.dual.row_sums import RowSums, WeightedRows
 from surefoot.dual.shortlist import ShortlistKeeper
-from surefoot.dual.smallest_loss import RowTotals, SoftLabels
-from surefoot.problem.distances import Distances
-from surefoot.problem.sets import DecisionSet, row_chunks
+from surefoot.kernels.arrays import arrays_of
+from surefoot.problem.distances import Distances, row_chunks
+from surefoot.problem.sets import DecisionSet
 
 # Reduced costs below this share of the largest cost or price are rounding.
 _ROUNDING = 32.0 * float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True, eq=False)
-class RowlessProblem:
+class DualProblem:
     """All of a robust problem but its rows: a decision set and a model, both without them."""
 
     decision_set: DecisionSet
     model: Model
 
     @classmethod
-    def of(cls, ds: DecisionSet, model: Model) -> RowlessProblem:
+    def of(cls, ds: DecisionSet, model: Model) -> DualProblem:
         n = len(ds.anchor_weights)
         bare = ds if len(ds.row_weights) == 0 else replace(ds, distances=np.empty((0, n)), row_weights=np.empty(0))
         return cls(bare, model)
 
     @classmethod
-    def plain_transport(cls, ds: DecisionSet) -> RowlessProblem:
+    def plain_transport(cls, ds: DecisionSet) -> DualProblem:
         """Transport between rows and anchors without labels: the feature part of the minimal radius."""
         plain = replace(
             ds,
@@ -63,7 +61,7 @@ class Block:
     a classifier that is fixed, where they are asked for. lists : of near anchors, where they are kept for this problem.
     """
 
-    problem: RowlessProblem
+    problem: DualProblem
     distances: Distances
     weights: Any
     make_design: Callable[[], Any]

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, svd
 
-from surefoot._types import FloatArray
-from surefoot.dual.arrays import arrays_of
+from surefoot._validation import FloatArray
+from surefoot.dual.bounds import RowTotals
 from surefoot.dual.models import LinearModel
-from surefoot.dual.smallest_loss import RowTotals
+from surefoot.kernels.arrays import arrays_of
 
 
 @dataclass(frozen=True, eq=False)

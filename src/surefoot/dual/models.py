@@ -12,8 +12,20 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._types import FloatArray
-from surefoot.dual.arrays import arrays_of
+from surefoot._validation import FloatArray
+from surefoot.kernels.arrays import arrays_of
+
+# Points of the dual problem.
+
+
+@dataclass(frozen=True)
+class DualPoint:
+    """A point (θ, α, β, λ): theta (K−1, p) against class 0 (or (0, 0) for fixed losses), beta (n,), lam (K,) net."""
+
+    theta: FloatArray
+    alpha: float
+    lam: FloatArray
+    beta: FloatArray
 
 
 class ModelRows(Protocol):

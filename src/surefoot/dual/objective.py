@@ -17,13 +17,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._types import FloatArray
-from surefoot.dual.arrays import arrays_of
-from surefoot.dual.block import RowlessProblem
-from surefoot.dual.models import Model
-from surefoot.dual.point import DualPoint
+from surefoot._validation import FloatArray
+from surefoot.dual.block import DualProblem
+from surefoot.dual.models import DualPoint, Model
 from surefoot.dual.row_sums import RowSums
-from surefoot.dual.sweep import HeldRows, Sweep
+from surefoot.dual.sweep import InMemoryRows, RowStore
+from surefoot.kernels.arrays import arrays_of
 from surefoot.problem.sets import DecisionSet
 
 # The barrier on α and λ is this share of τ: it costs that share in the gap, and entropy, not the barrier, should set
@@ -123,7 +122,7 @@ class SmoothedDual:
         self,
         decision_set: DecisionSet,
         model: Model,
-        sweep: Sweep | None = None,
+        sweep: RowStore | None = None,
         *,
         minimal_radius: float = 0.0,
         potentials: tuple[FloatArray, FloatArray] | None = None,
@@ -132,8 +131,8 @@ class SmoothedDual:
         exact: bool = False,
     ):
         self.set, self.model = decision_set, model
-        self.sweep = HeldRows.of(decision_set, model) if sweep is None else sweep
-        self._problem = RowlessProblem.of(decision_set, model)
+        self.sweep = InMemoryRows.of(decision_set, model) if sweep is None else sweep
+        self._problem = DualProblem.of(decision_set, model)
         self._minimal_radius, self._room, self._exact = minimal_radius, room, exact
         self.layout = Layout(
             model.shape, alpha_free, free_label_multipliers(decision_set.intervals), len(decision_set.anchor_weights)
@@ -188,11 +187,11 @@ class SmoothedDual:
     @property
     def can_share_theta(self) -> bool:
         """Whether the block of θ can be computed for several sets at once."""
-        return self.model.learns and isinstance(self.sweep, HeldRows)
+        return self.model.learns and isinstance(self.sweep, InMemoryRows)
 
     def evaluate_apart(self, point: DualPoint, tau: float) -> Evaluation:
         """Without the rows of θ in the Hessian (m, p), but with the labels of which `theta_curvature` makes these."""
-        if not isinstance(self.sweep, HeldRows):
+        if not isinstance(self.sweep, InMemoryRows):
             raise TypeError("labels are kept of rows in memory only")
         sums, labels = self.sweep.row_sums_and_labels(self._problem, point, tau)
         return replace(Evaluation.assemble(self, point, tau, sums, True, apart=True), labels=labels)
@@ -201,7 +200,7 @@ class SmoothedDual:
         self, theta: FloatArray, tau: float, weights: FloatArray, labels: Sequence[FloatArray]
     ) -> FloatArray:
         """(q, q), lower triangle valid: the block of θ under a mixture of sets by weights (S,), penalty included."""
-        if not isinstance(self.sweep, HeldRows):
+        if not isinstance(self.sweep, InMemoryRows):
             raise TypeError("labels are kept of rows in memory only")
         blocks = self.sweep.theta_curvature(self._problem, theta, tau, weights, labels)
         whole = np.zeros((theta.size, theta.size))

@@ -15,11 +15,10 @@ from typing import TypeVar
 
 import numpy as np
 
-from surefoot._types import FloatArray
-from surefoot.dual.models import KeptLosses, Model
-from surefoot.dual.point import DualPoint
+from surefoot._validation import FloatArray
+from surefoot.dual.models import DualPoint, KeptLosses, Model
 from surefoot.dual.shortlist import NEGLIGIBLE, Shortlist, ShortlistKeeper, make_shortlist
-from surefoot.dual.tiles import add_gram, least_factor, root_weights
+from surefoot.kernels.tiles import add_gram, least_factor, root_weights
 from surefoot.problem.distances import Distances
 from surefoot.problem.sets import DecisionSet
 
@@ -341,7 +340,7 @@ class ListedAnchors:
         second_order: bool,
     ) -> Callable[[], None]:
         """As `Chunk.soften`."""
-        from surefoot.kernels.listed_rows import add_listed_products, soft_listed
+        from surefoot.kernels.soft_rows import add_listed_products, soft_listed
 
         near, fails = self.shortlist, np.zeros(len(chunk.m), dtype=bool)
         starts = near.starts_of(rows)

@@ -15,8 +15,8 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._types import FloatArray
-from surefoot.dual.point import DualPoint
+from surefoot._validation import FloatArray
+from surefoot.dual.models import DualPoint
 from surefoot.problem.distances import Distances
 from surefoot.problem.sets import DecisionSet
 
@@ -144,7 +144,7 @@ def make_shortlist(
 
     gains : (B, K) ℓ − λ of some rows.
     """
-    from surefoot.kernels.listed_rows import count_near, list_near
+    from surefoot.kernels.soft_rows import count_near, list_near
 
     (N, n), C, cost = distances.shape, len(ds.class_offsets) - 1, ds.present_label_cost
     edges = np.linspace(0, N, max(9, N * n // _GROUP_PAIRS)).astype(int).tolist()

@@ -11,23 +11,21 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._types import FloatArray
+from surefoot._validation import FloatArray
 from surefoot.dual.adversary import Adversary, LabelTable, RuleMixture, SoftPlanLabels
-from surefoot.dual.block import Block, RowlessProblem
-from surefoot.dual.bounds import AnchorRepair, dual_constant
-from surefoot.dual.models import FixedLosses, FrozenModel, KeptLosses, LinearModel, Model
-from surefoot.dual.point import DualPoint
+from surefoot.dual.block import Block, DualProblem
+from surefoot.dual.bounds import AnchorRepair, LogisticSums, LowerBound, RowTotals, SmallestLoss, dual_constant
+from surefoot.dual.models import DualPoint, FixedLosses, FrozenModel, KeptLosses, LinearModel, Model
 from surefoot.dual.row_sums import RowSums, WeightedRows
 from surefoot.dual.shortlist import ShortlistKeeper
-from surefoot.dual.smallest_loss import LogisticSums, LowerBound, RowTotals, SmallestLoss
-from surefoot.dual.tiles import factorized
+from surefoot.kernels.tiles import factorized
 from surefoot.problem.sets import DecisionSet
 
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Sweep(ABC):
+class RowStore(ABC):
     """The rows of a problem, in one block or many, and who adds up over them.
 
     `total` and `gather` apply a method of `Block` to each block: they are all that a sweep must know how to do.
@@ -42,14 +40,14 @@ class Sweep(ABC):
 
     @abstractmethod
     def total(
-        self, problem: RowlessProblem, work: Callable[Concatenate[Block, P], T], *parameters: P.args, **named: P.kwargs
+        self, problem: DualProblem, work: Callable[Concatenate[Block, P], T], *parameters: P.args, **named: P.kwargs
     ) -> T:
         """Σ over blocks of what `work` gives for each."""
 
     @abstractmethod
     def gather(
         self,
-        problem: RowlessProblem,
+        problem: DualProblem,
         work: Callable[Concatenate[Block, P], FloatArray],
         *parameters: P.args,
         **named: P.kwargs,
@@ -57,12 +55,12 @@ class Sweep(ABC):
         """The arrays that `work` gives for each block, one after another."""
 
     def row_sums(
-        self, problem: RowlessProblem, point: DualPoint, tau: float, *, second_order: bool, exact: bool
+        self, problem: DualProblem, point: DualPoint, tau: float, *, second_order: bool, exact: bool
     ) -> RowSums:
         """What the smoothed dual and its derivatives are made of; `exact`: in float64."""
         return self.total(problem, Block.row_sums, point, tau, second_order, not exact)
 
-    def some_row_sums(self, problem: RowlessProblem, point: DualPoint, tau: float) -> tuple[RowSums, bool] | None:
+    def some_row_sums(self, problem: DualProblem, point: DualPoint, tau: float) -> tuple[RowSums, bool] | None:
         """First-order sums over some of the anchors, where these are at hand; and whether no other has a weight.
 
         Where others have, Φ is too small.
@@ -73,18 +71,18 @@ class Sweep(ABC):
         """What solves matrix · x = right: as of `tiles`, on what the rows lie on."""
         return factorized(matrix, self.threads, tame=tame)
 
-    def upper_bound(self, problem: RowlessProblem, point: DualPoint) -> tuple[float, float]:
+    def upper_bound(self, problem: DualProblem, point: DualPoint) -> tuple[float, float]:
         """The exact dual value, and the least Φ over the rows."""
         rows = self.total(problem, Block.dual_rows, point)
         constant = dual_constant(problem.decision_set, point) + problem.model.penalty_value(point.theta)
         return constant + float(rows.sums[0][0]), -rows.largest[0]
 
-    def anchor_repair(self, problem: RowlessProblem, point: DualPoint, tau: float) -> AnchorRepair:
+    def anchor_repair(self, problem: DualProblem, point: DualPoint, tau: float) -> AnchorRepair:
         """What makes the anchor marginal of the softmax plan exact."""
         return AnchorRepair.of(problem.decision_set, self.total(problem, Block.plan_mass, point, tau).sums[0])
 
     def soft_adversary(
-        self, problem: RowlessProblem, point: DualPoint, tau: float
+        self, problem: DualProblem, point: DualPoint, tau: float
     ) -> tuple[Adversary, NDArray[np.float64]]:
         """Labels of the softmax plan with the cost of that plan, repaired; and its label probabilities (K,)."""
         repair = self.anchor_repair(problem, point, tau)
@@ -92,21 +90,21 @@ class Sweep(ABC):
         rule = SoftPlanLabels(problem.decision_set, point, tau)
         return RuleMixture(((1.0, rule, None),), float(cost[0])), shares
 
-    def label_shares(self, problem: RowlessProblem, adversary: Adversary) -> FloatArray:
+    def label_shares(self, problem: DualProblem, adversary: Adversary) -> FloatArray:
         """(K,) label probabilities of an adversary."""
         return self.total(problem, Block.label_shares, adversary).sums[0]
 
-    def at_coefficients(self, model: LinearModel, theta: FloatArray) -> tuple[Sweep, Model]:
+    def at_coefficients(self, model: LinearModel, theta: FloatArray) -> tuple[RowStore, Model]:
         """The same rows, and a linear model whose coefficients are given: its losses are fixed."""
         return self, FrozenModel(model, theta)
 
-    def lower_bound(self, problem: RowlessProblem, adversary: Adversary, theta: FloatArray) -> LowerBound:
+    def lower_bound(self, problem: DualProblem, adversary: Adversary, theta: FloatArray) -> LowerBound:
         """Minimum over θ of E_q ℓ(θ) + ½ θᵀRθ under the adversary's labels q, from below."""
         if not problem.model.learns:
             return LowerBound(float(self.total(problem, Block.expected_loss, adversary).sums[0][0]))
         return SmallestLoss(problem.model, self._logistic(problem, adversary)).bound(theta)
 
-    def _logistic(self, problem: RowlessProblem, adversary: Adversary) -> LogisticSums:
+    def _logistic(self, problem: DualProblem, adversary: Adversary) -> LogisticSums:
         return _LogisticPasses(self, problem, adversary)
 
 
@@ -114,8 +112,8 @@ class Sweep(ABC):
 class _LogisticPasses:
     """Each sum of `SoftLabels` as a pass over all blocks."""
 
-    sweep: Sweep
-    problem: RowlessProblem
+    sweep: RowStore
+    problem: DualProblem
     adversary: Adversary
 
     def start(self, theta: FloatArray) -> RowTotals:
@@ -129,7 +127,7 @@ class _LogisticPasses:
 
 
 @dataclass(frozen=True, eq=False)
-class HeldRows(Sweep):
+class InMemoryRows(RowStore):
     """All rows in memory, as one block: distances (N, n), weights (N,), and the design matrix or the losses."""
 
     distances: FloatArray
@@ -141,7 +139,7 @@ class HeldRows(Sweep):
     kept: KeptLosses = field(default_factory=KeptLosses)
 
     @classmethod
-    def of(cls, ds: DecisionSet, model: Model, executor: Executor | None = None) -> HeldRows:
+    def of(cls, ds: DecisionSet, model: Model, executor: Executor | None = None) -> InMemoryRows:
         """The rows of a decision set and of its model."""
         if isinstance(model, LinearModel):
             return cls(ds.distances, ds.row_weights, model.X, None, executor)
@@ -156,31 +154,31 @@ class HeldRows(Sweep):
     def threads(self) -> Executor | None:
         return self.executor
 
-    def block(self, problem: RowlessProblem) -> Block:
+    def block(self, problem: DualProblem) -> Block:
         return Block(problem, self.distances, self.weights, lambda: self.design, lambda: self.losses)
 
-    def total(self, problem: RowlessProblem, work: Any, *parameters: Any, **named: Any) -> Any:
+    def total(self, problem: DualProblem, work: Any, *parameters: Any, **named: Any) -> Any:
         return work(self.block(problem), *parameters, **named)
 
     gather = total
 
     def row_sums(
-        self, problem: RowlessProblem, point: DualPoint, tau: float, *, second_order: bool, exact: bool
+        self, problem: DualProblem, point: DualPoint, tau: float, *, second_order: bool, exact: bool
     ) -> RowSums:
         """By threads over groups of rows, where there is an executor; over short lists of anchors, where it pays."""
         rows = replace(self._weighted(problem), rough=not exact)
         return rows.kept_sums(self.lists, point, tau, second_order=second_order, executor=self.executor)
 
-    def _weighted(self, problem: RowlessProblem) -> WeightedRows:
+    def _weighted(self, problem: DualProblem) -> WeightedRows:
         model = self.block(problem).model
         return WeightedRows(problem.decision_set, self.distances, self.weights, model, kept=self.kept)
 
-    def some_row_sums(self, problem: RowlessProblem, point: DualPoint, tau: float) -> tuple[RowSums, bool] | None:
+    def some_row_sums(self, problem: DualProblem, point: DualPoint, tau: float) -> tuple[RowSums, bool] | None:
         """Over the last short list of anchors, whether it holds or not."""
         sums = self._weighted(problem).some_sums(self.lists, point, tau, self.executor)
         return None if sums is None else (sums, self.lists.missed == 0)
 
-    def row_sums_and_labels(self, problem: RowlessProblem, point: DualPoint, tau: float) -> tuple[RowSums, FloatArray]:
+    def row_sums_and_labels(self, problem: DualProblem, point: DualPoint, tau: float) -> tuple[RowSums, FloatArray]:
         """Second-order sums but those of the block of θ, and the labels (N, K) of the softmax plan."""
         labels = np.empty((self.n_rows, problem.decision_set.n_classes))
         rows = self._weighted(problem)
@@ -188,7 +186,7 @@ class HeldRows(Sweep):
 
     def theta_curvature(
         self,
-        problem: RowlessProblem,
+        problem: DualProblem,
         theta: FloatArray,
         tau: float,
         weights: FloatArray,
@@ -198,7 +196,7 @@ class HeldRows(Sweep):
         return self._weighted(problem).theta_curvature(theta, tau, weights, labels, self.executor)
 
     def soft_adversary(
-        self, problem: RowlessProblem, point: DualPoint, tau: float
+        self, problem: DualProblem, point: DualPoint, tau: float
     ) -> tuple[Adversary, NDArray[np.float64]]:
         """The same as a table of labels."""
         block = self.block(problem)
@@ -206,7 +204,7 @@ class HeldRows(Sweep):
         return LabelTable(q, cost), self.weights @ q
 
     def plan_adversary(
-        self, problem: RowlessProblem, joint: FloatArray, share: FloatArray
+        self, problem: DualProblem, joint: FloatArray, share: FloatArray
     ) -> tuple[Adversary, NDArray[np.float64]]:
         """Labels of any plan, with its cost once it is repaired, and their probabilities (K,).
 
@@ -218,10 +216,10 @@ class HeldRows(Sweep):
         q = joint.sum(axis=2)
         return LabelTable(q, float(cost)), self.weights @ q
 
-    def _logistic(self, problem: RowlessProblem, adversary: Adversary) -> LogisticSums:
+    def _logistic(self, problem: DualProblem, adversary: Adversary) -> LogisticSums:
         return self.block(problem).soft_labels(adversary)
 
-    def at_coefficients(self, model: LinearModel, theta: FloatArray) -> tuple[Sweep, Model]:
+    def at_coefficients(self, model: LinearModel, theta: FloatArray) -> tuple[RowStore, Model]:
         """With the losses as a table."""
         losses = model.over(self).losses(theta, slice(None))
         return replace(self, design=None, losses=losses), FixedLosses(losses)
@@ -231,7 +229,7 @@ class HeldRows(Sweep):
         return float(self.weights @ self.distances @ anchor_weights)
 
 
-def table_of(sweep: Sweep, problem: RowlessProblem, adversary: Adversary) -> FloatArray:
+def table_of(sweep: RowStore, problem: DualProblem, adversary: Adversary) -> FloatArray:
     """(N, K) the labels of an adversary."""
     if isinstance(adversary, LabelTable):
         return adversary.label_proba

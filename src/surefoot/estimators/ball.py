@@ -9,23 +9,24 @@ import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.utils.validation import check_is_fitted
 
-from surefoot._callbacks import FitProgress, with_callbacks
 from surefoot._errors import ParameterError
-from surefoot._types import FloatArray
 from surefoot._validation import (
+    FitProgress,
+    FloatArray,
     check_finite_array,
     check_labeled_rows,
     check_positive_integer,
     check_positive_scalar,
     check_weights,
     encode_labels,
+    with_callbacks,
 )
 from surefoot.certificates.certificate import Certificate
 from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan
 from surefoot.costs.learned import resolve_metric
 from surefoot.estimators.base import LinearClassifier, check_labeled, warn_about
-from surefoot.losses import LOG_LOSS
-from surefoot.solvers.ball.solver import BallSolution, ball_worst_case, solve_ball
+from surefoot.problem.losses import LOG_LOSS
+from surefoot.solvers.ball import BallSolution, ball_worst_case, solve_ball
 
 
 class WassersteinLogisticRegression(LinearClassifier):

@@ -10,12 +10,9 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from surefoot._callbacks import CallbackSupportMixin
-from surefoot._convergence import SeparableWarning, warn_about_gap
-from surefoot._errors import see, warn_caller
-from surefoot._types import FloatArray
-from surefoot._validation import check_all_labeled, check_weights, encode_labels
-from surefoot.losses import log_loss_matrix, probabilities
+from surefoot._errors import SeparableWarning, see, warn_about_gap, warn_caller
+from surefoot._validation import CallbackSupportMixin, FloatArray, check_all_labeled, check_weights, encode_labels
+from surefoot.problem.losses import log_loss_matrix, probabilities
 
 
 class LinearClassifier(ClassifierMixin, CallbackSupportMixin, BaseEstimator):

@@ -2,33 +2,173 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Self, cast
+from typing import Any, Protocol, Self, cast
 
-from numpy.typing import ArrayLike
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import brentq
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
-from surefoot._callbacks import FitProgress
 from surefoot._errors import CodedWarning, see, warn_caller
-from surefoot._types import FloatArray
-from surefoot._validation import check_n_jobs, check_positive_integer, check_positive_scalar, check_unit_scalar
-from surefoot.blocks.compute import Compute
-from surefoot.blocks.placement import check_compute, needs_memory, place, robust_problem
-from surefoot.calibration import AUTO, PREDICTIVE, Calibrated, RadiusEstimate
+from surefoot._validation import (
+    FitProgress,
+    FloatArray,
+    check_n_jobs,
+    check_positive_integer,
+    check_positive_scalar,
+    check_unit_scalar,
+)
+from surefoot.backends.compute import Compute
+from surefoot.backends.memory import InMemoryObjective, InMemoryProblem
+from surefoot.certificates.calibration import AUTO, PREDICTIVE, CalibratedRadius, RadiusEstimate
 from surefoot.certificates.certificate import Certificate
 from surefoot.certificates.fresh import LinearLosses
-from surefoot.costs.labels import MEDIAN
-from surefoot.costs.learned import LEARNED, resolve_metric
+from surefoot.certificates.radius import largest_confident_radius
+from surefoot.costs.learned import LEARNED, feature_spread, resolve_metric
+from surefoot.dual.design import Coordinates
 from surefoot.dual.models import LinearModel
 from surefoot.estimators.base import check_labeled, warn_about
-from surefoot.estimators.predictive import RIDGE, RIDGE_AS_GIVEN, fit_to_predict, predicted_shares
-from surefoot.exact.judge import JointState, Member
-from surefoot.exact.problem import Game, HeldGame, HeldProblem, RobustProblem
-from surefoot.exact.solution import Solution
-from surefoot.losses import LOG_LOSS
+from surefoot.problem.losses import LOG_LOSS, probabilities
+from surefoot.problem.placement import check_compute, needs_memory, place, robust_problem
+from surefoot.problem.robust import Objective, RobustProblem
 from surefoot.problem.rows import LabeledData
-from surefoot.radius import largest_confident_radius
+from surefoot.problem.sets import MEDIAN
+from surefoot.problem.unlabeled import check_unlabeled
 from surefoot.solvers.newton import NewtonOptions
-from surefoot.unlabeled import check_unlabeled
+from surefoot.solvers.search.best_bounds import JointState, SetAtRadius
+from surefoot.solvers.search.solution import Solution
+
+# radius="predictive": labels in the shares that they predict, the minimal radius and a small excess.
+
+# Excess in units of the label cost: that share of the rows may change their labels.
+EXCESS = 0.001
+# Inverse strength of the ridge penalty, scikit-learn's C: the mean loss counts that many times n against ½‖θ‖².
+RIDGE = 0.5
+# The same where the metric takes the scales of the features as they are: scikit-learn's default.
+RIDGE_AS_GIVEN = 1.0
+# Where the optimum is the same answer for every row: by how much the excess falls, and how often.
+_FALL, _MOST_FALLS = 0.25, 4
+# Probabilities that differ by less are the same answer.
+_LITTLE = 0.02
+_FOLDS, _C = 5, 0.3
+# Rows over which the shares of the classes are predicted.
+_MOST_SEEN = 10_000
+
+
+class Learner(Protocol):
+    """What learns at a radius: a `FitProblem`."""
+
+    @property
+    def problem(self) -> RobustProblem: ...
+    @property
+    def game(self) -> Objective: ...
+    def at(self, radius: float) -> Solution: ...
+
+
+def fit_to_predict(learner: Learner) -> Solution:
+    """Learn at the predictive radius; at a smaller one where that makes a constant answer, and a better one exists."""
+    problem = learner.problem
+    excess = EXCESS * float(problem.decision_set.label_cost.max())
+    solution = learner.at(problem.minimal.value + excess)
+    rows = some_rows(problem)[0]
+    if not answers_alike(rows, *learner.game.coefficients(solution.theta)):
+        return solution
+    data = problem.data
+    as_given = data.rule is not None and data.rule.unit is not None
+    if not beats_a_constant(data.rows, data.codes, data.weights, data.rule.spread if as_given else None):
+        return solution
+    for _ in range(_MOST_FALLS):
+        excess *= _FALL
+        smaller = learner.at(problem.minimal.value + excess)
+        if not answers_alike(rows, *learner.game.coefficients(smaller.theta)):
+            return smaller
+    return solution
+
+
+def predicted_shares(problem: RobustProblem, coordinates: Coordinates | None) -> FloatArray:
+    """(K,) shares of the classes over all rows, as a ridge logistic regression on the labels predicts them.
+
+    Labeled rows show the classes in shares that are off by chance, and at a small radius all rows must have labels in
+    these shares. Their features tell how far off they are. The shares are kept within the label intervals.
+    """
+    data, ds = problem.data, problem.decision_set
+    given = ds.label_frequencies
+    if len(ds.present) < 2:
+        return given
+    rule = data.rule
+    spread = rule.spread if rule is not None or coordinates is None else coordinates.scale
+    per_unit = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
+    weights = ds.anchor_weights / (ds.anchor_weights**2).sum()  # as many in all as labels of equal weight
+    model = LogisticRegression(C=_C, max_iter=1000)
+    model.fit(problem.anchors * per_unit, ds.anchor_labels, sample_weight=weights)
+    rows, row_weights = some_rows(problem)
+    shares = np.zeros(ds.n_classes)
+    shares[ds.present] = row_weights @ model.predict_proba(rows * per_unit) / row_weights.sum()
+    return within(shares, ds.intervals)
+
+
+def some_rows(problem: RobustProblem) -> tuple[FloatArray, FloatArray]:
+    """Rows of the feature marginal and their weights: all, or of many some that stand for them."""
+    rule = problem.data.rule
+    if rule is None:
+        held = problem.sample(_MOST_SEEN, 0)
+        return held.data.everything, held.row_weights
+    first = rule.n_labeled if problem.data.target else 0
+    return rule.seen[first:], rule.seen_weights[first:]
+
+
+def within(shares: FloatArray, intervals: FloatArray) -> FloatArray:
+    """(K,) shares moved by one amount, and cut off where the intervals (K, 2) end, such that they sum to 1."""
+    lo, hi = intervals.T
+
+    def total(shift: float) -> float:
+        return float(np.clip(shares + shift, lo, hi).sum()) - 1.0
+
+    if total(-1.0) >= 0 or total(1.0) <= 0:  # the intervals leave no choice, but for rounding
+        return lo if total(-1.0) >= 0 else hi
+    return np.clip(shares + brentq(total, -1.0, 1.0), lo, hi)
+
+
+def answers_alike(rows: FloatArray, coef: FloatArray, intercept: FloatArray) -> bool:
+    """Whether a linear classifier gives every row the same class, or the same probabilities but for a little."""
+    scores = rows @ coef.T + intercept
+    proba = probabilities(scores.ravel() if scores.shape[1] == 1 else scores)
+    return len(np.unique(proba.argmax(axis=1))) < 2 or bool(np.ptp(proba, axis=0).max() < _LITTLE)
+
+
+def beats_a_constant(
+    rows: FloatArray, codes: NDArray[np.intp], weights: FloatArray, spread: FloatArray | None = None
+) -> bool:
+    """Whether cross-validation prefers a ridge logistic regression on the labels to their frequencies, by log loss.
+
+    spread : (d,) what features are divided by, by default their standard deviation over these rows.
+    """
+    kept = weights > 0
+    rows, codes, weights = rows[kept], codes[kept], weights[kept]
+    counts = np.bincount(codes)
+    folds = min(_FOLDS, int(counts[counts > 0].min()))
+    if np.count_nonzero(counts) < 2 or folds < 2:
+        return False
+    spread = feature_spread(rows, weights) if spread is None else spread
+    unit = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, np.inf)
+    split = StratifiedKFold(folds, shuffle=True, random_state=0)
+    proba = _held_out(LogisticRegression(C=_C), unit, codes, split)
+    constant = _held_out(LogisticRegression(C=1e-12), unit, codes, split)
+    at = np.searchsorted(np.flatnonzero(counts), codes)
+    gain = np.log(proba[np.arange(len(codes)), at]) - np.log(constant[np.arange(len(codes)), at])
+    return bool(weights @ gain > 0)
+
+
+def _held_out(model: Any, X: FloatArray, codes: NDArray[np.intp], split: StratifiedKFold) -> FloatArray:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found: FloatArray = cross_val_predict(model, X, codes, cv=split, method="predict_proba")
+    return found
+
 
 # Over blocks radius="auto" looks at the confidence over a sample of so many rows, to so fine a gap.
 _AUTO_ROWS, _AUTO_TOL = 10_000, 1e-3
@@ -80,7 +220,7 @@ class FittedModel:
         estimator.l2_ = self.l2
 
 
-def with_problem(game: Game, problem: RobustProblem) -> Game:
+def with_problem(game: Objective, problem: RobustProblem) -> Objective:
     """The same model against the adversary of a problem with the same rows."""
     return replace(cast("Any", game), problem=problem)
 
@@ -124,7 +264,7 @@ class FitProblem:
 
     settings: FitSettings
     problem: RobustProblem
-    game: Game
+    game: Objective
     progress: FitProgress
     l2: float = 0.0
 
@@ -162,9 +302,9 @@ class FitProblem:
         game = problem.linear(l2, settings.fit_intercept, standardized=standardized)
         return cls(settings, problem, game, progress, l2)
 
-    def solve(self, radius: float | str | Calibrated) -> FittedModel:
+    def solve(self, radius: float | str | CalibratedRadius) -> FittedModel:
         """Learn at a radius, at the one that a rule finds, or at an estimate."""
-        if isinstance(radius, Calibrated):
+        if isinstance(radius, CalibratedRadius):
             return self.at_estimate(self.problem.calibrate(radius))
         if radius in (AUTO, PREDICTIVE):
             found = self._auto() if radius == AUTO else self._to_predict()
@@ -176,7 +316,7 @@ class FitProblem:
         return self.against(self.problem.at(radius), warm_start=warm_start, tol=tol)
 
     def against(
-        self, members: list[Member], *, warm_start: JointState | None = None, tol: float | None = None
+        self, members: list[SetAtRadius], *, warm_start: JointState | None = None, tol: float | None = None
     ) -> Solution:
         """Learn against one decision set, or a union of them."""
         asked = self.settings
@@ -216,7 +356,7 @@ class FitProblem:
 
     def _auto(self) -> FittedModel:
         asked, problem = self.settings, self.problem
-        if not isinstance(problem, HeldProblem):
+        if not isinstance(problem, InMemoryProblem):
             return self.fitted(self.at(problem.minimal.value + self.sampled(_AUTO_ROWS, 0, _AUTO_TOL).auto_excess()))
         search = largest_confident_radius(
             problem.decision_set,
@@ -225,7 +365,7 @@ class FitProblem:
             confidence=asked.confidence,
             tol=asked.tol,
             solve=lambda ds, _model, *, tol, minimal, warm_start: self.against(
-                [Member(ds, minimal)], warm_start=warm_start, tol=tol
+                [SetAtRadius(ds, minimal)], warm_start=warm_start, tol=tol
             ),
         )
         if not search.confident:
@@ -254,6 +394,6 @@ class FitProblem:
 
     @property
     def linear_model(self) -> LinearModel:
-        if not isinstance(self.game, HeldGame):
+        if not isinstance(self.game, InMemoryObjective):
             raise TypeError("only a model over rows in memory knows its rows")
         return self.game.linear_model

@@ -7,9 +7,9 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from surefoot._callbacks import FitProgress, with_callbacks
-from surefoot.blocks.compute import Compute
-from surefoot.calibration import Calibrated, resolve_radius
+from surefoot._validation import FitProgress, with_callbacks
+from surefoot.backends.compute import Compute
+from surefoot.certificates.calibration import CalibratedRadius, resolve_radius
 from surefoot.costs import FeatureMetric
 from surefoot.estimators.base import LinearClassifier
 from surefoot.estimators.fit_problem import FitProblem
@@ -27,7 +27,7 @@ class RobustLogisticRegression(LinearClassifier):
 
     Parameters
     ----------
-    radius : float, "predictive", "auto", "calibrated" or Calibrated, default="predictive"
+    radius : float, "predictive", "auto", "calibrated" or CalibratedRadius, default="predictive"
         Radius of the decision set. "predictive": the minimal radius and a little more, which predicts well
         (docs/prediction.md); it promises nothing about the truth. "auto": the largest at which the median confidence
         over all rows is at least `confidence` (the paper's as-robust-as-possible rule), to 5 % of its excess over the
@@ -41,7 +41,7 @@ class RobustLogisticRegression(LinearClassifier):
         "median": the median distance between rows. "auto": "median" with radius="predictive", 1 with any other.
     metric : str, FeatureMetric or callable, default="auto"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", "learned" (from the labels, see
-        `surefoot.costs.Learned`), an object of `surefoot.costs`, or a function. "auto": "learned" with
+        `surefoot.costs.LearnedMetric`), an object of `surefoot.costs`, or a function. "auto": "learned" with
         radius="predictive", "euclidean" with any other: a radius that is a number has the unit of the features.
     tol : float, default=1e-4
         Certified gap to reach, in units of the loss (absolute); a ConvergenceWarning says so when it is not reached.
@@ -50,7 +50,7 @@ class RobustLogisticRegression(LinearClassifier):
     l2 : float or "auto", default="auto"
         Weight of ½‖θ‖², added to the worst expected loss; the intercept is free. "auto": with radius="predictive" that
         of scikit-learn's LogisticRegression, 1/n on standardised features, or on features in the `unit` of a
-        `costs.Learned`; with any other radius none.
+        `costs.LearnedMetric`; with any other radius none.
     fit_intercept : bool, default=True
         Whether the scores have an intercept.
     confidence : float, default=0.7
@@ -98,7 +98,7 @@ class RobustLogisticRegression(LinearClassifier):
 
     def __init__(
         self,
-        radius: float | str | Calibrated = "predictive",
+        radius: float | str | CalibratedRadius = "predictive",
         label_prior: LabelPrior | ArrayLike | str | None = "auto",
         label_cost: ArrayLike | str = "auto",
         metric: FeatureMetric | str | Callable[..., float] = "auto",

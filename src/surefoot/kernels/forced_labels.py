@@ -5,8 +5,314 @@ from __future__ import annotations
 import numpy as np
 
 from surefoot.kernels.compiled import compiled
-from surefoot.kernels.reroute import reroute
-from surefoot.kernels.simplex import append_row, eliminate, minimise, restore
+
+# Re-optimise a transport plan after one row is told from which classes to draw its mass, compiled with numba.
+
+# Masses are in units of one row: less than this is rounding.
+DUST = 1e-11
+_MOST_PATHS = 10_000
+
+
+@compiled()
+def residual_costs(D, first, rows, anchors, beta, dust, cost, via):  # pragma: no cover (compiled)
+    """Lower cost (n, n) to min over entries (r, u) of the cost of moving r from u to v; via (n, n) is that row + first.
+
+    Costs are reduced, d_rv + β_v − d_ru − β_u: non-negative, since β proves the plan optimal. Below dust they are 0.
+    """
+    n = D.shape[1]
+    for e in range(rows.shape[0]):
+        r, u = rows[e], anchors[e]
+        base = D[r, u] + beta[u]
+        for v in range(n):
+            t = D[r, v] + beta[v] - base
+            if t < cost[u, v]:
+                t = t if t > dust else 0.0
+                cost[u, v] = t
+                via[u, v] = first + r
+
+
+@compiled()
+def all_pairs(cost):  # pragma: no cover (compiled)
+    """Shortest distances (n, n) between all nodes, over arcs of non-negative cost (n, n)."""
+    n = cost.shape[0]
+    dist = cost.copy()
+    for u in range(n):
+        dist[u, u] = 0.0
+    for k in range(n):
+        through = dist[k].copy()
+        for u in range(n):
+            first = dist[u, k]
+            if first < np.inf:
+                row = dist[u]
+                for v in range(n):
+                    row[v] = min(row[v], first + through[v])
+    return dist
+
+
+@compiled()
+def _receive(entries, head, r, v, amount):  # pragma: no cover (compiled)
+    """Row r gets an amount at anchor v. Entries are (row, amount, next, count), one list per anchor, from head."""
+    rows, caps, following, count = entries
+    e = head[v]
+    while e >= 0:
+        if rows[e] == r:
+            caps[e] += amount
+            return entries
+        e = following[e]
+    e = count[0]
+    if e == rows.shape[0]:
+        size = 2 * e + 16
+        more_rows, more_caps, more_following = np.empty(size, np.int64), np.empty(size), np.empty(size, np.int64)
+        for i in range(e):
+            more_rows[i], more_caps[i], more_following[i] = rows[i], caps[i], following[i]
+        rows, caps, following = more_rows, more_caps, more_following
+    rows[e], caps[e], following[e] = r, amount, head[v]
+    head[v] = e
+    count[0] = e + 1
+    return rows, caps, following, count
+
+
+@compiled()
+def _shortest_path(D, j, slots, source, hold, surplus, beta, raw, via, entries, head, label, best, parent, arc, mover):
+    """Dijkstra from class `source` of row j to an anchor of a class that j is to give up; −1 if there is none.
+
+    label (n,): cost to an anchor, final where best (n,) is −∞; label + β are the reduced costs. The last step to v
+    comes from parent[v] and moves row mover[v], by entry arc[v]; arc −1 is a full entry, −2 row j within a class.
+    """  # pragma: no cover (compiled)
+    n = slots.shape[0]
+    rows, caps, following, _count = entries
+    own = D[j]
+    for v in range(n):
+        parent[v] = -1
+        best[v] = own[v] if slots[v] == source else np.inf
+    while True:
+        u, least = -1, np.inf
+        for v in range(n):
+            if best[v] > -np.inf and best[v] + beta[v] < least:
+                u, least = v, best[v] + beta[v]
+        if u < 0:
+            return -1
+        here = best[u]
+        label[u] = here
+        best[u] = -np.inf  # no arc improves it any more
+        given_up = hold[u] > 0.0 and slots[u] != source
+        if given_up and surplus[slots[u]] > DUST:
+            return u
+        for v in range(n):
+            t = here + raw[u, v]
+            if t < best[v]:
+                best[v], parent[v], arc[v], mover[v] = t, u, -1, via[u, v]
+        e = head[u]
+        while e >= 0:
+            if caps[e] > DUST and rows[e] != j:
+                row = D[rows[e]]
+                base = here - row[u]
+                for v in range(n):
+                    t = base + row[v]
+                    if t < best[v]:
+                        best[v], parent[v], arc[v], mover[v] = t, u, e, rows[e]
+            e = following[e]
+        if given_up:
+            base = here - own[u]
+            for v in range(n):
+                t = base + own[v]
+                if slots[v] == slots[u] and t < best[v]:
+                    best[v], parent[v], arc[v], mover[v] = t, u, -2, j
+
+
+@compiled()
+def _bottleneck(hold, entries, end, amount, parent, arc, mover):  # pragma: no cover (compiled)
+    """At most how much of an amount the path to `end` carries; steps that move the same row twice become one."""
+    v = end
+    while parent[v] >= 0:
+        u = parent[v]
+        while parent[u] >= 0 and mover[u] == mover[v]:
+            parent[v], arc[v] = parent[u], arc[u]
+            u = parent[v]
+        if arc[v] >= 0:
+            amount = min(amount, entries[1][arc[v]])
+        elif arc[v] == -2:
+            amount = min(amount, hold[u])
+        v = u
+    return amount
+
+
+@compiled()
+def _augment(hold, entries, head, end, amount, parent, arc, mover):  # pragma: no cover (compiled)
+    """Send an amount along the path: row j gives it up at `end` and takes it where the path begins."""
+    hold[end] = _taken(hold[end], amount)
+    v = end
+    while parent[v] >= 0:
+        u = parent[v]
+        if arc[v] == -2:
+            hold[u] = _taken(hold[u], amount)
+            hold[v] += amount
+        else:
+            if arc[v] >= 0:
+                entries[1][arc[v]] = _taken(entries[1][arc[v]], amount)
+            entries = _receive(entries, head, mover[v], v, amount)
+        v = u
+    hold[v] += amount
+    return entries
+
+
+@compiled()
+def _taken(held, amount):  # pragma: no cover (compiled)
+    """What is left, rounding cleared away."""
+    left = held - amount
+    return left if left > DUST else 0.0
+
+
+@compiled()
+def reroute(D, j, slots, hold, target, beta, raw, via, entries, head, slopes):  # pragma: no cover (compiled)
+    """Least cost w(a) of a plan in which row j draws target (C,) = a from the classes, beyond the optimal plan's.
+
+    hold (n,): what j draws from each anchor in the optimal plan, sum 1; beta (n,): its potentials; raw, via (n, n):
+    cost and row of each arc of full entries; entries, head: the others. hold, beta, entries and head are changed.
+    slopes (m, C): lower bounds w(a) ≥ slopes·a met on the way, valid for all a; each is exact where it was met, the
+    last one at the target.
+    Returns the cost and the number of bounds (those beyond m are dropped, except the last). The cost is ∞ where the
+    anchors of a class do not hold enough, or where the paths do not end.
+    """
+    n, C = slots.shape[0], target.shape[0]
+    label, best, have, surplus = np.empty(n), np.empty(n), np.zeros(C), np.empty(C)
+    parent, arc, mover = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(n, np.int64)
+    for v in range(n):
+        have[slots[v]] += hold[v]
+    total, found, paths = 0.0, 0, 0
+    for source in range(C):
+        while target[source] - have[source] > DUST:
+            for c in range(C):
+                surplus[c] = have[c] - target[c]
+            end = _shortest_path(
+                D, j, slots, source, hold, surplus, beta, raw, via, entries, head, label, best, parent, arc, mover
+            )  # fmt: skip
+            paths += 1
+            if end < 0 or paths > _MOST_PATHS:
+                return np.inf, found
+            reach = label[end] + beta[end]
+            for v in range(n):
+                beta[v] = -label[v] if best[v] == -np.inf else beta[v] - reach
+            m = min(found, slopes.shape[0] - 1)
+            found = m + 1
+            for c in range(C):
+                slopes[m, c] = np.inf
+            for v in range(n):
+                slopes[m, slots[v]] = min(slopes[m, slots[v]], D[j, v] + beta[v])
+            constant = total
+            for c in range(C):
+                constant -= have[c] * slopes[m, c]
+            for c in range(C):
+                slopes[m, c] += constant  # Σ_c a_c = 1: a constant is a slope
+            amount = min(target[source] - have[source], surplus[slots[end]], hold[end])
+            amount = _bottleneck(hold, entries, end, amount, parent, arc, mover)
+            entries = _augment(hold, entries, head, end, amount, parent, arc, mover)
+            total += amount * (label[end] - D[j, end])
+            have[source] += amount
+            have[slots[end]] -= amount
+    return total, found
+
+
+# A small dense simplex method for linear programs that grow by rows, compiled with numba.
+
+_PIVOT = 1e-9
+_TIE = 1e-12
+_COST = 1e-11
+_BELOW_ZERO = 1e-11
+_SIMPLEX_ROUNDING = 1e-8
+_STEPS = 5000
+_GREEDY_STEPS = 100
+
+
+@compiled()
+def eliminate(target, row, s):  # pragma: no cover (compiled)
+    """Subtract the multiple of a row, whose entry s is 1, that clears entry s of the target."""
+    f = target[s]
+    if f != 0.0:
+        for v in range(target.shape[0]):
+            target[v] -= f * row[v]
+        target[s] = 0.0
+
+
+@compiled()
+def pivot(T, z, basis, m, r, s):  # pragma: no cover (compiled)
+    """Let variable s enter the basis in row r."""
+    row, scale = T[r], 1.0 / T[r, s]
+    for v in range(row.shape[0]):
+        row[v] *= scale
+    row[s] = 1.0
+    for i in range(m):
+        if i != r:
+            eliminate(T[i], row, s)
+    eliminate(z, row, s)
+    basis[r] = s
+
+
+@compiled()
+def minimise(T, z, basis, m, q):  # pragma: no cover (compiled)
+    """Primal simplex over the first q variables, from a feasible basis. False if it does not end."""
+    for step in range(_STEPS):
+        s, least = -1, -_COST
+        for v in range(q):
+            if z[v] < least:
+                s, least = v, z[v]
+                if step > _GREEDY_STEPS:  # the first will do, should the steepest ones go in circles
+                    break
+        if s < 0:
+            return True
+        ratio = np.inf
+        for i in range(m):
+            if T[i, s] > _PIVOT:
+                ratio = min(ratio, max(T[i, -1], 0.0) / T[i, s])
+        r, largest = -1, 0.0
+        for i in range(m):  # of the rows that tie, the largest pivot loses the least digits
+            if T[i, s] > _PIVOT and max(T[i, -1], 0.0) / T[i, s] <= ratio + _TIE and T[i, s] > largest:
+                r, largest = i, T[i, s]
+        if r < 0:
+            return False
+        pivot(T, z, basis, m, r, s)
+    return False
+
+
+@compiled()
+def restore(T, z, basis, m, q):  # pragma: no cover (compiled)
+    """Dual simplex over the first q variables: right-hand sides become non-negative, reduced costs stay so.
+
+    False if it does not end, or if nothing is feasible.
+    """
+    for step in range(_STEPS):
+        r, least = -1, -_BELOW_ZERO
+        for i in range(m):
+            if T[i, -1] < least:
+                r, least = i, T[i, -1]
+                if step > _GREEDY_STEPS:
+                    break
+        if r < 0:
+            return True
+        ratio = np.inf
+        for v in range(q):
+            if T[r, v] < -_PIVOT:
+                ratio = min(ratio, max(z[v], 0.0) / -T[r, v])
+        s, largest = -1, 0.0
+        for v in range(q):
+            if T[r, v] < -_PIVOT and max(z[v], 0.0) / -T[r, v] <= ratio + _TIE and -T[r, v] > largest:
+                s, largest = v, -T[r, v]
+        if s < 0:
+            if least < -_SIMPLEX_ROUNDING:
+                return False
+            T[r, -1] = 0.0  # nothing can raise it, and so little is missing that it is rounding
+        else:
+            pivot(T, z, basis, m, r, s)
+    return False
+
+
+@compiled()
+def append_row(T, basis, m, slack):  # pragma: no cover (compiled)
+    """Make row m, as written in terms of all variables, a row of the tableau, its slack variable basic."""
+    for i in range(m):
+        eliminate(T[m], T[i], basis[i])
+    basis[m] = slack
+
 
 _TOLERANCE = 1e-10
 _ROUNDING = 1e-8

@@ -18,22 +18,18 @@ from torch import Tensor
 from torch.utils.data import WeightedRandomSampler
 
 from surefoot._errors import ParameterError
-from surefoot._types import FloatArray
-from surefoot._validation import check_positive_scalar
-from surefoot.calibration import Calibrated, resolve_radius
-from surefoot.certification import certify
+from surefoot._validation import FloatArray, check_positive_scalar
+from surefoot.certificates.calibration import CalibratedRadius, resolve_radius
+from surefoot.certificates.certification import certify
 from surefoot.costs import FeatureMetric
 from surefoot.costs.learned import resolve_metric
 from surefoot.estimators.base import check_labeled
-from surefoot.losses import probabilities
-from surefoot.nn.dual_loss import PRECOMPUTED, DualLoss
-from surefoot.nn.frozen import Embedded, FrozenNet, frozen_copy
-from surefoot.nn.start import linear_certificate
-from surefoot.nn.worst_of import WorstOf
+from surefoot.nn.dual_loss import PRECOMPUTED, DualLoss, linear_certificate
+from surefoot.nn.networks import EmbeddingMetric, FrozenNet, WorstOf, frozen_copy
 from surefoot.priors import LabelPrior
-from surefoot.problem.ground import settle_ground_cost
-from surefoot.problem.rows import LabeledData
-from surefoot.unlabeled import Unlabeled, check_unlabeled, unwrap, warn_about_unlabeled
+from surefoot.problem.losses import probabilities
+from surefoot.problem.rows import LabeledData, settle_ground_cost
+from surefoot.problem.unlabeled import Unlabeled, check_unlabeled, unwrap, warn_about_unlabeled
 
 # Defaults of skorch's own parameters that differ from skorch's.
 _DEFAULTS: dict[str, Any] = {
@@ -63,7 +59,7 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
     ----------
     module : torch module class or instance
         Maps rows (B, d) of float32 to logits (B, K); one column, or none, is the logit of the second of two classes.
-    radius : float, "calibrated" or Calibrated, default="calibrated"
+    radius : float, "calibrated" or CalibratedRadius, default="calibrated"
         Radius of the decision set; "calibrated" estimates it from the labels, see `calibrate_radius`. There is no
         "auto", which would need a training per radius tried.
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
@@ -116,7 +112,7 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
         self,
         module: Any,
         *,
-        radius: float | str | Calibrated = "calibrated",
+        radius: float | str | CalibratedRadius = "calibrated",
         label_prior: LabelPrior | ArrayLike | str | None = "auto",
         label_cost: ArrayLike = 1.0,
         metric: FeatureMetric | str | Callable[..., float] = "euclidean",
@@ -298,7 +294,7 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
 
     def _distance(self) -> FeatureMetric:
         metric = resolve_metric(self.metric)
-        return metric if self.embedding is None else Embedded(self.embedding, metric)
+        return metric if self.embedding is None else EmbeddingMetric(self.embedding, metric)
 
     @contextmanager
     def _seeded(self) -> Iterator[None]:

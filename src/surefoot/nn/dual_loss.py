@@ -8,6 +8,7 @@ separates by class: memory holds the (B, n) distances of a batch to the anchors 
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
@@ -15,19 +16,36 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from sklearn.exceptions import ConvergenceWarning
 from torch import Tensor, nn
 
-from surefoot._errors import ParameterError
-from surefoot._validation import check_positive_scalar
-from surefoot.blocks.placement import check_problem
+from surefoot._errors import ParameterError, UnlabeledRowsWarning
+from surefoot._validation import FloatArray, check_positive_scalar
 from surefoot.certificates.certificate import Certificate
 from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Manhattan
 from surefoot.costs.learned import resolve_metric
-from surefoot.dual.point import DualPoint
+from surefoot.dual.models import DualPoint
+from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.priors import LabelPrior
+from surefoot.problem.placement import check_problem
 from surefoot.problem.sets import DecisionSet
-from surefoot.solvers.minimal import check_radius
-from surefoot.unlabeled import Unlabeled
+from surefoot.problem.unlabeled import Unlabeled
+from surefoot.solvers.minimal_radius import check_radius
+
+# Where the dual variables of a network start: those that are optimal for a robust linear classifier.
+
+
+def linear_certificate(
+    rows: FloatArray, y: ArrayLike, unlabeled: FloatArray | None, weights: FloatArray, **keywords: Any
+) -> Certificate:
+    """Certificate of a robust linear classifier, to a gap of 1e-2: `row_bound` holds the sets and their dual points."""
+    U = None if unlabeled is None else Unlabeled(unlabeled)
+    clf = RobustLogisticRegression(**keywords, tol=1e-2)
+    with warnings.catch_warnings():
+        for category in (ConvergenceWarning, UnlabeledRowsWarning):  # of no concern to a network that starts here
+            warnings.simplefilter("ignore", category)
+        return clf.fit(rows, y, sample_weight=weights, X_unlabeled=U).certificate_
+
 
 PRECOMPUTED = "precomputed"
 _NORMS: dict[type[FeatureMetric], float] = {Euclidean: 2.0, Manhattan: 1.0, Chebyshev: np.inf}
@@ -186,8 +204,6 @@ class DualLoss(nn.Module):
         check_radius(ds, member.minimal)
         loss = cls(ds, problem.anchors, metric)
         if start:
-            from surefoot.nn.start import linear_certificate
-
             loss.set_duals_from(
                 linear_certificate(
                     data.rows,

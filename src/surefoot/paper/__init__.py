@@ -15,13 +15,12 @@ from typing import Any
 
 from surefoot._errors import ParameterError, import_extra
 from surefoot._validation import check_positive_integer
-from surefoot.blocks.compute import Compute
+from surefoot.backends.compute import Compute
 from surefoot.datasets._load import resolve
+from surefoot.paper.algorithms import StochasticModelChange, StochasticRobustLogisticRegression, algorithm2
 from surefoot.paper.protocol import Experiment, Settings
 from surefoot.paper.runner import Reproduction, run_experiment
 from surefoot.paper.stochastic_gradient import StochasticGradient, UnboundedDualError
-from surefoot.paper.stochastic_learning import StochasticRobustLogisticRegression
-from surefoot.paper.stochastic_scores import StochasticModelChange, algorithm2
 
 __all__ = [
     "StochasticGradient",
@@ -35,7 +34,16 @@ __all__ = [
 
 # Experiments whose fits may run on a torch device.
 _ON_DEVICE = ("figure5", "figure6")
-_MODULES = ("figure1", "figure2", "figure3", "figure4", "figure5", "figure6", "table1", "table2")
+_MODULES = {
+    "figure1": "figures_1_to_3",
+    "figure2": "figures_1_to_3",
+    "figure3": "figures_1_to_3",
+    "figure4": "figures_4_to_6",
+    "figure5": "figures_4_to_6",
+    "figure6": "figures_4_to_6",
+    "table1": "tables",
+    "table2": "tables",
+}
 
 
 def names() -> list[str]:
@@ -76,7 +84,7 @@ def experiment(name: str) -> Experiment:
     """
     if name not in _MODULES:
         raise ParameterError("name", f"must be one of {', '.join(_MODULES)}", repr(name), "Pass one of these.")
-    found: Experiment = import_module(f"surefoot.paper.{name}").EXPERIMENT
+    found: Experiment = getattr(import_module(f"surefoot.paper.{_MODULES[name]}"), name.upper())
     return found
 
 

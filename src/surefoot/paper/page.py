@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot._files import whole_file, write_bytes
-from surefoot.paper.panels import titles
+from surefoot.paper.samples import titles
 
 _MARKED = re.compile(r"(<!-- (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -56,7 +56,7 @@ def publish(folder: Path, runs: Iterable[Path]) -> None:
 
 
 def _noted(config: dict[str, Any], records: Path) -> dict[str, Any]:
-    from surefoot.paper.records import Records
+    from surefoot.paper.runner import Records
 
     done = Records(records).read().values()
     return {

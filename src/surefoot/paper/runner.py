@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,14 +15,153 @@ from typing import Any
 
 from joblib import Parallel, delayed
 
-from surefoot._errors import FileError, ParameterError
-from surefoot._files import whole_file, write_bytes
-from surefoot._threads import one_blas_thread
+from surefoot._errors import FileError, LockedError, ParameterError
+from surefoot._files import LineLog, sole_writer, whole_file, write_bytes
+from surefoot._machine import one_blas_thread
 from surefoot._validation import check_n_jobs
 from surefoot._version import __version__
-from surefoot.paper.progress import shown
-from surefoot.paper.protocol import Experiment, Settings, Tables, Task
-from surefoot.paper.records import Record, Records
+from surefoot.paper.protocol import Experiment, Row, Settings, Tables, Task
+
+# Records of finished tasks: an append-only file of JSON lines, each on the disk before the next task is counted.
+
+
+@dataclass(frozen=True)
+class Record:
+    """One finished task: its rows, the seconds it took, and those of the processor."""
+
+    task: Task
+    seconds: float
+    cpu_seconds: float
+    rows: list[Row]
+
+
+class Records:
+    """The file `records.jsonl` of an output folder.
+
+    A process that is killed while it writes leaves at most one torn line, at the end: its task counts as not done, and
+    the next record takes its place. Reading never changes the file, so that it can be read while a run goes on.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._log = LineLog(path)
+
+    def read(self) -> dict[Task, Record]:
+        """All whole lines by their task, the last one where a task was done twice."""
+        found = {}
+        for number, line in enumerate(self._log.lines(), start=1):
+            try:
+                entry = json.loads(line)
+                task = Task(**entry["task"])
+                found[task] = Record(task, float(entry["seconds"]), float(entry["cpu_seconds"]), entry["rows"])
+            except (ValueError, KeyError, TypeError) as error:
+                raise FileError(
+                    f"each line of records must be a finished task; got {line[:60]!r} in line {number} of {self.path}. "
+                    "Remove the line: its task is then done again."
+                ) from error
+        return found
+
+    @contextmanager
+    def writer(self) -> Iterator[_Writer]:
+        """Append to the file, which no other process may do at the same time."""
+        try:
+            with sole_writer(self.path):
+                yield _Writer(self._log)
+        except LockedError as error:
+            raise ParameterError(
+                "out",
+                f"must be a folder that no other run writes to; {error.holder} is writing to {self.path.parent}",
+                None,
+                "Wait for it, or pass another $out.",
+            ) from error
+
+
+@dataclass(frozen=True)
+class _Writer:
+    log: LineLog
+
+    def append(self, record: Record) -> None:
+        """Write a record and wait until the disk has it."""
+        entry: dict[str, Any] = {
+            "task": record.task.as_dict(),
+            "seconds": round(record.seconds, 3),
+            "cpu_seconds": round(record.cpu_seconds, 3),
+            "rows": record.rows,
+        }
+        line = json.dumps(entry, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
+        self.log.append(line.encode())
+
+
+# Progress of a run: a bar with the time left, or now and then a line where there is no terminal.
+
+_SECONDS_BETWEEN_LINES = 30.0
+
+
+def shown(
+    records: Iterable[Record], title: str, tasks: Collection[Task], done: Collection[Task], *, show: bool
+) -> Iterator[Record]:
+    """The same records, shown as they come, on the standard error."""
+    if not show:
+        yield from records
+        return
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+    except ImportError as error:
+        raise ImportError('progress=True needs the package rich: pip install "surefoot[cli]"') from error
+    console = Console(stderr=True)
+    before = sum(task in done for task in tasks)
+    estimate = TimeLeft(len(tasks) - before)
+    if not console.is_terminal:
+        yield from _lines(records, console, title, before, len(tasks), estimate)
+        return
+    columns = [TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn()]
+    with Progress(*columns, TextColumn("{task.fields[left]} left"), console=console) as bar:
+        shown_task = bar.add_task(title, total=len(tasks), completed=before, left="?")
+        for record in records:
+            yield record
+            estimate.step()
+            bar.update(shown_task, advance=1, left=str(estimate))
+
+
+class TimeLeft:
+    """Estimate of the time left, from the pace of this run so far."""
+
+    def __init__(self, missing: int) -> None:
+        self.missing = missing
+        self.finished = 0
+        self.start = time.monotonic()
+
+    def step(self) -> None:
+        self.finished += 1
+
+    @property
+    def seconds(self) -> float:
+        """Infinite before the first task is done."""
+        if not self.finished:
+            return float("inf")
+        return (time.monotonic() - self.start) / self.finished * (self.missing - self.finished)
+
+    def __str__(self) -> str:
+        if not self.finished:
+            return "?"
+        minutes, seconds = divmod(round(self.seconds), 60)
+        hours, minutes = divmod(minutes, 60)
+        return f"{hours}:{minutes:02d}:{seconds:02d}"
+
+
+def _lines(
+    records: Iterable[Record], console: object, title: str, before: int, total: int, estimate: TimeLeft
+) -> Iterator[Record]:
+    last = time.monotonic()
+    for record in records:
+        yield record
+        estimate.step()
+        finished = before + estimate.finished
+        if time.monotonic() - last >= _SECONDS_BETWEEN_LINES or finished == total:
+            last = time.monotonic()
+            console.print(f"{title}: {finished} of {total} tasks, {estimate} left", highlight=False, soft_wrap=True)  # type: ignore[attr-defined]
+
 
 _PACKAGES = ("numpy", "scipy", "scikit-learn", "numba", "POT", "joblib", "pandas", "matplotlib")
 

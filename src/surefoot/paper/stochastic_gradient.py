@@ -18,10 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot._errors import ParameterError
-from surefoot._types import FloatArray
-from surefoot._validation import check_positive_integer, check_positive_scalar
-from surefoot.dual.models import FixedLosses, LinearModel
-from surefoot.dual.point import DualPoint
+from surefoot._validation import FloatArray, check_positive_integer, check_positive_scalar
+from surefoot.dual.models import DualPoint, FixedLosses, LinearModel
 from surefoot.problem.sets import DecisionSet
 
 # Rows are drawn, and the exact dual value is looked at, once in so many steps.
@@ -165,7 +163,7 @@ def run_algorithm1(
 
     on_block is told the number of steps and the exact dual value, some times along the way. Raises UnboundedDualError
     where such a value proves the set empty; sets whose radius is only little below the minimal one may pass unnoticed,
-    since the steps shrink before the value has fallen far enough (`surefoot.solvers.minimal.check_radius` knows).
+    since the steps shrink before the value has fallen far enough (`check_radius` knows).
     """
     how = StochasticGradient() if how is None else how
     steps = _Steps(decision_set, model, how)

@@ -3,8 +3,7 @@
 Needs matplotlib: `pip install "surefoot[plots]"`.
 """
 
-from surefoot.plots.certificate import CertificateDisplay
-from surefoot.plots.radius import RadiusCurveDisplay
+from surefoot.plots.certificate import CertificateDisplay, RadiusCurveDisplay
 from surefoot.plots.worst_case import WorstCaseDisplay
 
 __all__ = ["CertificateDisplay", "RadiusCurveDisplay", "WorstCaseDisplay"]

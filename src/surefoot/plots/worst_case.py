@@ -10,8 +10,8 @@ from numpy.typing import ArrayLike
 from surefoot._errors import ParameterError
 from surefoot._validation import check_finite_array, encode_labels
 from surefoot.certificates.certificate import Certificate
-from surefoot.plots.axes import BLUE, GREY, ORANGE, Display
-from surefoot.unlabeled import Unlabeled, unwrap
+from surefoot.plots.certificate import BLUE, GREY, ORANGE, Display
+from surefoot.problem.unlabeled import Unlabeled, unwrap
 
 
 class WorstCaseDisplay(Display):

@@ -11,22 +11,21 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 
 from surefoot._errors import InfeasibleRadiusError, first_line
-from surefoot._types import FloatArray
+from surefoot._validation import FloatArray
 from surefoot.bounds.methods import error_bound
 from surefoot.bounds.result import ErrorBound
 from surefoot.estimators.robust import RobustLogisticRegression
-from surefoot.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
-from surefoot.pool.choices import Choices
-from surefoot.pool.clock import Clock, TimeIsUpError
-from surefoot.pool.learn_pool import Start
 from surefoot.pool.model import TrainedModel, most_rows, sampled
 from surefoot.pool.notes import USE, Code, Note, about_answers, how_to_use
+from surefoot.pool.options import Clock, FitOptions, TimeIsUpError
 from surefoot.pool.store_labels import picked_rows
 from surefoot.pool.stored import Classifier
 from surefoot.pool.table import Pool
 from surefoot.pool.table.pool import as_targets
-from surefoot.pool.worst import Worst, certificate_data, worst_case
-from surefoot.unlabeled import Unlabeled
+from surefoot.pool.training import LabeledTable
+from surefoot.pool.worst import PoolWorstCase, certificate_data, worst_case
+from surefoot.problem.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
+from surefoot.problem.unlabeled import Unlabeled
 
 LEVEL = 0.9
 # Labels from which on the coverage of the cross-fitted bound was measured (docs/bounds.md); rows of its fits.
@@ -44,7 +43,7 @@ class Appraisal:
     """
 
     crossfit: ErrorBound | None
-    worst: Worst | None
+    worst: PoolWorstCase | None
     no_crossfit: Note | None = None
     no_worst: Note | None = None
     trained: TrainedModel | None = None
@@ -52,7 +51,7 @@ class Appraisal:
 
     @classmethod
     def from_parts(
-        cls, crossfit: ErrorBound | Note | None, worst: Worst | Note | None, trained: TrainedModel | None = None
+        cls, crossfit: ErrorBound | Note | None, worst: PoolWorstCase | Note | None, trained: TrainedModel | None = None
     ) -> Appraisal:
         """Build an appraisal from each bound, or from the note that says why it is missing; None if not requested."""
         return cls(
@@ -169,10 +168,10 @@ class CountingClassifier(ClassifierMixin, BaseEstimator):
         return np.asarray(self.fitted_.predict_proba(X))
 
 
-def appraise(trained: TrainedModel, choices: Choices, clock: Clock, *, worst: bool = True) -> Appraisal:
+def appraise(trained: TrainedModel, choices: FitOptions, clock: Clock, *, worst: bool = True) -> Appraisal:
     """Bound the errors of a trained model, first by cross-fitting, then over a transport ball."""
     crossfit = cross_fitted(trained, choices, clock)
-    found: Worst | Note | None = None
+    found: PoolWorstCase | Note | None = None
     if worst:
         losses = losses_of(trained.clf, trained.start)
         try:
@@ -191,14 +190,14 @@ def predicted_shares(trained: TrainedModel) -> dict[str, float]:
     return dict(zip(start.pool.classes, map(float, shares), strict=True))
 
 
-def losses_of(clf: Any, start: Start) -> dict[str, FloatArray]:
+def losses_of(clf: Any, start: LabeledTable) -> dict[str, FloatArray]:
     """Losses (N, K) of a classifier, labeled rows first: of wrong answers, and of its probabilities."""
     rows = np.vstack([start.rows, start.rest])
     wrong = (np.asarray(clf.predict(rows))[:, None] != start.classes[None, :]).astype(np.float64)
     return {ZERO_ONE: wrong, LOG_LOSS: loss_matrix_from_proba(clf.predict_proba(rows), LOG_LOSS, _CLIP)}
 
 
-def cross_fitted(trained: TrainedModel, choices: Choices, clock: Clock) -> ErrorBound | Note:
+def cross_fitted(trained: TrainedModel, choices: FitOptions, clock: Clock) -> ErrorBound | Note:
     """The cross-fitted bound, with enough labels that are all random."""
     start = trained.start
     if not start.all_random:
@@ -226,7 +225,7 @@ def cross_fitted(trained: TrainedModel, choices: Choices, clock: Clock) -> Error
 
 
 def cross_fitted_recipe(
-    classifier: Classifier, start: Start, inputs: Any, choices: Choices, clock: Clock
+    classifier: Classifier, start: LabeledTable, inputs: Any, choices: FitOptions, clock: Clock
 ) -> ErrorBound | Note:
     """The cross-fitted bound of a stored classifier's recipe on these labels; ours is trained as `fit` does."""
     last = classifier.model[-1] if classifier.stored is not None else None
@@ -249,13 +248,13 @@ def cross_fitted_recipe(
         return Note(Code.CROSSFIT_REFIT, reason=first_line(error))
 
 
-def appraise_classifier(classifier: Classifier, pool: Pool, choices: Choices, clock: Clock, loss: str) -> Appraisal:
+def appraise_classifier(classifier: Classifier, pool: Pool, choices: FitOptions, clock: Clock, loss: str) -> Appraisal:
     """Bound the loss of a stored classifier over a pool, cleaned as its distances are to be measured."""
     table = pool.table
     order = np.concatenate([np.flatnonzero(pool.labeled), np.flatnonzero(~pool.labeled)])
     inputs = classifier.inputs(table.cells, table.label)
     losses = classifier.losses(inputs, pool.classes, loss)[order]
-    start = Start.of(pool, picked_rows(table))
+    start = LabeledTable.of(pool, picked_rows(table))
     bound = cross_fitted_recipe(classifier, start, inputs, choices, clock) if loss == ZERO_ONE else None
     clock.say("finding the worst case")
     return Appraisal.from_parts(bound, worst_case(start, choices, {loss: losses}, auto=classifier.auto_radius))

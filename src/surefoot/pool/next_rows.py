@@ -11,19 +11,16 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from surefoot._printing import cell_text, percent
-from surefoot._types import FloatArray
-from surefoot._validation import check_positive_integer
+from surefoot._validation import FloatArray, check_positive_integer
 from surefoot.active import PAPER_MARGIN, RobustModelChange
-from surefoot.costs.labels import label_cost_matrix
-from surefoot.pool.choices import Choices
-from surefoot.pool.clock import Clock
-from surefoot.pool.learn_pool import Fit, Start
-from surefoot.pool.model import TrainedModel, train
-from surefoot.pool.model_with_rows import ModelWithRows
+from surefoot.pool.model import ModelWithRows, TrainedModel, train
 from surefoot.pool.notes import Note
+from surefoot.pool.options import Clock, FitOptions
+from surefoot.pool.report_contents import Candidate
 from surefoot.pool.store_labels import picked_rows
-from surefoot.pool.summary.contents import Candidate
 from surefoot.pool.table import Pool
+from surefoot.pool.training import Fit, LabeledTable
+from surefoot.problem.sets import label_cost_matrix
 
 # Up to this many distances the scores are those of the narrow default margin; beyond it, those of the paper's.
 _NARROW = 1_000_000
@@ -179,10 +176,10 @@ class RankedRows:
         ]
 
 
-def rank(pool: Pool, choices: Choices, clock: Clock, *, n: int, most: int) -> RankedRows:
+def rank(pool: Pool, choices: FitOptions, clock: Clock, *, n: int, most: int) -> RankedRows:
     """Train a model, and find the n rows whose labels would change it most, among `most` unlabeled rows (0 for all)."""
     keep = working_rows(pool, most, choices.seed)
-    trained = train(Start.of(pool.subset(keep), picked_rows(pool.table)[keep]), choices, clock)
+    trained = train(LabeledTable.of(pool.subset(keep), picked_rows(pool.table)[keep]), choices, clock)
     rows = keep[np.flatnonzero(~trained.start.pool.labeled)]
     chosen = [(int(rows[one.position]), one) for one in candidates(trained, n, choices.seed)]
     return RankedRows(pool, chosen, pool.identifier, None if len(keep) == len(pool.rows) else most, trained.notes)

@@ -21,8 +21,7 @@ from typing import Any
 
 from surefoot._errors import FileError, LockedError, ParameterError
 from surefoot._printing import cut
-from surefoot.pool.database import Database, NotSavedError
-from surefoot.pool.labeling.events import Event
+from surefoot.pool.database import Database, Event, NotSavedError
 
 _LONGEST_NAME = 60
 SESSION_SECONDS = 30 * 24 * 3600

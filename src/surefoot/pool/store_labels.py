@@ -15,9 +15,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.pool.labeling import events as e
-from surefoot.pool.labeling.book import Book
-from surefoot.pool.labeling.events import Event
+from surefoot.pool import database as e
+from surefoot.pool.database import Event
+from surefoot.pool.labeling.label_log import LabelLog
 from surefoot.pool.store import MOVED_AUDITS, Store, store_path
 from surefoot.pool.table import Table, TableError, read_content
 from surefoot.pool.table.cells import row_keys
@@ -47,7 +47,7 @@ def stored_classes(path: Path) -> list[str]:
         return [str(name) for name in store.about.get("classes", [])]
 
 
-def take_in(store: Store, table: Table) -> Book:
+def take_in(store: Store, table: Table) -> LabelLog:
     """Note in the store how the table has changed since it last saw it: rows that moved, labels that were typed."""
     with store.together():
         store.read_about()
@@ -71,7 +71,7 @@ def take_in(store: Store, table: Table) -> Book:
     return book
 
 
-def stored_book(table: Table) -> Book | None:
+def stored_book(table: Table) -> LabelLog | None:
     """The labels of a table and its store, of a store that has labels of this column; nothing is written."""
     if not store_path(table.path).exists():
         return None
@@ -93,7 +93,7 @@ def picked_rows(table: Table) -> NDArray[np.bool_]:
     return picked_mask(stored_book(table), len(table.labels))
 
 
-def picked_mask(book: Book | None, n_rows: int) -> NDArray[np.bool_]:
+def picked_mask(book: LabelLog | None, n_rows: int) -> NDArray[np.bool_]:
     """(N,) the picked rows of a book."""
     mask = np.zeros(n_rows, dtype=bool)
     mask[sorted(book.picked() if book is not None else [])] = True
@@ -107,7 +107,7 @@ def waiting_labels(table: Table) -> int:
     return sum(label is not None for label in changed.values())
 
 
-def labels_to_write(book: Book, table: Table) -> dict[int, str | None]:
+def labels_to_write(book: LabelLog, table: Table) -> dict[int, str | None]:
     """The label of each row: that of the store where anybody answered for the row, else that of the table.
 
     Rows on which people disagree, and those that all skipped, are empty.
@@ -145,8 +145,8 @@ def write_table(store: Store, table: Table, content: bytes, read: Callable[[byte
             return len(changed)
 
 
-def _book(table: Table, events: list[Event], n_rows: int | None = None) -> Book:
-    book = Book(n_rows or len(table.labels), table.classes)
+def _book(table: Table, events: list[Event], n_rows: int | None = None) -> LabelLog:
+    book = LabelLog(n_rows or len(table.labels), table.classes)
     for event in events:
         book.apply(event)
     return book
@@ -157,7 +157,7 @@ def _differing(table: Table, before: Mapping[int, str]) -> dict[int, str | None]
     return {row: label for row, label in enumerate(table.labels.tolist()) if label != before.get(row)}
 
 
-def _typed(book: Book, table: Table, before: Mapping[int, str], person: int) -> list[Event]:
+def _typed(book: LabelLog, table: Table, before: Mapping[int, str], person: int) -> list[Event]:
     """What people did to the labels of the table since `before`, as events.
 
     A label typed over one that the store gave to the table counts. Typed where another answer waits, it is one of two

@@ -13,14 +13,14 @@ from sklearn.metrics import accuracy_score, confusion_matrix
 
 from surefoot._errors import first_line
 from surefoot._files import whole_file
-from surefoot._types import FloatArray
-from surefoot.losses import LOG_LOSS, ZERO_ONE
+from surefoot._validation import FloatArray
 from surefoot.pool.model_file import ModelFile, load_model, were_taught
 from surefoot.pool.notes import Note
 from surefoot.pool.table import FileError, Format, Pool, Table, TableError, clean, clean_with, read_table
 from surefoot.pool.table.cells import as_numbers, as_text, as_texts, check_plain
 from surefoot.pool.table.pool import in_order, read_labels
 from surefoot.pool.table.reading import check_label, read_names
+from surefoot.problem.losses import LOG_LOSS, ZERO_ONE
 
 _CLIP = 1e-12
 PREDICTED = "predicted_"

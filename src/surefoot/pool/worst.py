@@ -10,35 +10,33 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linprog
 
-from surefoot._types import FloatArray
-from surefoot.blocks.placement import check_problem
-from surefoot.calibration import Calibrated, RadiusEstimate
+from surefoot._validation import FloatArray
+from surefoot.certificates.calibration import CalibratedRadius, RadiusEstimate
 from surefoot.certificates.certificate import Certificate
+from surefoot.certificates.radius import calibrate_radius, minimal_radius, transport_distance
 from surefoot.costs import Euclidean
+from surefoot.estimators.curves import radius_curve
 from surefoot.estimators.robust import RobustLogisticRegression
-from surefoot.exact.judge import Member
-from surefoot.exact.problem import RobustProblem
-from surefoot.losses import LOG_LOSS, ZERO_ONE
-from surefoot.path import radius_curve
-from surefoot.pool.choices import AUTO, CALIBRATED, DEFAULT, NUMBER, Choices
-from surefoot.pool.clock import Clock
-from surefoot.pool.learn_pool import (
+from surefoot.pool.model import Stated, drawn, sampled
+from surefoot.pool.notes import Code, Note
+from surefoot.pool.options import AUTO, CALIBRATED, DEFAULT, NUMBER, Clock, FitOptions
+from surefoot.pool.report_certified import SampledProblem
+from surefoot.pool.store_labels import picked_rows
+from surefoot.pool.table import Pool, Table, TableError, clean_with
+from surefoot.pool.table.pool import as_targets
+from surefoot.pool.training import (
     FEWEST_FOR_CALIBRATION,
     MOST_CLASSES,
-    Start,
+    LabeledTable,
     estimate_radius,
     prior_of_worst_case,
     resolve_prior,
 )
-from surefoot.pool.model import drawn, sampled
-from surefoot.pool.model_with_rows import Stated
-from surefoot.pool.notes import Code, Note
-from surefoot.pool.store_labels import picked_rows
-from surefoot.pool.summary.certified import SampledProblem
-from surefoot.pool.table import Pool, Table, TableError, clean_with
-from surefoot.pool.table.pool import as_targets
-from surefoot.radius import calibrate_radius, minimal_radius, transport_distance
-from surefoot.unlabeled import Unlabeled
+from surefoot.problem.losses import LOG_LOSS, ZERO_ONE
+from surefoot.problem.placement import check_problem
+from surefoot.problem.robust import RobustProblem
+from surefoot.problem.unlabeled import Unlabeled
+from surefoot.solvers.search.best_bounds import SetAtRadius
 
 # The gap of a worst case: its bounds are printed to a tenth of a percent.
 _TOL = 5e-4
@@ -49,7 +47,7 @@ _FEWEST, _MOST_ROWS = 4, 4000
 
 
 @dataclass(frozen=True, eq=False)
-class Worst:
+class PoolWorstCase:
     """The worst case of a classifier over a set of distributions.
 
     certificates : by loss; kind : where the radius comes from; constant, constant_error : the best constant answer over
@@ -83,8 +81,8 @@ class Worst:
         found = self.certificates.get(LOG_LOSS)
         if found is None:
             return None
-        rule: float | str | Calibrated = found.radius if self.promise else AUTO
-        return Stated(found, Euclidean(), 1.0, Calibrated() if self.kind == CALIBRATED else rule, "auto")
+        rule: float | str | CalibratedRadius = found.radius if self.promise else AUTO
+        return Stated(found, Euclidean(), 1.0, CalibratedRadius() if self.kind == CALIBRATED else rule, "auto")
 
     def risk(self, loss: str) -> float | None:
         return self.certificates[loss].risk if loss in self.certificates else None
@@ -101,12 +99,12 @@ class Worst:
 
 
 def worst_case(
-    start: Start,
-    choices: Choices,
+    start: LabeledTable,
+    choices: FitOptions,
     losses: Mapping[str, FloatArray],
     *,
     auto: float | None = None,
-) -> Worst | Note:
+) -> PoolWorstCase | Note:
     """The worst case of a classifier, given its losses at the labeled rows and then at the others.
 
     Over Euclidean distances between cleaned rows and a label cost of 1, whatever the classifier was trained with: the
@@ -132,10 +130,12 @@ def worst_case(
         for name, values in losses.items()
     }
     best, share = worst_constant_error(members)
-    return Worst(found, kind, start.pool.classes[best], share, sample)
+    return PoolWorstCase(found, kind, start.pool.classes[best], share, sample)
 
 
-def _problem(start: Start, choices: Choices, rest: FloatArray, prior: Any, weights: FloatArray | None) -> RobustProblem:
+def _problem(
+    start: LabeledTable, choices: FitOptions, rest: FloatArray, prior: Any, weights: FloatArray | None
+) -> RobustProblem:
     return check_problem(
         start.rows,
         start.y,
@@ -150,14 +150,14 @@ def _problem(start: Start, choices: Choices, rest: FloatArray, prior: Any, weigh
     )
 
 
-def _part(whole: RobustProblem, start: Start, choices: Choices, sample: NDArray[np.intp]) -> RobustProblem:
+def _part(whole: RobustProblem, start: LabeledTable, choices: FitOptions, sample: NDArray[np.intp]) -> RobustProblem:
     """The problem over some of the unlabeled rows; labeled ones keep their share of all rows by smaller weights."""
     shares = whole.row_weights
     weights = shares[: len(start.y)] / shares[-1] * (len(sample) / len(start.rest))
     return _problem(start, choices, start.rest[sample], whole.decision_set.intervals, weights)
 
 
-def radius_kind(choices: Choices, start: Start, auto: float | None) -> str | Note:
+def radius_kind(choices: FitOptions, start: LabeledTable, auto: float | None) -> str | Note:
     """Where the radius comes from, or why there is none."""
     if not isinstance(choices.radius, str):
         return NUMBER
@@ -176,7 +176,7 @@ def radius_kind(choices: Choices, start: Start, auto: float | None) -> str | Not
     return CALIBRATED
 
 
-def worst_constant_error(members: Sequence[Member]) -> tuple[int, float]:
+def worst_constant_error(members: Sequence[SetAtRadius]) -> tuple[int, float]:
     """The class whose constant answer errs least in the worst case over a union of decision sets, and that share.
 
     Over one set the smallest share of a class k is a linear program in the labels that are turned into others: their
@@ -187,7 +187,7 @@ def worst_constant_error(members: Sequence[Member]) -> tuple[int, float]:
     return best, float(1.0 - shares[best])
 
 
-def _smallest_shares(member: Member) -> FloatArray:
+def _smallest_shares(member: SetAtRadius) -> FloatArray:
     """(K,) the smallest share that each class can have in a set."""
     ds = member.decision_set
     K, before = ds.n_classes, ds.label_frequencies
@@ -271,9 +271,9 @@ class Radii:
         return data
 
 
-def radii_of(pool: Pool, choices: Choices, clock: Clock, *, reference: Table | None, n_path: int) -> Radii:
+def radii_of(pool: Pool, choices: FitOptions, clock: Clock, *, reference: Table | None, n_path: int) -> Radii:
     """Find the radii of a pool; n_path radii of a path, 0 for none."""
-    start = Start.of(pool, picked_rows(pool.table))
+    start = LabeledTable.of(pool, picked_rows(pool.table))
     prior = resolve_prior(choices.prior, start)
     clock.say("solving the transport problem")
     least = minimal_radius(start.rows, start.y, X_unlabeled=start.rest, label_prior=prior, classes=start.classes)
@@ -285,7 +285,7 @@ def radii_of(pool: Pool, choices: Choices, clock: Clock, *, reference: Table | N
             start.y[start.random],
             label_prior=None,
             classes=start.classes,
-            level=Calibrated().level,
+            level=CalibratedRadius().level,
             random_state=choices.seed,
         )
     some = sampled(start, _MOST_ROWS, choices.seed)
@@ -304,7 +304,7 @@ def radii_of(pool: Pool, choices: Choices, clock: Clock, *, reference: Table | N
     )
 
 
-def _distance(start: Start, reference: Table) -> float:
+def _distance(start: LabeledTable, reference: Table) -> float:
     """W_c from the labeled rows to a labeled reference, cleaned as the pool is."""
     other = clean_with(reference, start.pool.cleaner, start.pool.columns)
     if not other.labeled.any():
@@ -319,7 +319,7 @@ def _distance(start: Start, reference: Table) -> float:
     return transport_distance(start.rows, start.y, rows, as_targets(other.labels[other.labeled], start.pool.classes))
 
 
-def _path(start: Start, prior: Any, choices: Choices, n_path: int) -> tuple[Any, ...]:
+def _path(start: LabeledTable, prior: Any, choices: FitOptions, n_path: int) -> tuple[Any, ...]:
     """Worst loss and confidence along the radius."""
     clf = RobustLogisticRegression(AUTO, prior, 1.0, "euclidean", 1e-3, start.classes, n_jobs=choices.n_jobs)
     path = radius_curve(clf, start.rows, start.y, X_unlabeled=start.rest, n_radii=n_path)

@@ -1,17 +1,31 @@
-"""Distances (N, n) of rows to anchors that need not all be held at once."""
+"""Distances and plain transport, kept while one task asks for them several times: a labeling round, a command.
+
+Within `shared_geometry` rows that were measured before are not measured again: the fit, its certificate, the scores of
+the rows to label next and the report speak of the same distances. Outside of it nothing is kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._types import FloatArray
+from surefoot._validation import FloatArray
 from surefoot.costs import FeatureMetric
-from surefoot.problem.sets import row_chunks
+
+# Distances (N, n) of rows to anchors that need not all be held at once.
+
+
+def row_chunks(n_rows: int, n_columns: int, entries: int = 1 << 18) -> Iterator[slice]:
+    """Slices of rows such that a chunk of an (n_rows, n_columns) matrix has about `entries` entries."""
+    size = max(1, entries // max(1, n_columns))
+    for start in range(0, n_rows, size):
+        yield slice(start, min(start + size, n_rows))
 
 
 class Distances(Protocol):
@@ -63,3 +77,110 @@ class HeldDistances:
 
     def at(self, rows: NDArray[np.intp]) -> FloatArray:
         return self.matrix[rows]
+
+
+# Measured sets of rows that are kept at a time: the pool, and a sample of it.
+_MOST_KEPT = 2
+
+
+@dataclass(eq=False)
+class MeasuredRows:
+    """Distances (N, n) of rows to labeled rows X (n, d), and what was made of them."""
+
+    rows: FloatArray
+    X: FloatArray
+    metric: FeatureMetric
+    whole: FloatArray
+    by_anchors: dict[bytes, FloatArray] = field(default_factory=dict)
+    transports: list[tuple[FloatArray, FloatArray, FloatArray, Any]] = field(default_factory=list)
+
+    def is_of(self, rows: FloatArray, X: FloatArray, metric: FeatureMetric) -> bool:
+        same_metric = self.metric is metric or (type(metric) is type(self.metric) and metric == self.metric)
+        return bool(same_metric and np.array_equal(self.X, X) and np.array_equal(self.rows, rows))
+
+    def to(self, anchors: NDArray[np.intp]) -> FloatArray:
+        """Distances to some of the labeled rows: always the same array for the same ones."""
+        if np.array_equal(anchors, np.arange(len(self.X))):
+            return self.whole
+        key = anchors.tobytes()
+        if key not in self.by_anchors:
+            self.by_anchors[key] = np.ascontiguousarray(self.whole[:, anchors])
+        return self.by_anchors[key]
+
+    def holds(self, distances: FloatArray) -> bool:
+        return self.whole is distances or any(part is distances for part in self.by_anchors.values())
+
+
+@dataclass(eq=False)
+class GeometryStore:
+    """What was measured last, the oldest first."""
+
+    kept: list[MeasuredRows] = field(default_factory=list)
+
+    def distances(
+        self, metric: FeatureMetric, rows: FloatArray, X: FloatArray, anchors: NDArray[np.intp]
+    ) -> FloatArray:
+        """Distances of rows to the labeled rows X[anchors], measured where they are not kept."""
+        found = next((one for one in self.kept if one.is_of(rows, X, metric)), None)
+        if found is None:
+            found = MeasuredRows(rows, X, metric, _measure(metric, rows, X, np.arange(len(X))))
+            self.kept = [*self.kept, found][-_MOST_KEPT:]
+        return found.to(anchors)
+
+    def transport(
+        self,
+        distances: FloatArray,
+        row_weights: FloatArray,
+        anchor_weights: FloatArray,
+        solve: Callable[[FloatArray, FloatArray, FloatArray], Any],
+    ) -> Any:
+        """Transport between rows and anchors of these distances, solved where it is not kept."""
+        owner = next((one for one in self.kept if one.holds(distances)), None)
+        for matrix, rows, anchors, solution in [] if owner is None else owner.transports:
+            same = matrix is distances and np.array_equal(rows, row_weights)
+            if same and np.array_equal(anchors, anchor_weights):
+                return solution
+        found = solve(distances, row_weights, anchor_weights)
+        if owner is not None:
+            owner.transports.append((distances, row_weights, anchor_weights, found))
+        return found
+
+
+_STORE: ContextVar[GeometryStore | None] = ContextVar("surefoot_geometry", default=None)
+
+
+def distances_to_anchors(
+    metric: FeatureMetric, rows: FloatArray, X: FloatArray, anchors: NDArray[np.intp]
+) -> FloatArray:
+    """Distances (N, m) from each row to the labeled rows X[anchors], C-contiguous."""
+    store = _STORE.get()
+    if store is None:
+        return _measure(metric, rows, X, anchors)
+    return store.distances(metric, rows, X, anchors)
+
+
+def kept_transport(
+    distances: FloatArray,
+    row_weights: FloatArray,
+    anchor_weights: FloatArray,
+    solve: Callable[[FloatArray, FloatArray, FloatArray], Any],
+) -> Any:
+    """Transport between rows and anchors, from the store of the task in progress where it knows it."""
+    store = _STORE.get()
+    if store is None:
+        return solve(distances, row_weights, anchor_weights)
+    return store.transport(distances, row_weights, anchor_weights, solve)
+
+
+def _measure(metric: FeatureMetric, rows: FloatArray, X: FloatArray, anchors: NDArray[np.intp]) -> FloatArray:
+    return np.ascontiguousarray(metric.labeled_distances(rows, X, anchors), dtype=np.float64)
+
+
+@contextmanager
+def shared_geometry(store: GeometryStore | None = None) -> Iterator[None]:
+    """Keep distances and transport plans, in this store, until the task ends; a task inside a task shares its store."""
+    token = _STORE.set(store or _STORE.get() or GeometryStore())
+    try:
+        yield
+    finally:
+        _STORE.reset(token)

@@ -22,20 +22,28 @@ from starlette.routing import Route
 
 from surefoot._errors import ParameterError
 from surefoot.pool.database import NotSavedError
-from surefoot.pool.labeling import label_studio
-from surefoot.pool.labeling.desk import AnswerError
-from surefoot.pool.labeling.downloads import CSV, PARQUET, answers_file, labeled_file
-from surefoot.pool.labeling.learning import as_job
+from surefoot.pool.labeling import exchange as label_studio
+from surefoot.pool.labeling.exchange import CSV, PARQUET, answers_file, labeled_file
+from surefoot.pool.labeling.label_log import as_job
 from surefoot.pool.labeling.schedule import AUDITING, PROVED
+from surefoot.pool.labeling.service import AnswerError
 from surefoot.pool.store import SESSION_SECONDS, Person, clean_name
 from surefoot.pool.store_labels import labels_to_write
 from surefoot.pool.table import TableError
 from surefoot.pool.table.reading import is_parquet
-from surefoot.serve.cards import media_type
 from surefoot.serve.guard import form_of, is_forwarded
-from surefoot.serve.pages import Query, finish_page, hello_page, history_page, label_page, onward_page
-from surefoot.serve.replies import BatchQueue, Replies, key_of
-from surefoot.serve.state import AppState, write_token
+from surefoot.serve.pages import (
+    BatchQueue,
+    Query,
+    Replies,
+    finish_page,
+    hello_page,
+    history_page,
+    key_of,
+    label_page,
+    onward_page,
+)
+from surefoot.serve.state import AppState, media_type, write_token
 
 COOKIE = "surefoot_session"
 _STATIC = {"style.css": "text/css", "label.js": "text/javascript", "lists.js": "text/javascript",

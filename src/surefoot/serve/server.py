@@ -22,18 +22,16 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from surefoot._address import address
 from surefoot._errors import FileError, import_extra
-from surefoot.pool.labeling.desk import Desk
-from surefoot.pool.labeling.learning import Learner, Neighbours
+from surefoot._printing import address
+from surefoot.pool.labeling.label_log import Learner, Neighbours
 from surefoot.pool.labeling.schedule import Settings
+from surefoot.pool.labeling.service import LabelingService
 from surefoot.pool.store_labels import open_store
 from surefoot.pool.table import Pool
 from surefoot.serve.app import make_app
-from surefoot.serve.cards import Cards
 from surefoot.serve.guard import Guard, allowed_hosts
-from surefoot.serve.state import AppState
-from surefoot.serve.worker import Fitter, Process
+from surefoot.serve.state import AppState, Cards, Fitter, Process
 
 LOCAL = ("127.0.0.1", "localhost", "::1")
 _SECONDS_TO_END = 10
@@ -120,7 +118,7 @@ def run_site(
     *,
     host: str,
     port: int,
-    ready: Callable[[str, Desk, bool], None],
+    ready: Callable[[str, LabelingService, bool], None],
     allowed: Collection[str] = (),
     guidelines: Path | None = None,
     robot: object | None = None,
@@ -138,7 +136,7 @@ def run_site(
     pool, content, learner = load()
     worker = Process(learner)
     worker.start()  # first, while there are no threads
-    desk = Desk(open_store(pool.table), len(pool.table.labels), pool.table.classes, settings)
+    desk = LabelingService(open_store(pool.table), len(pool.table.labels), pool.table.classes, settings)
     state = AppState(
         desk,
         Cards(pool.table, pool.values[pool.columns.numbers]),

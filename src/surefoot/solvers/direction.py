@@ -9,9 +9,9 @@ from typing import Any, Generic, Protocol, TypeVar
 import numpy as np
 from scipy.linalg import LinAlgError
 
-from surefoot._types import FloatArray
-from surefoot.dual.arrays import arrays_of
+from surefoot._validation import FloatArray
 from surefoot.dual.objective import Evaluation
+from surefoot.kernels.arrays import arrays_of
 
 # From this ridge on the scaled matrix is far from singular.
 _TAME = 1e-8

@@ -14,12 +14,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
 
-from surefoot._types import FloatArray
+from surefoot._validation import FloatArray
 from surefoot.dual.bounds import soft_plan
-from surefoot.dual.models import LinearModel
+from surefoot.dual.models import DualPoint, LinearModel
 from surefoot.dual.objective import place_theta_blocks
-from surefoot.dual.point import DualPoint
-from surefoot.losses import probabilities
+from surefoot.problem.losses import probabilities
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.interior_rows import Gradient, InteriorProblem, Multipliers, RowSystem, Slacks, Variables
 
@@ -73,7 +72,7 @@ class InteriorPoint:
             return self._start(point, tau, gap)
 
     def _start(self, point: DualPoint, tau: float, gap: float) -> InteriorState:
-        from surefoot.kernels.central_rows import centre_rows
+        from surefoot.kernels.compiled import centre_rows
 
         problem = self.problem
         ds, model, m = problem.ds, problem.model, problem.ds.row_weights

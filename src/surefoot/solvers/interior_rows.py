@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from surefoot._types import FloatArray
+from surefoot._validation import FloatArray
 from surefoot.dual.models import LinearModel
 from surefoot.dual.objective import free_label_multipliers
 from surefoot.problem.sets import DecisionSet

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import LinAlgError, cho_factor, cho_solve, cholesky, solve_triangular
 
-from surefoot._types import FloatArray
-from surefoot.dual.arrays import arrays_of
+from surefoot._validation import FloatArray
+from surefoot.dual.models import DualPoint
 from surefoot.dual.objective import BARRIER, Evaluation, SmoothedDual
-from surefoot.dual.point import DualPoint
+from surefoot.kernels.arrays import arrays_of
 from surefoot.solvers.direction import Direction, StallError, along_ray, gradient_along_ray
 from surefoot.solvers.newton import OneSet
 

@@ -1,7 +1,7 @@
 """Exact solver: damped Newton on the smoothed dual, following the smoothing τ down to a target gap.
 
-The method itself (`follow`, `centre_objective`) knows an `Objective` only; `follow_path` and `centre` run it on the
-dual of one decision set.
+The method itself (`follow`, `centre_objective`) knows only a `SmoothObjective`; `follow_path` and `centre` run it on
+the dual of one decision set.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Generic, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot._types import FloatArray
+from surefoot._validation import FloatArray
+from surefoot.dual.models import DualPoint
 from surefoot.dual.objective import BARRIER, Evaluation, SmoothedDual
-from surefoot.dual.point import DualPoint
 from surefoot.solvers.direction import Direction, Here, StallError, newton_direction
 
 _SMALLEST_RIDGE = 1e-11
@@ -69,7 +69,7 @@ class PathState(Generic[Point]):
 PathPoint = PathState[DualPoint]
 
 
-class Objective(Protocol[Point, Here]):
+class SmoothObjective(Protocol[Point, Here]):
     """A smooth convex function F_τ of a point, as Newton's method sees it."""
 
     @property
@@ -162,7 +162,7 @@ def follow_path(
 
 
 def follow(
-    objective: Objective[Point, Here],
+    objective: SmoothObjective[Point, Here],
     start: PathState[Point],
     target_gap: float,
     options: NewtonOptions = DEFAULT_OPTIONS,
@@ -214,7 +214,7 @@ def _fall(state: PathState[Point], power: int, target_gap: float, final_tau: flo
 
 
 def _predict(
-    objective: Objective[Point, Here], state: PathState[Point], older: PathState[Point] | None, tau: float
+    objective: SmoothObjective[Point, Here], state: PathState[Point], older: PathState[Point] | None, tau: float
 ) -> Point:
     """Secant predictor along τ, taken only where it lowers F_τ: near τ = 0 the path is linear in τ, far from it not."""
     if older is None or state.smoothing_gap > 1e-1:
@@ -242,7 +242,7 @@ def centre(
 
 
 def centre_objective(
-    objective: Objective[Point, Here],
+    objective: SmoothObjective[Point, Here],
     start: Point,
     tau: float,
     options: NewtonOptions,
@@ -301,7 +301,9 @@ class _Move(Generic[Here]):
         return self.newton.ridge
 
     @classmethod
-    def along_newton(cls, objective: Objective[Point, Here], point: Point, here: Here, ridge: float) -> _Move[Here]:
+    def along_newton(
+        cls, objective: SmoothObjective[Point, Here], point: Point, here: Here, ridge: float
+    ) -> _Move[Here]:
         newton = objective.direction(here, ridge)
         while newton.decrement > _MOST_DECREMENT * max(1.0, abs(here.value)) and newton.ridge < _FIRST_DAMPING:
             newton = objective.direction(here, 100.0 * newton.ridge)  # F has no such decrease: H is nearly singular
@@ -312,7 +314,7 @@ class _Move(Generic[Here]):
 
 
 def _line_search(
-    objective: Objective[Point, Here], point: Point, here: Here, move: _Move[Here], tau: float, eager: bool
+    objective: SmoothObjective[Point, Here], point: Point, here: Here, move: _Move[Here], tau: float, eager: bool
 ) -> tuple[Point, Here, _Move[Here], int]:
     """Cubic backtracking; every second failure past the first two also damps the direction (Levenberg–Marquardt).
 

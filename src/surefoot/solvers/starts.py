@@ -7,9 +7,8 @@ from typing import cast
 
 import numpy as np
 
-from surefoot._types import FloatArray
-from surefoot.dual.models import Model
-from surefoot.dual.point import DualPoint
+from surefoot._validation import FloatArray
+from surefoot.dual.models import DualPoint, Model
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.newton import MANY_ANCHORS, PathPoint
 from surefoot.solvers.transport import TransportSolution

@@ -2,23 +2,238 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
+from importlib.machinery import ExtensionFileLoader
+from threading import Lock
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse import coo_matrix, csr_array
 
-from surefoot._types import FloatArray
+from surefoot._validation import FloatArray
 from surefoot.dual.adversary import LabelTable
-from surefoot.dual.models import NoLosses
+from surefoot.dual.models import DualPoint, NoLosses
 from surefoot.dual.objective import SmoothedDual
-from surefoot.dual.point import DualPoint
-from surefoot.problem.distances import DistanceRows, HeldDistances
+from surefoot.problem.distances import DistanceRows, HeldDistances, row_chunks
+from surefoot.problem.rows import fingerprints
 from surefoot.problem.sets import DecisionSet
-from surefoot.solvers.equal_rows import EqualRows
-from surefoot.solvers.network_simplex import network_simplex
 from surefoot.solvers.newton import NewtonOptions, PathPoint, follow_path
-from surefoot.solvers.sparse_transport import transport_over_pairs
+
+# POT's network simplex, without the array libraries that POT looks for.
+
+_BACKENDS = ("PYTORCH", "JAX", "TENSORFLOW", "CUPY")
+_lock = Lock()
+
+
+def network_simplex() -> Callable[..., Any]:
+    """`ot.emd`, from POT itself where it has been imported."""
+    with _lock:
+        return _emd()
+
+
+@cache
+def _emd() -> Callable[..., Any]:
+    if "ot" in sys.modules:
+        import ot
+
+        return ot.emd
+    with _without_backends():
+        import ot
+
+        emd = ot.emd
+    for name in [name for name in sys.modules if name == "ot" or name.startswith("ot.")]:
+        # compiled modules cannot be loaded twice: another import shares them
+        if not isinstance(getattr(sys.modules[name].__spec__, "loader", None), ExtensionFileLoader):
+            del sys.modules[name]
+    return emd
+
+
+@contextmanager
+def _without_backends() -> Iterator[None]:
+    names = [f"POT_BACKEND_DISABLE_{backend}" for backend in _BACKENDS]
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
+# Rows at equal distances from all anchors, as one: on a grid of few points the network simplex goes round in ties.
+
+# It pays where there are so many times fewer distinct rows.
+_FEWER = 2
+
+
+@dataclass(frozen=True, eq=False)
+class EqualRows:
+    """Rows (N,) with their weights by the distinct row (D,) that each is equal to.
+
+    member_of : (N,) which of the distinct rows; first : (D,) the first row of each.
+    """
+
+    weights: FloatArray
+    member_of: NDArray[np.intp]
+    first: NDArray[np.intp]
+
+    @classmethod
+    def of(cls, distances: FloatArray, weights: FloatArray) -> EqualRows | None:
+        """None where too few rows are equal."""
+        parts = list(row_chunks(*distances.shape))
+        marks = np.concatenate([fingerprints(distances[part]) for part in parts])
+        _, first, member_of = np.unique(marks, return_index=True, return_inverse=True)
+        if _FEWER * len(first) > len(marks):
+            return None
+        if any((distances[part] != distances[first[member_of[part]]]).any() for part in parts):
+            return None  # two rows have the same fingerprint by chance
+        return cls(weights, member_of, first)
+
+    @property
+    def distinct_weights(self) -> FloatArray:
+        """(D,) sums over equal rows."""
+        return np.asarray(np.bincount(self.member_of, self.weights, len(self.first)), dtype=np.float64)
+
+    def spread(self, plan: csr_array) -> csr_array:
+        """The plan (N, n) of all rows from that of the distinct ones (D, n).
+
+        Equal rows fill the anchors of theirs one after the other, so that few of them are split.
+        """
+        entries = np.diff(plan.indptr)
+        alone = np.flatnonzero((entries[self.member_of] == 1) & (self.weights > 0))
+        at, to = [alone], [plan.indices[plan.indptr[self.member_of[alone]]]]
+        mass = [self.weights[alone]]
+        order = np.argsort(self.member_of, kind="stable")
+        ends = np.cumsum(np.bincount(self.member_of, minlength=len(self.first)))
+        for d in np.flatnonzero(entries > 1):
+            rows, cells = order[ends[d - 1] if d else 0 : ends[d]], slice(plan.indptr[d], plan.indptr[d + 1])
+            row, cell, size = _north_west(self.weights[rows], plan.data[cells])
+            at.append(rows[row])
+            to.append(plan.indices[cells][cell])
+            mass.append(size)
+        shape = (len(self.member_of), plan.shape[1])
+        return csr_array((np.concatenate(mass), (np.concatenate(at), np.concatenate(to))), shape=shape)
+
+
+def _north_west(rows: FloatArray, columns: FloatArray) -> tuple[NDArray[np.intp], NDArray[np.intp], FloatArray]:
+    """Row, column and mass of the entries of a plan with these marginals: rows fill the columns in turn."""
+    below, right = np.cumsum(rows), np.cumsum(columns)
+    right *= below[-1] / right[-1]
+    right[-1] = below[-1]
+    cuts = np.union1d(below, right)
+    sizes = np.diff(cuts, prepend=0.0)
+    cuts, sizes = cuts[sizes > 0], sizes[sizes > 0]
+    middle = cuts - 0.5 * sizes
+    return np.searchsorted(below, middle), np.searchsorted(right, middle), sizes
+
+
+# Transport over few pairs of rows and anchors: the network simplex, with more pairs until none is missing.
+
+# Nearest anchors of each row, and rows of each anchor in units of N / n, to begin with; pairs added per row and round.
+_NEAREST_ANCHORS, _NEAREST_ROWS, _ADDED = 6, 2, 12
+# Rounds after which it gives up: each but the last few brings the bounds much closer.
+_MOST_ROUNDS = 60
+# The bounds agree where they differ by no more than this share of the cost; pairs that gain less than this share of
+# the largest distance are not missing.
+_AGREE, _ROUNDING = 1e-12, 1e-15
+
+
+def transport_over_pairs(
+    distances: DistanceRows, rows: FloatArray, anchors: FloatArray, max_steps: int
+) -> tuple[csr_array, FloatArray] | None:
+    """Plan (N, n) and potentials (n,), exact to rounding; None where the simplex takes more pivots than `max_steps`.
+
+    All rows and anchors must have weight.
+    """
+    emd, (N, n) = network_simplex(), distances.shape
+    anchors = anchors * (rows.sum() / anchors.sum())
+    pairs, largest = _first_pairs(distances, rows, anchors)
+    # the simplex' tolerances are absolute, so the largest distance must be near 1; powers of two lose no digits
+    exponent = int(np.frexp(largest)[1])
+    for _ in range(_MOST_ROUNDS):
+        row, anchor = pairs // n, pairs % n
+        cost = np.ldexp(_lengths(distances, row, anchor), -exponent)
+        plan, log = emd(rows, anchors, coo_matrix((cost, (row, anchor)), shape=(N, n)), numItermax=max_steps, log=True)
+        if log["warning"] is not None:
+            return None
+        potentials = -np.ldexp(log["v"], exponent)
+        near, reduced = _nearest(distances, potentials, min(_ADDED, n))
+        lower = float(rows @ reduced[:, 0] - anchors @ potentials)
+        spent = float(np.ldexp(log["cost"], exponent))
+        missing = reduced < np.ldexp(log["u"], exponent)[:, None] - _ROUNDING * largest
+        more = (np.arange(N)[:, None] * n + near)[missing]
+        more = more[pairs[np.searchsorted(pairs, more).clip(max=len(pairs) - 1)] != more]
+        if spent - lower <= _AGREE * spent or len(more) == 0:
+            return csr_array(plan), potentials
+        pairs = np.sort(np.concatenate([pairs, more]))
+    return None
+
+
+def _first_pairs(distances: DistanceRows, rows: FloatArray, anchors: FloatArray) -> tuple[NDArray[np.int64], float]:
+    """Numbers j·n + i of near pairs and of those of some plan, in order, and the largest distance."""
+    from surefoot.kernels.compiled import nearest_rows
+
+    N, n = distances.shape
+    count = min(N, -(-_NEAREST_ROWS * N // n))
+    near, lengths = np.zeros((n, count), dtype=np.int64), np.full((n, count), np.inf)
+    largest = 0.0
+    for part, chunk in distances.chunks():
+        nearest_rows(chunk, part.start, near, lengths)
+        largest = max(largest, float(chunk.max()))
+    of_rows, _ = _nearest(distances, np.zeros(n), min(_NEAREST_ANCHORS, n))
+    by_row = (np.arange(N)[:, None] * n + of_rows).ravel()
+    by_anchor = (near * n + np.arange(n)[:, None]).ravel()
+    pairs = np.sort(np.concatenate([by_row, by_anchor, _pairs_of_a_plan(rows, anchors)]))
+    return pairs[np.diff(pairs, prepend=-1) > 0], largest
+
+
+def _pairs_of_a_plan(rows: FloatArray, anchors: FloatArray) -> NDArray[np.int64]:
+    """Numbers of the pairs of the plan that fills one anchor after the other: with them there is a plan."""
+    row = anchor = 0
+    left, room = float(rows[0]), float(anchors[0])
+    found = []
+    while True:
+        found.append(row * len(anchors) + anchor)
+        moved = min(left, room)
+        left, room = left - moved, room - moved
+        if left <= room and row + 1 < len(rows):
+            row, left = row + 1, float(rows[row + 1])
+        elif anchor + 1 < len(anchors):
+            anchor, room = anchor + 1, float(anchors[anchor + 1])
+        elif row + 1 < len(rows):
+            row, left = row + 1, float(rows[row + 1])
+        else:
+            return np.array(found, dtype=np.int64)
+
+
+def _nearest(distances: DistanceRows, potentials: FloatArray, count: int) -> tuple[NDArray[np.int64], FloatArray]:
+    """Of each row the anchors (N, count) of least d_ji + b_i, and these values."""
+    from surefoot.kernels.compiled import nearest_anchors
+
+    N = distances.shape[0]
+    anchors, values = np.zeros((N, count), dtype=np.int64), np.full((N, count), np.inf)
+    for part, chunk in distances.chunks():
+        nearest_anchors(chunk, potentials, anchors[part], values[part])
+    return anchors, values
+
+
+def _lengths(distances: DistanceRows, row: NDArray[np.int64], anchor: NDArray[np.int64]) -> FloatArray:
+    """Distances of pairs, in the order of their rows."""
+    found = np.empty(len(row))
+    for part, chunk in distances.chunks():
+        inside = slice(*np.searchsorted(row, [part.start, part.stop]))
+        found[inside] = chunk[row[inside] - part.start, anchor[inside]]
+    return found
+
 
 # Up to this many entries, or rows per anchor, the network simplex alone is faster than Newton and a small simplex.
 _SIMPLEX_ENTRIES, _SIMPLEX_ROWS = 1_500_000, 30

@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from surefoot.bounds.engine import AuditEngine
-from surefoot.bounds.policy import NO_ROW_LEFT, AuditPolicy, FreezeSchedule, level_of
-from surefoot.pool.labeling import events as e
-from surefoot.pool.labeling.book import OPEN, Book
-from surefoot.pool.labeling.events import Event
-from surefoot.pool.labeling.learning import Ranking
+from surefoot.bounds.engine import NO_ROW_LEFT, AuditEngine, AuditPolicy, FreezeSchedule, level_of
+from surefoot.pool import database as e
+from surefoot.pool.database import Event
+from surefoot.pool.labeling.label_log import OPEN, LabelLog, Ranking
 
 LEARNING, AUDITING, PROVED = "learning", "auditing", "proved"
 # Labels picked by the model before the first audit.
@@ -92,7 +90,7 @@ class AuditSchedule:
     """
 
     def __init__(
-        self, book: Book, goal: Goal, random_first: int, frozen: Callable[[int], tuple[bytes, bytes, Any]]
+        self, book: LabelLog, goal: Goal, random_first: int, frozen: Callable[[int], tuple[bytes, bytes, Any]]
     ) -> None:
         self._book, self.goal, self._stored = book, goal, frozen
         self._policy = AuditPolicy(FreezeSchedule(random_first + _PICKED_FIRST))
@@ -196,7 +194,7 @@ def is_shared(row: int, overlap: float, seed: int) -> bool:
 class Chooser:
     """Chooses rows for people."""
 
-    def __init__(self, book: Book, turns: AuditSchedule, settings: Settings) -> None:
+    def __init__(self, book: LabelLog, turns: AuditSchedule, settings: Settings) -> None:
         self._book, self._turns, self._seed = book, turns, settings.goal.seed
         self._random_first, self._lease = settings.random_first, settings.lease
 

@@ -2,15 +2,89 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from itertools import combinations
 from typing import Any
+
+import numpy as np
 
 from surefoot._printing import count
 from surefoot._printing import short_percent as percent
-from surefoot.bounds.policy import NO_ROW_LEFT, OUT_OF_REACH, TOO_LONG, level_of
+from surefoot._validation import FloatArray
+from surefoot.bounds.engine import NO_ROW_LEFT, OUT_OF_REACH, TOO_LONG, level_of
 from surefoot.bounds.size import least_labels
-from surefoot.pool.labeling.desk import Desk
+from surefoot.pool.database import LABEL
+from surefoot.pool.labeling.label_log import LabelLog
 from surefoot.pool.labeling.schedule import AUDITING, LEARNING, PROVED, Goal
+from surefoot.pool.labeling.service import LabelingService
+
+# How far people agree: percent, Cohen's κ of two, Fleiss' κ of more.
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Agreement of people on rows that two or more of them labeled.
+
+    n_rows : rows that were compared; share : of all pairs of answers, how many are alike.
+    kappa : 1 for full agreement, 0 for that of chance; None where chance alone would agree always, or nothing was
+        compared; name : "Cohen" for two people, "Fleiss" for more.
+    """
+
+    n_rows: int
+    share: float | None
+    kappa: float | None
+    name: str
+
+
+def agreement(answers: Sequence[Mapping[int, str]], classes: Sequence[str]) -> Agreement:
+    """Agreement on rows, each a mapping from person to label."""
+    shared = [row for row in answers if len(row) >= 2]
+    people = sorted({person for row in shared for person in row})
+    name = "Cohen" if len(people) <= 2 else "Fleiss"
+    if not shared:
+        return Agreement(0, None, None, name)
+    pairs = [a == b for row in shared for a, b in combinations(row.values(), 2)]
+    if len(people) == 2:
+        first, second = ([row[person] for row in shared] for person in people)
+        kappa = cohen_kappa(first, second, classes)
+    else:
+        counts = np.array([[list(row.values()).count(name) for name in classes] for row in shared], dtype=np.float64)
+        kappa = fleiss_kappa(counts)
+    return Agreement(len(shared), float(np.mean(pairs)), kappa, name)
+
+
+def agreement_in(book: LabelLog) -> Agreement:
+    """Agreement on the rows of a book."""
+    answers = [
+        {who: str(event.value) for who, event in state.answers.items() if event.kind == LABEL}
+        for state in book.rows.values()
+        if len(state.answers) > 1
+    ]
+    return agreement(answers, book.classes)
+
+
+def cohen_kappa(first: Sequence[str], second: Sequence[str], classes: Sequence[str]) -> float | None:
+    """Cohen's κ of two people who labeled the same rows."""
+    from sklearn.metrics import cohen_kappa_score
+
+    if len(set(first) | set(second)) == 1:
+        return None  # 0 / 0: one class alone
+    return float(cohen_kappa_score(first, second, labels=list(classes)))
+
+
+def fleiss_kappa(counts: FloatArray) -> float | None:
+    """Fleiss' κ of counts (rows, classes): how many people gave each row each label.
+
+    Rows may have different numbers of answers, two or more: their agreement is averaged, and chance is that of all
+    answers together.
+    """
+    answers = counts.sum(axis=1)
+    alike = (counts * (counts - 1)).sum(axis=1) / (answers * (answers - 1))
+    chance = float(((counts.sum(axis=0) / counts.sum()) ** 2).sum())
+    return None if chance >= 1.0 else float((alike.mean() - chance) / (1.0 - chance))
+
 
 THEOREM, MEASURED = "theorem", "measured"
 # Why an audit was given up.
@@ -23,7 +97,7 @@ _WHY = {
 _POINTS = 120
 
 
-def status(desk: Desk) -> dict[str, Any]:
+def status(desk: LabelingService) -> dict[str, Any]:
     """All that the page shows of the present state, for its script."""
     with desk.lock:
         book, turns, ranking = desk.book, desk.turns, desk.ranking
@@ -53,7 +127,7 @@ def status(desk: Desk) -> dict[str, Any]:
         }
 
 
-def _bound(desk: Desk) -> dict[str, Any] | None:
+def _bound(desk: LabelingService) -> dict[str, Any] | None:
     audit, measured = desk.turns.audit, desk.turns.measured
     if audit is not None:
         value, kind = audit.anytime_upper, THEOREM
@@ -66,7 +140,7 @@ def _bound(desk: Desk) -> dict[str, Any] | None:
     return {"value": value, "shown": percent(value, up=True), "kind": kind, "basis": basis}
 
 
-def _headline(desk: Desk) -> str:
+def _headline(desk: LabelingService) -> str:
     goal = desk.turns.goal
     at_most = f"at most {percent(goal.target)} wrong, {percent(goal.level)} sure"
     return {
@@ -76,7 +150,7 @@ def _headline(desk: Desk) -> str:
     }[desk.turns.phase]
 
 
-def _sentence(desk: Desk, needed: int | None) -> str:
+def _sentence(desk: LabelingService, needed: int | None) -> str:
     turns, book = desk.turns, desk.book
     audit = turns.audit
     if audit is not None and audit.proved:
@@ -102,7 +176,7 @@ def _sentence(desk: Desk, needed: int | None) -> str:
     return f"Audit {number} did not prove it: {found}. Its labels teach the model now. {first}"
 
 
-def _needed(desk: Desk) -> int | None:
+def _needed(desk: LabelingService) -> int | None:
     """Labels still needed, as estimated; while learning, at the least."""
     turns, n = desk.turns, len(desk.book.labels)
     if turns.audit is not None:

@@ -1,6 +1,6 @@
+from .cells import FileError, TableError
 from .cleaning import LargestEntryScaler, make_cleaner
 from .columns import Columns, sort_columns
-from .errors import FileError, TableError
 from .pool import Pool, Table, check_learnable, clean, clean_with, read_labeled_table
 from .reading import Format, read_content, read_table
 

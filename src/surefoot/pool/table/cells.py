@@ -12,8 +12,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot._errors import FileError
 from surefoot._printing import cut
-from surefoot.pool.table.errors import TableError
+
+__all__ = ["FileError", "TableError"]
+
+
+# What a user may get wrong with files: each error names the rule, what was found and the fix.
+
+
+class TableError(ValueError):
+    """A table that cannot be used as it is."""
+
 
 # How numbers are written: 1234.5, 1.234,5 or 1,234.5
 POINT, COMMA, THOUSANDS = "point", "comma", "thousands"

@@ -15,7 +15,7 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from surefoot._types import FloatArray
+from surefoot._validation import FloatArray
 from surefoot.pool.table.columns import SHOWN_CATEGORIES, Columns
 
 MISSING = "(missing)"

@@ -18,6 +18,7 @@ from surefoot.pool.table.cells import (
     POINT,
     STORED,
     THOUSANDS,
+    TableError,
     as_days,
     as_numbers,
     as_text,
@@ -30,7 +31,6 @@ from surefoot.pool.table.cells import (
     table_commas,
 )
 from surefoot.pool.table.cells import number_style as style_of
-from surefoot.pool.table.errors import TableError
 from surefoot.pool.table.reading import listed
 
 # From this many on, rare categories are taken together.

@@ -11,11 +11,9 @@ from typing import Any
 
 from surefoot._errors import import_extra
 from surefoot._files import write_bytes
-from surefoot.pool.table.cells import as_text
-from surefoot.pool.table.errors import TableError
+from surefoot.pool.table.cells import TableError, as_text
 from surefoot.pool.table.pool import Table, as_class
-from surefoot.pool.table.reading import is_parquet, read_header
-from surefoot.pool.table.text_file import TextRecords, codec_of, split_record
+from surefoot.pool.table.reading import TextRecords, codec_of, is_parquet, read_header, split_record
 
 
 class LabelWriter(ABC):

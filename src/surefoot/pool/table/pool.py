@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
-from surefoot._types import FloatArray
+from surefoot._validation import FloatArray
 from surefoot.pool.notes import Code, Note
-from surefoot.pool.table.cells import as_numbers, as_text, as_texts, check_plain
+from surefoot.pool.table.cells import TableError, as_numbers, as_text, as_texts, check_plain
 from surefoot.pool.table.cleaning import make_cleaner
 from surefoot.pool.table.columns import ROW_NUMBER, Columns, sort_columns
-from surefoot.pool.table.errors import TableError
 from surefoot.pool.table.reading import (
     PLAIN,
     Format,

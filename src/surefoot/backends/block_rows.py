@@ -1,0 +1,247 @@
+"""Sums over all blocks, in one fixed order, whoever computes the parts."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Executor
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot._validation import FloatArray
+from surefoot.backends.sources import RowSource, block_edges
+from surefoot.costs import FeatureMetric
+from surefoot.dual.adversary import Adversary, LabelTable
+from surefoot.dual.block import Block, DualProblem
+from surefoot.dual.bounds import LogisticSums, RowTotals
+from surefoot.dual.design import Coordinates, FeatureBlock
+from surefoot.dual.models import DualPoint
+from surefoot.dual.row_sums import RowSums
+from surefoot.dual.shortlist import PAIR_BYTES, BlockLists, ShortlistKeeper
+from surefoot.dual.sweep import RowStore, table_of
+from surefoot.problem.distances import MeasuredDistances
+from surefoot.problem.rows import fingerprints
+
+# Partial sums are added up in groups of this many, those again, and so on: a tree that a cluster can build too.
+FAN_IN = 8
+
+
+def tree_sum(parts: Iterable[Any]) -> Any:
+    """Sum of parts by groups of FAN_IN, level by level; holds one part per level."""
+    levels: list[tuple[Any, int]] = []
+    for part in parts:
+        level, added = 0, part
+        while True:
+            if level == len(levels):
+                levels.append((None, 0))
+            total, count = levels[level]
+            if total is None:
+                total = added
+            else:
+                total += added
+            if count + 1 < FAN_IN:
+                levels[level] = (total, count + 1)
+                break
+            levels[level] = (None, 0)  # a full group is a part of the next level
+            level, added = level + 1, total
+    whole = None
+    for left, _ in levels:  # what is left of each level, the finest first, each added to the next
+        if left is None:
+            continue
+        if whole is not None:
+            left.__iadd__(whole)
+        whole = left
+    if whole is None:
+        raise ValueError("there are no rows: give at least one labeled row")
+    return whole
+
+
+@dataclass(frozen=True, eq=False)
+class Anchors:
+    """What rows are measured against: labeled rows (n, d) in the order of the decision set, and the metric."""
+
+    rows: FloatArray
+    metric: FeatureMetric
+
+    def distances_to(self, rows: FloatArray) -> FloatArray:
+        """(B, n)."""
+        return self.metric.distances(rows, self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class RowBlock:
+    """Rows (B, d) of a source with their weights (B,), from row `start` on, and what is known of them.
+
+    distances : (B, n) where they are kept; losses : (B, K) of a fixed classifier, or a function that gives them.
+    """
+
+    rows: FloatArray
+    weights: FloatArray
+    start: int
+    distances: FloatArray | None = None
+    losses: Any = None
+
+    def of(
+        self,
+        problem: DualProblem,
+        anchors: Anchors,
+        coordinates: Coordinates | None,
+        lists: ShortlistKeeper | None = None,
+    ) -> Block:
+        """The block of a problem."""
+        distances: Any = self.distances
+        if distances is None:
+            distances = MeasuredDistances(anchors.metric, self.rows, anchors.rows)
+        design = partial(_design, coordinates, self.rows)
+        return Block(problem, distances, self.weights, design, self._losses, self.start, lists)
+
+    def _losses(self) -> FloatArray:
+        return self.losses() if callable(self.losses) else self.losses
+
+
+def _design(coordinates: Coordinates | None, rows: FloatArray) -> FloatArray:
+    if coordinates is None:
+        raise ValueError("a linear model over blocks needs coordinates: standardise the sweep first")
+    return np.asarray(coordinates.design(rows))
+
+
+class BlockStore(RowStore):
+    """A sweep over rows that are read in blocks."""
+
+    @abstractmethod
+    def features(self, work: Callable[..., RowTotals], *parameters: Any) -> RowTotals:
+        """Σ over blocks of a method of `FeatureBlock`."""
+
+    @abstractmethod
+    def in_coordinates(self, coordinates: Coordinates) -> BlockStore:
+        """The same rows, with a design matrix."""
+
+    @abstractmethod
+    def fingerprints(self) -> NDArray[np.uint64]:
+        """(N,) a number per row, equal for equal rows."""
+
+    def sizes(self) -> RowTotals:
+        return self.features(FeatureBlock.sizes)
+
+    def means(self, size: FloatArray) -> RowTotals:
+        return self.features(FeatureBlock.means, size)
+
+    def second_moments(self, size: FloatArray, mean: FloatArray) -> RowTotals:
+        return self.features(FeatureBlock.second_moments, size, mean)
+
+
+class StoreMaker(Protocol):
+    """Makes the sweep over a source: the first rows have these weights, all others count `unit`."""
+
+    def __call__(self, source: RowSource, weights: FloatArray, unit: float, anchors: Anchors) -> BlockStore: ...
+
+
+@dataclass(frozen=True, eq=False)
+class BlockedRows(BlockStore):
+    """Blocks of one process, one after another or by threads.
+
+    weights : (n,) of the labeled rows, which come first; all others count `unit`. losses_at : rows (start, stop) ->
+    losses (B, K), where losses are fixed. `kept` holds distances, of as many blocks as `keep_bytes` allows; `lists`
+    near anchors, in a quarter of that.
+    """
+
+    source: RowSource
+    weights: FloatArray
+    unit: float
+    anchors: Anchors
+    losses_at: Callable[[int, int], FloatArray] | None
+    executor: Executor | None
+    keep_bytes: int
+    block_rows: int
+    coordinates: Coordinates | None = None
+    kept: dict[int, FloatArray] = field(default_factory=dict)
+    lists: BlockLists = field(default_factory=BlockLists)
+
+    @property
+    def n_rows(self) -> int:  # type: ignore[override]
+        return self.source.n_rows
+
+    @property
+    def threads(self) -> Executor | None:
+        return self.executor
+
+    def in_coordinates(self, coordinates: Coordinates) -> BlockedRows:
+        return replace(self, coordinates=coordinates)
+
+    def features(self, work: Callable[..., RowTotals], *parameters: Any) -> RowTotals:
+        return self._sum(lambda start, stop: work(FeatureBlock(*self._rows(start, stop)), *parameters))
+
+    def total(self, problem: DualProblem, work: Any, *parameters: Any, **named: Any) -> Any:
+        return self._sum(lambda start, stop: work(self.block(problem, start, stop), *parameters, **named))
+
+    def row_sums(
+        self, problem: DualProblem, point: DualPoint, tau: float, *, second_order: bool, exact: bool
+    ) -> RowSums:
+        """Over short lists of anchors, where it pays."""
+        self.lists.turn_to(problem.decision_set)
+        return super().row_sums(problem, point, tau, second_order=second_order, exact=exact)
+
+    def some_row_sums(self, problem: DualProblem, point: DualPoint, tau: float) -> tuple[RowSums, bool] | None:
+        """Over the last short lists of anchors, where all blocks have one."""
+        if not self.lists.complete_for(problem.decision_set):
+            return None
+        sums = self.total(problem, Block.some_row_sums, point, tau)
+        return sums, self.lists.missed == 0
+
+    def gather(self, problem: DualProblem, work: Any, *parameters: Any, **named: Any) -> Any:
+        parts = self._parts(lambda start, stop: work(self.block(problem, start, stop), *parameters, **named))
+        return np.concatenate(list(parts))
+
+    def _logistic(self, problem: DualProblem, adversary: Adversary) -> LogisticSums:
+        """Labels (N, K) are found once, where they take far less room than distances."""
+        if 8 * self.n_rows * problem.decision_set.n_classes <= self.keep_bytes // 8:
+            adversary = LabelTable(table_of(self, problem, adversary), adversary.transport_cost)
+        return super()._logistic(problem, adversary)
+
+    def fingerprints(self) -> NDArray[np.uint64]:
+        edges = block_edges(self.n_rows, self.block_rows)
+        return np.concatenate([fingerprints(self.source.read(*edge)) for edge in edges])
+
+    def block(self, problem: DualProblem, start: int, stop: int) -> Block:
+        rows, weights = self._rows(start, stop)
+        losses = None if self.losses_at is None else partial(self.losses_at, start, stop)
+        held = RowBlock(rows, weights, start, self.kept_distances(rows, start), losses)
+        most_pairs = self.keep_bytes / (4 * PAIR_BYTES) * (stop - start) / self.n_rows
+        return held.of(problem, self.anchors, self.coordinates, self.lists.of_block(start, most_pairs))
+
+    def _rows(self, start: int, stop: int) -> tuple[FloatArray, FloatArray]:
+        weights = np.full(stop - start, self.unit)
+        labeled = self.weights[start:stop]
+        weights[: len(labeled)] = labeled
+        return self.source.read(start, stop), weights
+
+    def kept_distances(self, rows: FloatArray, start: int) -> FloatArray | None:
+        """Distances of the rows of the block that begins at a row; None where they are not kept."""
+        if start not in self.kept and start + len(rows) <= self.keep_bytes // (8 * len(self.anchors.rows)):
+            self.kept[start] = self.anchors.distances_to(rows)
+        return self.kept.get(start)
+
+    def _sum(self, work: Callable[[int, int], Any]) -> Any:
+        return tree_sum(self._parts(work))
+
+    def _parts(self, work: Callable[[int, int], Any]) -> Iterator[Any]:
+        """What work gives for each block, in order."""
+        edges = list(block_edges(self.n_rows, self.block_rows))
+        if self.executor is None:
+            return (work(*edge) for edge in edges)
+        return _ahead(self.executor, work, edges)
+
+
+def _ahead(executor: Executor, work: Callable[[int, int], Any], edges: list[tuple[int, int]]) -> Iterator[Any]:
+    """Results in order, with few blocks at a time in memory."""
+    ahead = 2 * getattr(executor, "_max_workers", 2)
+    waiting = [executor.submit(work, *edge) for edge in edges[:ahead]]
+    for at in range(len(edges)):
+        part = waiting.pop(0).result()
+        if at + ahead < len(edges):
+            waiting.append(executor.submit(work, *edges[at + ahead]))
+        yield part

@@ -1,0 +1,277 @@
+"""Sums over blocks by torch, on a GPU or on the CPU: the same passes, on one device.
+
+The solver's sums may be in float32; both bounds are always evaluated in float64, from distances computed in float64.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any, cast
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from surefoot._validation import FloatArray
+from surefoot.backends.block_rows import Anchors, BlockStore
+from surefoot.backends.sources import RowSource, block_edges, rows_per_block
+from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan, WeightedMetric
+from surefoot.dual.adversary import Adversary
+from surefoot.dual.block import Block, DualProblem
+from surefoot.dual.bounds import AnchorRepair, LogisticSums, RowTotals, SoftLabels
+from surefoot.dual.design import Coordinates, FeatureBlock
+from surefoot.dual.models import DualPoint, LinearModel
+from surefoot.dual.row_sums import RowSums
+from surefoot.kernels.torch_arrays import TorchArrays
+from surefoot.kernels.torch_rows import SoftRows, add_row_sums
+from surefoot.problem.distances import row_chunks
+from surefoot.problem.rows import fingerprint_factors
+
+# Rows on a torch device, and their distances: kept as far as memory goes, else computed where they are asked for.
+
+# The metrics that a device computes by itself: the name that kernels know them by, and the power of torch.
+_ON_DEVICE: dict[type[FeatureMetric], tuple[str, float]] = {
+    Euclidean: ("euclidean", 2.0),
+    Mahalanobis: ("euclidean", 2.0),
+    WeightedMetric: ("euclidean", 2.0),
+    Manhattan: ("manhattan", 1.0),
+    Chebyshev: ("chebyshev", float("inf")),
+}
+
+
+@dataclass(frozen=True, eq=False)
+class DeviceRows:
+    """Rows (N, d), weights (N,) and losses (N, K), or None, on a device.
+
+    Distances of the first rows are kept, in each precision that is asked for, as far as `keep_bytes` goes.
+    """
+
+    rows: Tensor
+    weights: Tensor
+    losses: Tensor | None
+    anchors: Anchors
+    keep_bytes: int
+    kept: dict[torch.dtype, Tensor] = field(default_factory=dict)
+
+    @property
+    def fused(self) -> Any:
+        """Kernels for these rows, or None."""
+        return TorchArrays.fused(self.rows)
+
+    def chunks(self, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
+        """Rows with their distances (B, n): all that are kept at once where kernels make no matrix beside them."""
+        kept = self._kept(dtype)
+        whole = len(kept) if self.fused is not None else self._chunk
+        for start in range(0, len(kept), max(1, whole)):
+            rows = slice(start, min(start + whole, len(kept)))
+            yield rows, kept[rows]
+        for rest in row_chunks(len(self.rows) - len(kept), len(self.anchors.rows), TorchArrays.entries):
+            rows = slice(rest.start + len(kept), rest.stop + len(kept))
+            yield rows, self._measured(rows, dtype)
+
+    def fingerprints(self) -> NDArray[np.uint64]:
+        """(N,) those of `problem.rows.fingerprints`: integers of 64 bits wrap around with and without a sign."""
+        factors = torch.from_numpy(fingerprint_factors(self.rows.shape[1]).view(np.int64)).to(self.rows.device)
+        found = [np.empty(0, np.uint64)]
+        for part in row_chunks(len(self.rows), self.rows.shape[1], TorchArrays.entries):
+            bits = (self.rows[part] + 0.0).view(torch.int64)  # −0.0 becomes 0.0
+            mixed = (bits ^ _shifted(bits, 31)) * factors
+            found.append((mixed ^ _shifted(mixed, 29)).sum(dim=1).cpu().numpy().view(np.uint64))
+        return np.concatenate(found)
+
+    @property
+    def _chunk(self) -> int:
+        return max(1, TorchArrays.entries // len(self.anchors.rows))
+
+    def _kept(self, dtype: torch.dtype) -> Tensor:
+        """(B, n) distances of the first rows, as many as there is memory for."""
+        if dtype not in self.kept:
+            n = len(self.anchors.rows)
+            left = self.keep_bytes - sum(part.nbytes for part in self.kept.values())
+            count = min(len(self.rows), max(0, left) // (n * dtype.itemsize))
+            found = torch.empty((count, n), dtype=dtype, device=self.rows.device)
+            for rows in row_chunks(count, n, TorchArrays.entries):
+                self._measured(rows, dtype, found[rows])
+            self.kept[dtype] = found
+        return self.kept[dtype]
+
+    def _measured(self, rows: slice, dtype: torch.dtype, out: Tensor | None = None) -> Tensor:
+        """Distances (B, n), computed in float64."""
+        metric, part = self.anchors.metric, self.rows[rows]
+        if out is None:
+            out = torch.empty((len(part), len(self.anchors.rows)), dtype=dtype, device=part.device)
+        if type(metric) not in _ON_DEVICE:
+            out.copy_(torch.from_numpy(metric.distances(part.cpu().numpy(), self.anchors.rows)))
+            return out
+        left, right = _in_space(metric, part), _in_space(metric, self._anchors_there())
+        name, power = _ON_DEVICE[type(metric)]
+        if self.fused is not None:
+            self.fused.distances(left, right, name, out)
+        else:
+            # by differences, not by a matrix product: near rows keep their digits, equal rows are at distance zero
+            out.copy_(torch.cdist(left, right, p=power, compute_mode="donot_use_mm_for_euclid_dist"))
+        return out
+
+    def _anchors_there(self) -> Tensor:
+        return torch.as_tensor(self.anchors.rows, dtype=torch.float64, device=self.rows.device)
+
+
+def _shifted(bits: Tensor, places: int) -> Tensor:
+    """To the right, zeros moving in: the sign does not."""
+    return (bits >> places) & ((1 << (64 - places)) - 1)
+
+
+def _in_space(metric: FeatureMetric, rows: Tensor) -> Tensor:
+    """Rows in the coordinates in which the metric is one that a device knows."""
+    if isinstance(metric, Mahalanobis):
+        factor = torch.as_tensor(np.linalg.cholesky(metric.inverse_covariance), device=rows.device)
+        return rows @ factor
+    if isinstance(metric, WeightedMetric):
+        weighted = rows * torch.as_tensor(metric.weights.copy(), device=rows.device)
+        if metric.directions is None:
+            return weighted
+        return torch.hstack([weighted, rows @ torch.as_tensor(metric.directions.copy(), device=rows.device)])
+    return rows
+
+
+# Sums that stay on the device: the blocks of the Hessian, which is put together and factored there.
+_STAYING = ("beta_beta", "theta_alpha", "theta_label", "theta_theta", "theta_beta")
+
+
+@dataclass(frozen=True, eq=False)
+class TorchRows(BlockStore):
+    """All rows on one device; dtype : of the solver's sums."""
+
+    held: DeviceRows
+    dtype: torch.dtype = torch.float64
+    design: Tensor | None = None
+
+    @classmethod
+    def of(
+        cls,
+        source: RowSource,
+        weights: FloatArray,
+        unit: float,
+        anchors: Anchors,
+        *,
+        device: str = "cuda",
+        dtype: torch.dtype = torch.float64,
+        losses: FloatArray | None = None,
+        keep_bytes: int = 0,
+    ) -> TorchRows:
+        """All rows of a source: the first have these weights, all others count `unit`."""
+        send = TorchArrays(device).send
+        all_weights = np.concatenate([weights, np.full(source.n_rows - len(weights), unit)])
+        sent = None if losses is None else send(losses)
+        return cls(DeviceRows(_sent(source, device), send(all_weights), sent, anchors, keep_bytes), dtype)
+
+    @property
+    def n_rows(self) -> int:  # type: ignore[override]
+        return len(self.held.rows)
+
+    def in_coordinates(self, coordinates: Coordinates) -> TorchRows:
+        return replace(self, design=coordinates.design(self.held.rows))
+
+    def features(self, work: Callable[..., RowTotals], *parameters: Any) -> RowTotals:
+        return work(FeatureBlock(self.held.rows, self.held.weights), *parameters)
+
+    def fingerprints(self) -> NDArray[np.uint64]:
+        return self.held.fingerprints()
+
+    def blocks(self, problem: DualProblem, dtype: torch.dtype = torch.float64) -> Iterator[Block]:
+        """The rows in chunks, with distances in a precision."""
+        for rows, distances in self.held.chunks(dtype):
+            parts = partial(_part, self.design, rows), partial(_part, self.held.losses, rows)
+            yield Block(problem, distances, self.held.weights[rows], *parts, rows.start)
+
+    def total(self, problem: DualProblem, work: Any, *parameters: Any, **named: Any) -> Any:
+        whole = None
+        for block in self.blocks(problem):
+            part = work(block, *parameters, **named)
+            whole = part if whole is None else whole.__iadd__(part)
+        return whole
+
+    def gather(self, problem: DualProblem, work: Any, *parameters: Any, **named: Any) -> Any:
+        return np.concatenate([work(block, *parameters, **named) for block in self.blocks(problem)])
+
+    def row_sums(
+        self, problem: DualProblem, point: DualPoint, tau: float, *, second_order: bool, exact: bool
+    ) -> RowSums:
+        """By fused kernels on a GPU, else by torch; in float32 where that was asked for and `exact` allows it."""
+        dtype = torch.float64 if exact else self.dtype
+        ds, xp, fused = problem.decision_set, TorchArrays(self.held.rows.device), self.held.fused
+        zeros = RowSums.zeros(ds.n_classes, len(ds.anchor_weights), problem.model.shape, second_order)
+        sums = {name: xp.zeros(part.shape) for name, part in vars(zeros).items()}
+        constants: Any = SoftRows.of(ds, point, tau, cast("str", xp.device), dtype)
+        add: Any = add_row_sums
+        if fused is not None:
+            constants, add = fused.FusedRows.of(constants), fused.add_row_sums
+        lam = xp.send(point.lam)
+        columns = len(ds.anchor_weights) if second_order or fused is None else 4 * ds.present_label_cost.size
+        for block in self.blocks(problem, dtype):
+            losses = block.model.losses(point.theta, slice(None))
+            for rows in row_chunks(len(losses), columns, xp.entries):
+                add(
+                    sums,
+                    constants,
+                    cast("Tensor", block.distances)[rows],
+                    block.weights[rows],
+                    losses[rows] - lam,
+                    block.design[rows] if problem.model.learns else None,
+                    losses[rows],
+                    second_order=second_order,
+                )
+        return _fetched(sums)
+
+    def anchor_repair(self, problem: DualProblem, point: DualPoint, tau: float) -> AnchorRepair:
+        """From the sums of the solver: they have what the plan brings to each anchor."""
+        mass = self.row_sums(problem, point, tau, second_order=False, exact=True).beta
+        return AnchorRepair.of(problem.decision_set, mass)
+
+    def _logistic(self, problem: DualProblem, adversary: Adversary) -> LogisticSums:
+        """Labels (N, K) are found once: they take far less room than distances."""
+        if not isinstance(problem.model, LinearModel):
+            raise TypeError("soft labels are for a model that is learned")
+        q = torch.cat([adversary.at(block) for block in self.blocks(problem)])
+        kept = self.held.weights > 0
+        model = problem.model.over(self)  # type: ignore[arg-type]
+        if bool(kept.all()):
+            return SoftLabels(model, self.held.weights, q)
+        return SoftLabels(replace(model, X=model.X[kept]), self.held.weights[kept], q[kept])
+
+    def factorized(self, matrix: Any, *, tame: bool = False) -> Callable[[FloatArray], FloatArray]:
+        """On the device, where the matrix may be already."""
+        send = TorchArrays(self.held.rows.device).send
+        factor, failed = torch.linalg.cholesky_ex(send(matrix))
+        if int(failed) > 0:
+            raise np.linalg.LinAlgError("not positive definite")
+        return lambda right: cast("FloatArray", torch.cholesky_solve(send(right)[:, None], factor)[:, 0].cpu().numpy())
+
+
+def _sent(source: RowSource, device: str) -> Tensor:
+    """(N, d) the rows of a source, sent block by block."""
+    rows = torch.empty((source.n_rows, source.n_features), dtype=torch.float64, device=device)
+    for start, stop in block_edges(source.n_rows, rows_per_block(source.n_rows)):
+        part = source.read(start, stop)
+        rows[start:stop] = torch.from_numpy(part if part.flags.writeable else part.copy())  # torch asks for the former
+    return rows
+
+
+def _part(whole: Tensor | None, rows: slice) -> Tensor:
+    if whole is None:
+        raise ValueError("these rows have no design matrix, or no losses: standardise the sweep first, or pass losses")
+    return whole[rows]
+
+
+def _fetched(sums: dict[str, Tensor]) -> RowSums:
+    """Small sums as arrays, by one transfer; large ones stay."""
+    names = [name for name in sums if name not in _STAYING]
+    flat = torch.cat([sums[name].flatten() for name in names]).cpu().numpy()
+    ends = np.cumsum([sums[name].numel() for name in names])
+    small = {
+        name: part.reshape(tuple(sums[name].shape)) for name, part in zip(names, np.split(flat, ends[:-1]), strict=True)
+    }
+    return RowSums(**small, **{name: cast("FloatArray", sums[name]) for name in _STAYING})

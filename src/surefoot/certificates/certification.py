@@ -1,0 +1,358 @@
+"""Certificates for any classifier: the worst expected loss of a fixed classifier over a decision set.
+
+The adversary's problem sees a classifier only through its losses ℓ_jk at row j if its label were k, so a forest, a
+network or a rule of thumb gets the same certificate as our own models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from surefoot._errors import ParameterError, warn_about_gap
+from surefoot._validation import FloatArray, check_finite_array, check_positive_scalar
+from surefoot.backends.compute import Compute
+from surefoot.backends.memory import InMemoryProblem
+from surefoot.certificates.calibration import CalibratedRadius, RadiusEstimate, resolve_radius
+from surefoot.certificates.certificate import Certificate
+from surefoot.certificates.groups import GroupFunction, RowGroups, rows_to_measure
+from surefoot.costs import FeatureMetric
+from surefoot.priors import LabelPrior
+from surefoot.problem.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
+from surefoot.problem.placement import FINEST_IN_BLOCKS, check_problem, rows_as_passed
+from surefoot.problem.robust import Objective, RobustProblem
+from surefoot.problem.unlabeled import Unlabeled
+from surefoot.solvers.search.best_bounds import SetAtRadius
+
+# The certified gap to reach where rows are in memory, unless another one is asked for.
+_TOL = 1e-6
+# Whatever the share of a group, no finer gap is asked for.
+_FINEST_OF_GROUP = 1e-9
+
+
+def certify(  # noqa: PLR0913 - one keyword per part of the problem
+    classifier: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    X_unlabeled: ArrayLike | Unlabeled | None = None,
+    X_target: ArrayLike | Unlabeled | None = None,
+    X_metric: ArrayLike | None = None,
+    radius: float | str | CalibratedRadius | None = None,
+    label_prior: LabelPrior | ArrayLike | str | None = "auto",
+    loss: str | ArrayLike = LOG_LOSS,
+    label_cost: ArrayLike = 1.0,
+    metric: FeatureMetric | str | Callable[..., float] = "euclidean",
+    classes: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    losses: ArrayLike | None = None,
+    groups: ArrayLike | GroupFunction | None = None,
+    clip: float = 1e-12,
+    tol: float | None = None,
+    n_jobs: int | None = None,
+    compute: Compute | None = None,
+) -> Certificate:
+    """Worst expected loss of a fitted classifier over a decision set, from above and from below.
+
+    max_μ E_μ ℓ(x, y) over all μ with the feature marginal of all rows given (of X_target alone, where that is given),
+    label probabilities in the intervals of label_prior, and W_c(μ, labeled rows) ≤ radius.
+
+    Parameters
+    ----------
+    classifier : fitted classifier, or None with `losses`
+        With `predict_proba` for the log loss, with `predict` for the other losses. It sees the rows as they are passed.
+    X : array of shape (n, d)
+        Labeled rows. They need not be those that the classifier was trained on, nor i.i.d.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
+        Unlabeled rows; also a memory map, `ParquetRows`, or a Dask array or dataframe. Beyond 2^24 distances rows are
+        read in blocks, wherever they lie.
+    X_target : array of shape (M, d), Unlabeled or None, default=None
+        Rows of another population, as X_unlabeled may be: they alone are the feature marginal then, without those of X
+        (labels from last year, rows from this year).
+    X_metric : array of shape (N, d) or None, default=None
+        Numbers between which distances are measured in place of the rows themselves, where these are texts or on no
+        common scale: the rows of X first, then those of X_unlabeled, then those of X_target. None: the rows; where
+        they hold texts and the classifier is a pipeline, what its steps before the last make of them.
+    radius : float, "calibrated" or CalibratedRadius
+        Radius of the set; "calibrated" estimates it from the labels, see `calibrate_radius`.
+    label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
+        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order. "auto":
+        "clopper-pearson", and None with X_target, of whose label probabilities y says nothing.
+    loss : "log_loss", "zero_one" or array of shape (K, K), default="log_loss"
+        "log_loss": −log(max(p, clip)). "zero_one": 1 where `predict` is wrong. A matrix: entry [k, c] is the loss of
+        predicting class c where the truth is k.
+    label_cost : float or array of shape (K, K), default=1.0
+        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+    metric : str, FeatureMetric or callable, default="euclidean"
+        Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
+    classes : array of shape (K,) or None, default=None
+        All classes; by default those of the classifier. A class it does not know is never predicted.
+    sample_weight : array of shape (n,) or None, default=None
+        How many times each labeled row counts; by default once.
+    losses : array of shape (N, K) or None, default=None
+        Your own losses in place of `loss`, rows of X first: the loss at row j if its label were k.
+    groups : array of shape (N,), function(rows) -> array, or None, default=None
+        The group of each row of the feature marginal, rows of X first (those of X_target alone, where given); over
+        blocks of rows a function. The certificate then has one for each group as well, E[ℓ | group] over the same set,
+        and names the worst.
+    clip : float, default=1e-12
+        Smallest probability in the log loss, so that no loss exceeds −log(clip).
+    tol : float or None, default=None
+        Certified gap to reach, in units of the loss: absolute, so scale it where your losses are far from 1. A
+        ConvergenceWarning says so when it is not reached. None: 1e-6, and 1e-5 over blocks of rows, finer than for
+        learning, since the worst case of fixed losses costs little. Rows that lie in memory stay there for a smaller
+        one.
+    n_jobs : int or None, default=None
+        Threads over groups of rows.
+    compute : Compute or None
+        Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
+        distances, beyond in blocks.
+
+    Returns
+    -------
+    Certificate
+        `risk` and `lower` bound the worst expected loss of this classifier; `worst_case` is the distribution found.
+        `on_fresh_rows` re-evaluates it on rows that took no part.
+
+    Examples
+    --------
+    >>> from sklearn.neighbors import KNeighborsClassifier
+    >>> X, y, U = [[0.0], [1.0]], [0, 1], [[0.1], [0.9]]
+    >>> knn = KNeighborsClassifier(1).fit(X, y)
+    >>> c = certify(knn, X, y, X_unlabeled=U, radius=0.2, label_prior=[0.5, 0.5], loss="zero_one")
+    >>> round(c.risk, 6)
+    0.1875
+    """
+    asked = resolve_radius(_check_given(radius))
+    measured = rows_to_measure(classifier, X, X_unlabeled, X_target, X_metric)
+    problem = check_problem(
+        measured.X,
+        y,
+        X_unlabeled=measured.X_unlabeled,
+        X_target=measured.X_target,
+        sample_weight=sample_weight,
+        classes=known_classes(classifier, y, classes),
+        metric=metric,
+        label_prior=label_prior,
+        label_cost=label_cost,
+        compute=compute,
+        n_jobs=n_jobs,
+        tol=tol,
+        memory_only=losses is not None,
+    )
+    judged = ClassifierLoss.of(classifier, problem.data.classes, loss, clip, own=losses is not None)
+    parts = rows_as_passed(problem, X, X_unlabeled, X_target) if isinstance(problem, InMemoryProblem) else None
+    at_rows, scale = judged.at(problem, parts, losses)
+    if measured.transformed:
+        judged = replace(judged, losses=None)  # fresh rows are measured as these are: their losses must be given
+    members, estimate = problem.members(asked)
+    whole = certify_over(problem.fixed(at_rows, scale), judged, members, tol, estimate)
+    if groups is None:
+        return whole
+    found = RowGroups.of(groups, problem, parts)
+    each = {}
+    for name, share in zip(found.names, found.shares.tolist(), strict=True):
+        game = problem.fixed(found.within(name, at_rows), scale)
+        each[name] = _within_group(certify_over(game, judged, members, tol, estimate, share=share), share)
+    return replace(whole, groups=each)
+
+
+def _check_given(radius: float | str | CalibratedRadius | None) -> float | str | CalibratedRadius:
+    if radius is None:
+        raise ParameterError(
+            "radius",
+            "must be given",
+            "None",
+            'Pass "calibrated", which estimates it from labels that were drawn at random; or a number that you know, '
+            "such as the transport_distance to last year's labels.",
+        )
+    return radius
+
+
+def _within_group(certificate: Certificate, share: float) -> Certificate:
+    """E[ℓ | G] from E[ℓ 1_G]; what it says of fresh rows is of all of them, hence left out."""
+    return replace(certificate, risk=certificate.risk / share, lower=certificate.lower / share, row_bound=None)
+
+
+def certify_over(
+    game: Objective,
+    judged: ClassifierLoss,
+    members: list[SetAtRadius],
+    tol: float | None,
+    estimate: RadiusEstimate | None = None,
+    *,
+    share: float = 1.0,
+) -> Certificate:
+    """The certificate of a fixed classifier over one set, or over a union of them; says so where its gap is wide.
+
+    share : of the rows that the losses are of, the others being 0: the gap is then to be that much smaller.
+    """
+    finest = _TOL if isinstance(game.problem, InMemoryProblem) else FINEST_IN_BLOCKS
+    asked = finest if tol is None else check_positive_scalar(tol, "tol")
+    tol = max(asked * share, min(asked, _FINEST_OF_GROUP))
+    certificate = game.certificate(
+        game.worst_over(members, tol=tol),
+        judged.name,
+        tol=tol,
+        estimate=estimate,
+        losses_at=judged.losses,
+        largest_loss=judged.largest,
+    )
+    warn_about_gap(certificate.gap, tol, "Raise $tol, or $radius where it is close to the minimal one.")
+    return certificate
+
+
+@dataclass(frozen=True, eq=False)
+class ClassifierLosses:
+    """Losses (M, K) of a classifier at rows: `matrix` (K, K) prices its predictions, None stands for the log loss."""
+
+    classifier: Any
+    classes: NDArray[Any]
+    matrix: FloatArray | None
+    clip: float
+
+    def __call__(self, rows: Any) -> FloatArray:
+        if self.matrix is None:
+            return loss_matrix_from_proba(self._proba(rows), LOG_LOSS, self.clip)
+        predicted = np.asarray(self.classifier.predict(rows)).ravel()
+        unknown = np.setdiff1d(predicted, self.classes)
+        if len(unknown):
+            raise ParameterError(
+                "classifier",
+                f"must predict one of the classes {self.classes.tolist()}",
+                unknown.tolist(),
+                "Pass classes= with all of them.",
+            )
+        return np.ascontiguousarray(self.matrix[:, np.searchsorted(self.classes, predicted)].T)
+
+    def _proba(self, rows: Any) -> FloatArray:
+        """Probabilities (M, K) with a column per class; one the classifier does not know has probability 0."""
+        proba = np.asarray(self.classifier.predict_proba(rows), dtype=np.float64)
+        own = np.asarray(getattr(self.classifier, "classes_", self.classes))
+        if proba.ndim != 2 or proba.shape[1] != len(own):
+            raise ParameterError(
+                "predict_proba",
+                f"must give one column per class, {len(own)}",
+                f"shape {proba.shape}",
+                "Pass a classifier with predict_proba of shape (N, K).",
+            )
+        full = np.zeros((len(proba), len(self.classes)))
+        full[:, np.searchsorted(self.classes, own)] = proba
+        return full
+
+
+@dataclass(frozen=True, eq=False)
+class ClassifierLoss:
+    """Which loss a certificate speaks of: its name, the losses of the classifier, the largest there can be."""
+
+    name: str
+    losses: ClassifierLosses | None
+    largest: float | None
+
+    @classmethod
+    def of(
+        cls,
+        classifier: Any,
+        classes: NDArray[Any],
+        loss: str | ArrayLike,
+        clip: float,
+        *,
+        own: bool,
+    ) -> ClassifierLoss:
+        if own:
+            name = loss if isinstance(loss, str) and loss not in (LOG_LOSS, ZERO_ONE) else "loss"
+            return cls(name, None, None)
+        K = len(classes)
+        if isinstance(loss, str) and loss == LOG_LOSS:
+            _needs(classifier, "predict_proba", 'loss="log_loss"')
+            loss_matrix_from_proba(np.full((1, K), 1.0 / K), LOG_LOSS, clip)  # checks clip
+            return cls(LOG_LOSS, ClassifierLosses(classifier, classes, None, clip), float(-np.log(clip)))
+        if isinstance(loss, str) and loss != ZERO_ONE:
+            raise ParameterError(
+                "loss",
+                f"must be {LOG_LOSS!r}, {ZERO_ONE!r} or a matrix of shape (K, K)",
+                repr(loss),
+                "Pass one of these, or your own losses=.",
+            )
+        _needs(classifier, "predict", "this loss")
+        matrix = 1.0 - np.eye(K) if isinstance(loss, str) else check_finite_array(loss, "loss", ndim=2)
+        if matrix.shape != (K, K):
+            raise ParameterError(
+                "loss", f"must have shape (K, K) = ({K}, {K}), truth by prediction", matrix.shape, "Pass that matrix."
+            )
+        name = ZERO_ONE if isinstance(loss, str) else "cost"
+        return cls(name, ClassifierLosses(classifier, classes, matrix, clip), float(matrix.max()))
+
+    def at(self, problem: RobustProblem, parts: list[Any] | None, losses: ArrayLike | None) -> tuple[Any, float | None]:
+        """Losses (N, K) at the rows in memory, `parts` as they were passed; over blocks a function, and their size."""
+        if not isinstance(problem, InMemoryProblem) or parts is None:
+            if self.losses is None:
+                raise ParameterError(
+                    "losses",
+                    "must be left out unless rows are in memory",
+                    "rows that are read in blocks",
+                    "Pass a classifier.",
+                )
+            return self.losses, float(np.ptp(self.losses(problem.data.rows))) or 1.0
+        if self.losses is None:
+            return _check_losses(losses, problem), None
+        return np.vstack([self.losses(part) for part in parts if len(part)]), None
+
+    def game(self, problem: RobustProblem, X: Any, X_unlabeled: Any, losses: ArrayLike | None) -> Objective:
+        """The classifier against the adversary; it sees rows as they are passed, over blocks their numbers."""
+        parts = rows_as_passed(problem, X, X_unlabeled) if isinstance(problem, InMemoryProblem) else None
+        return problem.fixed(*self.at(problem, parts, losses))
+
+
+def _needs(classifier: Any, method: str, what: str) -> None:
+    if not callable(getattr(classifier, method, None)):
+        raise ParameterError(
+            "classifier",
+            f"must have {method} for {what}",
+            type(classifier).__name__,
+            "Pass a fitted classifier, another loss, or your own losses=.",
+        )
+
+
+def known_classes(classifier: Any, y: ArrayLike, classes: ArrayLike | None) -> ArrayLike | None:
+    """The classes asked for, with those of the classifier; without either those of y."""
+    own = getattr(classifier, "classes_", None)
+    if classes is None:
+        if own is not None:
+            _check_known(y, own)
+        return own
+    if own is not None and len(np.setdiff1d(own, np.asarray(classes))):
+        missing = np.setdiff1d(own, np.asarray(classes)).tolist()
+        raise ParameterError("classes", "must contain every class of the classifier", f"none of {missing}", "Add them.")
+    return classes
+
+
+def _check_known(y: ArrayLike, known: ArrayLike) -> None:
+    missing = np.setdiff1d(np.asarray(y), np.asarray(known)).tolist()
+    if missing:
+        raise ParameterError(
+            "y",
+            "must hold classes of the classifier",
+            f"a classifier of {np.asarray(known).tolist()} without {missing}",
+            "Pass classes= with all of them: a class that it does not know is never predicted.",
+        )
+
+
+def _check_losses(losses: ArrayLike | None, problem: RobustProblem) -> FloatArray:
+    matrix = check_finite_array(losses, "losses", ndim=2)
+    shape = (problem.n_rows, len(problem.data.classes))
+    if matrix.shape != shape:
+        raise ParameterError(
+            "losses",
+            f"must have shape (N, K) = {shape}, the rows of X first, then those of X_unlabeled (or "
+            "those of X_target alone)",
+            matrix.shape,
+            "Pass one row per row, one column per class.",
+        )
+    return matrix

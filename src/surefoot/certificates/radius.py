@@ -1,0 +1,361 @@
+"""Radii: the minimal one, the distance to a reference dataset, and the as-robust-as-possible rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.utils.multiclass import unique_labels
+
+from surefoot._validation import FloatArray, check_labeled_rows, check_n_features, check_same_names, check_weights
+from surefoot.backends.compute import Compute
+from surefoot.certificates.calibration import CalibratedRadius, RadiusEstimate
+from surefoot.costs import FeatureMetric
+from surefoot.costs.learned import resolve_metric
+from surefoot.dual.models import LinearModel
+from surefoot.priors import LabelPrior
+from surefoot.problem.losses import probabilities
+from surefoot.problem.placement import check_problem
+from surefoot.problem.sets import DecisionSet, label_cost_matrix
+from surefoot.problem.unlabeled import Unlabeled
+from surefoot.solvers.minimal_radius import MinimalRadius
+from surefoot.solvers.search.best_bounds import JointState
+from surefoot.solvers.search.solution import Solution, solve_certified
+from surefoot.solvers.transport import solve_transport
+
+# The search of the as-robust-as-possible rule needs the median confidence only: its trials are solved to this gap.
+_TRIAL_TOL = 1e-3
+# Radii nearer to the minimal one than this share of the first excess tried are not told apart.
+_NEAREST = 1.0 / 64.0
+
+
+def minimal_radius(
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    X_unlabeled: ArrayLike | Unlabeled | None = None,
+    X_target: ArrayLike | Unlabeled | None = None,
+    sample_weight: ArrayLike | None = None,
+    label_prior: LabelPrior | ArrayLike | str | None = "auto",
+    label_cost: ArrayLike = 1.0,
+    metric: FeatureMetric | str | Callable[..., float] = "euclidean",
+    classes: ArrayLike | None = None,
+    n_jobs: int | None = None,
+    compute: Compute | None = None,
+) -> float:
+    """Smallest radius at which some distribution has the feature marginal and the label probabilities asked for.
+
+    It equals W_d(P_X, P̂_X), plain transport between all rows and the labeled ones in feature space, plus the cheapest
+    relabeling of the labeled frequencies into the intervals (for a scalar label cost κ: κ times their total variation
+    distance).
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Labeled rows.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
+        Unlabeled rows. P_X is the empirical distribution of the rows of X and X_unlabeled together. A memory map,
+        `ParquetRows`, or a Dask array or dataframe will do. Beyond 2^24 distances rows are read in blocks, and the
+        result is an upper bound, within 1e-5 of the minimal radius relative to it.
+    X_target : array of shape (M, d), Unlabeled or None, default=None
+        Rows of another population, as X_unlabeled may be: they alone are the feature marginal then, without those of X.
+    sample_weight : array of shape (n,) or None, default=None
+        How many times each labeled row counts; by default once.
+    label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
+        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order. "auto":
+        "clopper-pearson", and None with X_target, of whose label probabilities y says nothing.
+    label_cost : float or array of shape (K, K), default=1.0
+        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+    metric : str, FeatureMetric or callable, default="euclidean"
+        Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
+    classes : array of shape (K,) or None, default=None
+        All classes, where the labels may miss some.
+    n_jobs : int or None, default=None
+        Threads over blocks of rows; None means one, -1 one per core.
+    compute : Compute or None, default=None
+        Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
+        distances, beyond in blocks.
+
+    Returns
+    -------
+    float
+        The minimal radius.
+
+    Examples
+    --------
+    >>> minimal_radius([[0.0], [1.0]], [0, 1], X_unlabeled=[[2.0], [3.0]])
+    1.0
+    """
+    return check_problem(
+        X,
+        y,
+        X_unlabeled=X_unlabeled,
+        X_target=X_target,
+        sample_weight=sample_weight,
+        classes=classes,
+        metric=metric,
+        label_prior=label_prior,
+        label_cost=label_cost,
+        compute=compute,
+        n_jobs=n_jobs,
+    ).minimal.value
+
+
+def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    X_unlabeled: ArrayLike | Unlabeled | None = None,
+    X_target: ArrayLike | Unlabeled | None = None,
+    level: float = 0.9,
+    n_splits: int = 50,
+    random_state: int = 0,
+    sample_weight: ArrayLike | None = None,
+    label_prior: LabelPrior | ArrayLike | str | None = "auto",
+    label_cost: ArrayLike = 1.0,
+    metric: FeatureMetric | str | Callable[..., float] = "euclidean",
+    classes: ArrayLike | None = None,
+    n_jobs: int | None = None,
+    compute: Compute | None = None,
+) -> RadiusEstimate:
+    """Estimate the radius that covers the truth in a share `level` of samples, from the labeled rows alone.
+
+    The estimate is the minimal radius plus a quantile of the excess W_c(A, B) − W_d(A, B) − T(p_A, p_B) between random
+    halves A, B of the labeled rows. It needs i.i.d. labels. Its coverage was measured (docs/calibration.md), not
+    proved.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Labeled rows, at least four.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
+        Unlabeled rows. Together with those of `X` they make up the feature marginal P_X.
+    X_target : array of shape (M, d), Unlabeled or None, default=None
+        Rows of another population, as X_unlabeled may be: they alone are the feature marginal then, without those of X.
+        The excess is measured among the labeled rows, and assumed to be no larger there.
+    level : float, default=0.9
+        Share of samples for which the radius is meant to cover the truth.
+    n_splits : int, default=50
+        Random half-splits of the labeled rows.
+    random_state : int, default=0
+        Seed of the splits. A fixed one, so that the same data give the same radius.
+    sample_weight : array of shape (n,) or None, default=None
+        How many times each labeled row counts; by default once.
+    label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
+        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order. "auto":
+        "clopper-pearson", and None with X_target, of whose label probabilities y says nothing.
+    label_cost : float or array of shape (K, K), default=1.0
+        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+    metric : str, FeatureMetric or callable, default="euclidean"
+        Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
+    classes : array of shape (K,) or None, default=None
+        All classes, where the labels may miss some.
+    n_jobs : int or None, default=None
+        Threads over groups of rows; None means one, -1 one per core.
+    compute : Compute or None, default=None
+        Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
+        distances, beyond in blocks.
+
+    Returns
+    -------
+    RadiusEstimate
+        With the excess of each split.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> X, y, U = [[0.0], [0.4], [0.6], [1.0]], [0, 1, 0, 1], [[0.1], [0.9]]
+    >>> estimate = sf.calibrate_radius(X, y, X_unlabeled=U)
+    >>> bool(estimate.radius > estimate.minimal_radius), estimate.n_labeled
+    (True, 4)
+    """
+    problem = check_problem(
+        X,
+        y,
+        X_unlabeled=X_unlabeled,
+        X_target=X_target,
+        sample_weight=sample_weight,
+        classes=classes,
+        metric=metric,
+        label_prior=label_prior,
+        label_cost=label_cost,
+        compute=compute,
+        n_jobs=n_jobs,
+    )
+    return problem.calibrate(CalibratedRadius(level, n_splits, random_state))
+
+
+def transport_distance(
+    X: ArrayLike,
+    y: ArrayLike,
+    X_ref: ArrayLike,
+    y_ref: ArrayLike,
+    *,
+    label_cost: ArrayLike = 1.0,
+    metric: FeatureMetric | str | Callable[..., float] = "euclidean",
+    sample_weight: ArrayLike | None = None,
+    ref_weight: ArrayLike | None = None,
+) -> float:
+    """Transport distance W_c between a labeled sample and a labeled reference dataset, c = d + label cost.
+
+    At this radius the decision set of the sample contains the reference, so a certificate bounds the loss on it.
+
+    Parameters
+    ----------
+    X : array of shape (n, d)
+        Rows of the sample.
+    y : array of shape (n,)
+        Labels of the sample.
+    X_ref : array of shape (N, d)
+        Rows of the reference.
+    y_ref : array of shape (N,)
+        Labels of the reference.
+    label_cost : float or array of shape (K, K), default=1.0
+        Cost κ of a change of label, or a matrix over the sorted labels of both: [k, c] turns label c of the sample
+        into k.
+    metric : str, FeatureMetric or callable, default="euclidean"
+        Distance d between rows, see `RobustLogisticRegression`; `Precomputed` distances have shape (N, n), reference
+        rows by sample rows.
+    sample_weight : array of shape (n,) or None, default=None
+        How many times each row of the sample counts; by default once.
+    ref_weight : array of shape (N,) or None, default=None
+        How many times each row of the reference counts; by default once.
+
+    Returns
+    -------
+    float
+        The distance.
+
+    Examples
+    --------
+    >>> transport_distance([[0.0]], [0], [[0.0], [1.0]], [0, 1])
+    1.0
+    """
+    rows, labels = check_labeled_rows(X, y)
+    check_same_names(X, X_ref, "X_ref")
+    ref_rows, ref_labels = check_labeled_rows(X_ref, y_ref, ("X_ref", "y_ref"))
+    check_n_features(ref_rows, "X_ref", rows.shape[1])
+    sample = check_weights(sample_weight, "sample_weight", len(rows))
+    reference = check_weights(ref_weight, "ref_weight", len(ref_rows))
+    classes = unique_labels(labels, ref_labels)
+    kappa = label_cost_matrix(label_cost, len(classes))
+    cost = resolve_metric(metric).distances(ref_rows, rows)
+    cost = cost + kappa[np.ix_(np.searchsorted(classes, ref_labels), np.searchsorted(classes, labels))]
+    return solve_transport(np.ascontiguousarray(cost), reference / reference.sum(), sample / sample.sum()).cost
+
+
+@dataclass(frozen=True)
+class RadiusSearch:
+    """Result of the as-robust-as-possible rule: the radius, its solution, every radius tried with its confidence."""
+
+    radius: float
+    solution: Solution
+    confident: bool
+    tried: list[tuple[float, float]]
+
+
+def weighted_median(values: FloatArray, weights: FloatArray) -> float:
+    """Least value at which half of the weight is reached."""
+    order = np.argsort(values)
+    cumulative = np.cumsum(weights[order])
+    return float(values[order][np.searchsorted(cumulative, 0.5 * cumulative[-1])])
+
+
+def median_confidence(model: LinearModel, theta: FloatArray, weights: FloatArray) -> float:
+    """Weighted median over rows of the largest class probability."""
+    return weighted_median(probabilities(model.scores(theta, slice(None))).max(axis=1), weights)
+
+
+def largest_confident_radius(
+    ds: DecisionSet,
+    model: LinearModel,
+    minimal: MinimalRadius,
+    *,
+    confidence: float = 0.7,
+    tol: float = 1e-4,
+    accuracy: float = 0.05,
+    solve: Callable[..., Solution] = solve_certified,
+) -> RadiusSearch:
+    """Largest radius at which the median confidence over all rows is at least `confidence` (paper, section 5.1).
+
+    The excess over the minimal radius is bracketed by factors of 4, and the bracket is narrowed on a log scale to a
+    relative `accuracy`. Every solve starts from the one before. No radius beyond the diameter of the data is tried:
+    there the ball does not bind any more. Nor is one nearer to the minimal radius than a 64th of the first excess, the
+    smallest of which is the answer where none is confident: closer by, α grows without bound, and nothing is gained.
+    """
+    largest = float(ds.distances[ds.row_weights > 0].max() + ds.label_cost.max())
+    tried: list[tuple[float, float]] = []
+    last: JointState | None = None
+
+    def surplus(excess: float, tolerance: float) -> tuple[float, Solution]:
+        """Median confidence beyond the one asked for."""
+        nonlocal last
+        radius = min(minimal.value + excess, largest)
+        solution = solve(ds.with_radius(radius), model, tol=tolerance, minimal=minimal, warm_start=last)
+        last = solution.checkpoint or last
+        value = median_confidence(model, solution.theta, ds.row_weights)
+        tried.append((radius, value))
+        return value - confidence, solution
+
+    coarse = max(tol, _TRIAL_TOL)
+    most = max(largest - minimal.value, 0.0)
+    first = min(max(0.01 * minimal.value, 1e-4 * largest), most)
+    excess, bracket = first, Bracket()
+    bracket.add(first, surplus(first, coarse)[0])
+    while bracket.low is None and excess > _NEAREST * first:
+        excess /= 4.0
+        bracket.add(excess, surplus(excess, coarse)[0])
+    while bracket.high is None and excess < most:
+        excess = min(4.0 * excess, most)
+        bracket.add(excess, surplus(excess, coarse)[0])
+    if bracket.low is None:
+        more, solution = surplus(excess, tol)
+        return RadiusSearch(tried[-1][0], solution, more >= 0, tried)
+    while not bracket.narrow(accuracy):
+        excess = bracket.next(accuracy)
+        bracket.add(excess, surplus(excess, coarse)[0])
+    _, solution = surplus(bracket.low, tol)
+    return RadiusSearch(tried[-1][0], solution, True, tried)
+
+
+@dataclass
+class Bracket:
+    """The largest excess known to be confident, the smallest above it known not to be, and the surplus of each."""
+
+    low: float | None = None
+    high: float | None = None
+    low_surplus: float = 0.0
+    high_surplus: float = 0.0
+    last_was_low: bool = False
+    widths: list[float] = field(default_factory=list)
+
+    def add(self, excess: float, surplus: float) -> None:
+        """Replace an end; the surplus of one that stays twice counts half, so that it moves next (Illinois rule)."""
+        if surplus >= 0:
+            self.high_surplus *= 0.5 if self.last_was_low else 1.0
+            self.low, self.low_surplus, self.last_was_low = excess, surplus, True
+        else:
+            self.low_surplus *= 1.0 if self.last_was_low else 0.5
+            self.high, self.high_surplus, self.last_was_low = excess, surplus, False
+
+    def narrow(self, accuracy: float) -> bool:
+        """Whether both ends agree to a relative accuracy; also where nothing is left to try above."""
+        return self.low is None or self.high is None or self.high <= (1.0 + accuracy) * self.low * (1.0 + 1e-12)
+
+    def next(self, accuracy: float) -> float:
+        """Where to look: just below where a line through both ends crosses zero, or the middle where lines fail."""
+        if self.low is None or self.high is None:
+            raise ValueError("a bracket needs both ends: add an excess that is confident, and one that is not")
+        width, step = float(np.log(self.high / self.low)), float(np.log1p(accuracy))
+        self.widths.append(width)
+        slow = len(self.widths) > 3 and width > 0.5 * self.widths[-4]
+        if slow or width <= 2.0 * step:
+            return self.low * float(np.exp(0.5 * width))
+        crossing = width * self.low_surplus / (self.low_surplus - self.high_surplus)
+        return self.low * float(np.exp(np.clip(crossing - 0.5 * step, step, width - step)))

@@ -1,0 +1,297 @@
+"""`radius_curve`: a model learned at each radius, or a fixed classifier judged at each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import clone
+from sklearn.metrics import accuracy_score, log_loss
+
+from surefoot._errors import ParameterError
+from surefoot._validation import FitProgress, FloatArray, check_positive_scalar
+from surefoot.backends.compute import Compute
+from surefoot.certificates.certification import ClassifierLoss, known_classes
+from surefoot.certificates.curves import RadiusCurve, ball_scale, bound_along, grid_of, warn_about_largest_gap
+from surefoot.certificates.radius import weighted_median
+from surefoot.costs import FeatureMetric
+from surefoot.estimators.ball import WassersteinLogisticRegression, ball_risk_of
+from surefoot.estimators.fit_problem import FitProblem
+from surefoot.estimators.robust import RobustLogisticRegression
+from surefoot.priors import LabelPrior
+from surefoot.problem.losses import LOG_LOSS, probabilities
+from surefoot.problem.placement import check_problem
+from surefoot.problem.unlabeled import Unlabeled
+from surefoot.solvers.search.best_bounds import JointState
+from surefoot.solvers.search.solution import Solution
+
+# A model learned at each radius.
+
+
+def learned_curve(
+    estimator: RobustLogisticRegression | WassersteinLogisticRegression,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    X_unlabeled: ArrayLike | Unlabeled | None,
+    radii: ArrayLike | None,
+    n_radii: int,
+    sample_weight: ArrayLike | None,
+    X_test: ArrayLike | None,
+    y_test: ArrayLike | None,
+) -> RadiusCurve:
+    """A model learned at each radius, by as few solves as the tolerance takes, each started from the nearest one.
+
+    Each entry equals a single fit at its radius, to the tolerance of the estimator.
+    """
+    if not isinstance(estimator, RobustLogisticRegression | WassersteinLogisticRegression):
+        raise ParameterError(
+            "classifier",
+            "must be a RobustLogisticRegression or a WassersteinLogisticRegression if refit=True",
+            type(estimator).__name__,
+            "Pass one of these, or refit=False.",
+        )
+    model = clone(estimator)
+    if (X_test is None) != (y_test is None):
+        raise ParameterError("X_test", "and y_test must be given together", "one of them", "Pass both, or neither.")
+    if isinstance(model, WassersteinLogisticRegression):
+        if X_unlabeled is not None:
+            raise ParameterError(
+                "X_unlabeled", "must be None for the ball alone, which takes no unlabeled rows", "rows", "Leave it out."
+            )
+        minimal = 0.0
+        steps = _ball_steps(model, X, y, sample_weight, grid_of(radii, n_radii, 0.0, ball_scale(model.label_cost, X)))
+        labeled = np.asarray(X, dtype=np.float64)
+        rows: Iterable[FloatArray] = [labeled]
+        weights = np.ones(len(labeled)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    else:
+        model.radius = 0.0  # radii are numbers, and the ground cost and penalty those of fits at numbers
+        problem = FitProblem.of(model, X, y, sample_weight, X_unlabeled, FitProgress(model), compute=model.compute)
+        minimal = problem.problem.minimal.value
+        grid = grid_of(radii, n_radii, minimal, float(problem.problem.decision_set.label_cost.max()))
+        steps = _robust_steps(problem, grid)
+        warn_about_largest_gap((step.risk - step.lower for step in steps), problem.settings.tol)
+        rows, weights = problem.problem.row_blocks, problem.problem.row_weights
+    return _as_path(model, steps, minimal, rows, weights, X_test, y_test)
+
+
+@dataclass(frozen=True)
+class _Step:
+    """The model at one radius of a path, and both bounds there."""
+
+    radius: float
+    coef: FloatArray
+    intercept: FloatArray
+    risk: float
+    lower: float
+    status: str
+
+
+def _robust_steps(problem: FitProblem, grid: FloatArray) -> list[_Step]:
+    tol = problem.settings.tol
+    steps = []
+    for radius, bound in zip(grid, bound_along(grid, problem.at, tol), strict=True):
+        best = bound.solution
+        coef, intercept = problem.game.coefficients(best.theta)
+        penalty = best.model.penalty_value(best.theta)
+        status = best.status if bound.upper - bound.lower <= tol else "stopped"
+        steps.append(_Step(radius, coef, intercept, bound.upper - penalty, bound.lower - penalty, status))
+    return steps
+
+
+def _ball_steps(
+    model: WassersteinLogisticRegression,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    grid: FloatArray,
+) -> list[_Step]:
+    steps = []
+    for radius in grid:
+        found = model.set_params(radius=float(radius)).fit(X, y, sample_weight=sample_weight).certificate_
+        steps.append(_Step(radius, model.coef_, model.intercept_, found.risk, found.lower, found.status))
+    return steps
+
+
+def _as_path(
+    model: RobustLogisticRegression | WassersteinLogisticRegression,
+    steps: list[_Step],
+    minimal: float,
+    rows: Iterable[FloatArray],
+    weights: FloatArray,
+    X_test: ArrayLike | None,
+    y_test: ArrayLike | None,
+) -> RadiusCurve:
+    median, largest, score, likelihood = [], [], [], []
+    for step in steps:
+        top = np.concatenate([probabilities(part @ step.coef.T + step.intercept).max(axis=1) for part in rows])
+        median.append(weighted_median(top, weights))
+        largest.append(float(top[weights > 0].max()))
+        if X_test is not None:
+            model.coef_, model.intercept_ = step.coef, step.intercept
+            score.append(accuracy_score(y_test, model.predict(X_test)))
+            likelihood.append(np.exp(-log_loss(y_test, model.predict_proba(X_test), labels=model.classes_)))
+    return RadiusCurve(
+        radii=np.array([step.radius for step in steps]),
+        minimal_radius=minimal,
+        risk=np.array([step.risk for step in steps]),
+        lower=np.array([step.lower for step in steps]),
+        ball=isinstance(model, WassersteinLogisticRegression),
+        median_confidence=np.array(median),
+        max_confidence=np.array(largest),
+        coef=np.array([step.coef for step in steps]),
+        intercept=np.array([step.intercept for step in steps]),
+        status=[step.status for step in steps],
+        test_score=np.array(score) if X_test is not None else None,
+        test_likelihood=np.array(likelihood) if X_test is not None else None,
+    )
+
+
+# A fixed classifier judged at each radius.
+
+
+def judged_curve(  # noqa: PLR0913 - one keyword per part of the problem
+    classifier: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    X_unlabeled: ArrayLike | Unlabeled | None,
+    radii: ArrayLike | None,
+    n_radii: int,
+    sample_weight: ArrayLike | None,
+    ball: bool,
+    label_prior: LabelPrior | ArrayLike | str | None = "auto",
+    loss: str | ArrayLike = LOG_LOSS,
+    label_cost: ArrayLike = 1.0,
+    metric: FeatureMetric | str | Callable[..., float] = "euclidean",
+    classes: ArrayLike | None = None,
+    losses: ArrayLike | None = None,
+    clip: float = 1e-12,
+    tol: float = 1e-6,
+    n_jobs: int | None = None,
+    compute: Compute | None = None,
+) -> RadiusCurve:
+    """Worst expected loss of a fixed classifier at each radius, to a gap of tol; else as `certify`."""
+    radii = None if radii is None else grid_of(radii, n_radii, 0.0, 1.0)
+    tol = check_positive_scalar(tol, "tol")
+    if ball:
+        if not isinstance(loss, str) or loss != LOG_LOSS or losses is not None:
+            raise ParameterError("loss", f"must be {LOG_LOSS!r} for the ball alone", "another", "Pass ball=False.")
+        grid = grid_of(radii, n_radii, 0.0, 1.0 if radii is not None else ball_scale(label_cost, X))
+        risk = ball_risk_of(classifier, X, y, grid, sample_weight=sample_weight, label_cost=label_cost, metric=metric)
+        return RadiusCurve(grid, 0.0, risk, risk.copy(), ball=True)
+    problem = check_problem(
+        X,
+        y,
+        X_unlabeled=X_unlabeled,
+        sample_weight=sample_weight,
+        classes=known_classes(classifier, y, classes),
+        metric=metric,
+        label_prior=label_prior,
+        label_cost=label_cost,
+        compute=compute,
+        n_jobs=n_jobs,
+        tol=tol,
+        memory_only=losses is not None,
+    )
+    judged = ClassifierLoss.of(classifier, problem.data.classes, loss, clip, own=losses is not None)
+    game = judged.game(problem, X, X_unlabeled, losses)
+    grid = grid_of(radii, n_radii, problem.minimal.value, float(problem.decision_set.label_cost.max()))
+
+    def solve(radius: float, *, warm_start: JointState | None) -> Solution:
+        return game.solve(problem.at(radius), tol=tol, warm_start=warm_start)
+
+    bounds = bound_along(grid, solve, tol)
+    warn_about_largest_gap((bound.upper - bound.lower for bound in bounds), tol)
+    risk, lower = np.array([[bound.upper, bound.lower] for bound in bounds]).T
+    return RadiusCurve(grid, problem.minimal.value, risk, lower, judged.name)
+
+
+def radius_curve(
+    classifier: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    X_unlabeled: ArrayLike | Unlabeled | None = None,
+    radii: ArrayLike | None = None,
+    n_radii: int = 16,
+    refit: bool | None = None,
+    sample_weight: ArrayLike | None = None,
+    X_test: ArrayLike | None = None,
+    y_test: ArrayLike | None = None,
+    ball: bool = False,
+    **certify_options: Any,
+) -> RadiusCurve:
+    """Bound the worst expected loss along the radius: learn at each one, or judge a fixed classifier at each.
+
+    The worst case is concave in the radius, so few radii are solved, each started from the nearest one.
+
+    Parameters
+    ----------
+    classifier : RobustLogisticRegression, WassersteinLogisticRegression or fitted classifier, or None with `losses`
+        The model to learn, with its parameters but for the radius (it is not changed), or a fitted classifier to judge.
+    X : array of shape (n, d)
+        Labeled rows.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
+        Unlabeled rows; none to learn over the ball alone.
+    radii : array of shape (m,) or None, default=None
+        Radii, increasing. By default n_radii of them: the minimal radius plus κ·10^−3 … κ, evenly on a log scale. A
+        label is flipped at the cost κ, so that at an excess of κ the adversary may choose all labels.
+    n_radii : int, default=16
+        How many radii, where none are given.
+    refit : bool or None, default=None
+        True learns a model at each radius, False judges the classifier as it is. None learns a RobustLogisticRegression
+        or WassersteinLogisticRegression and judges any other classifier.
+    sample_weight : array of shape (n,) or None, default=None
+        How many times each labeled row counts; by default once.
+    X_test : array of shape (T, d) or None, default=None
+        Rows on which each learned model is scored.
+    y_test : array of shape (T,) or None, default=None
+        Their labels.
+    ball : bool, default=False
+        Judge over the Wasserstein ball alone: features may move anywhere and nothing is known of the labels. Only for
+        the log loss of a linear classifier of two classes (`coef_`, `intercept_`), where it is exact; `X_unlabeled` and
+        `label_prior` then play no part.
+    **certify_options : Any
+        To judge: `label_prior`, `loss`, `label_cost`, `metric`, `classes`, `losses`, `clip`, `n_jobs` and `compute` of
+        `certify`, and `tol`, the gap to reach at every radius, 1e-6 by default.
+
+    Returns
+    -------
+    RadiusCurve
+        Radii, both bounds and likelihoods; of learned models their coefficients and confidence as well. Each entry
+        equals a single fit or certificate at its radius, to the tolerance. Without a penalty the risk never falls.
+
+    Examples
+    --------
+    >>> import surefoot as sf
+    >>> X, y, U = [[0.0], [1.0]], [0, 1], [[0.1], [0.5], [0.9]]
+    >>> learned = sf.radius_curve(sf.RobustLogisticRegression(), X, y, X_unlabeled=U, radii=[0.3, 0.6])
+    >>> fitted = sf.RobustLogisticRegression(radius=0.3).fit(X, y, X_unlabeled=U)
+    >>> judged = sf.radius_curve(fitted, X, y, X_unlabeled=U, radii=[0.3, 0.6], refit=False)
+    >>> bool(learned.risk[1] <= judged.risk[1])
+    True
+    """
+    if refit is None:
+        refit = isinstance(classifier, RobustLogisticRegression | WassersteinLogisticRegression)
+    grid: dict[str, Any] = {"radii": radii, "n_radii": n_radii, "sample_weight": sample_weight}
+    if not refit:
+        if X_test is not None or y_test is not None:
+            raise ParameterError(
+                "X_test", "must be None with refit=False: it scores learned models", "rows", "Omit it."
+            )
+        return judged_curve(classifier, X, y, X_unlabeled=X_unlabeled, ball=ball, **grid, **certify_options)
+    if ball or certify_options:
+        options = [*certify_options, *(["ball"] if ball else [])]
+        raise ParameterError(
+            "refit",
+            f"takes its settings from the {type(classifier).__name__}",
+            ", ".join(options),
+            "Set them on the classifier, or pass refit=False to judge it as it is.",
+        )
+    return learned_curve(classifier, X, y, X_unlabeled=X_unlabeled, X_test=X_test, y_test=y_test, **grid)

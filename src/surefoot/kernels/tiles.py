@@ -1,0 +1,222 @@
+"""Large symmetric matrices by tiles: products, Cholesky factors and linear systems; the lower triangle counts.
+
+Products are NumPy's, which let other threads run; those of SciPy's BLAS do not. Each tile is computed in the same way
+whoever does it: the bits do not depend on the number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from contextlib import suppress
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import LinAlgError, cho_solve, get_blas_funcs, get_lapack_funcs
+from scipy.linalg.blas import dsymv
+from scipy.sparse import csc_array
+from scipy.sparse.linalg import splu
+
+from surefoot._validation import FloatArray
+
+# Linear systems whose matrix has few entries: at a small τ few anchors share a row, and Newton's system is sparse.
+
+# Entries per row up to which a sparse factor is faster, full columns left out: those with entries in this share of the
+# rows, of which there may be this share.
+_MOST_PER_ROW, _FULL, _MOST_FULL = 4.0, 0.03, 0.1
+# Entries of a matrix with a unit diagonal that are as good as zero.
+_ZERO = 1e-16
+# Rows that are looked at together.
+_SPARSE_ROWS = 128
+
+
+def sparse_solver(matrix: FloatArray) -> Callable[[FloatArray], FloatArray] | None:
+    """What solves matrix · x = right, from the lower triangle of a matrix with few entries; None where it has more.
+
+    The matrix (m, m) has a unit diagonal. Raises LinAlgError where it is not positive definite.
+    """
+    m = len(matrix)
+    row, column, value = _entries(matrix, max(m - _SPARSE_ROWS, 0))  # the last rows have twice as many as others
+    if not _is_sparse(column, min(_SPARSE_ROWS, m), 2.5 * _MOST_PER_ROW):
+        return None
+    row, column, value = _entries(matrix, 0)
+    if not _is_sparse(column, m, _MOST_PER_ROW):
+        return None
+    on = np.arange(m)
+    places = np.concatenate([row, column, on]), np.concatenate([column, row, on])
+    whole = csc_array((np.concatenate([value, value, matrix.diagonal()]), places), shape=(m, m))
+    try:
+        factor = splu(whole, "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
+    except RuntimeError as error:  # a pivot is zero
+        raise LinAlgError("not positive definite") from error
+    if not np.array_equal(factor.perm_r, factor.perm_c):
+        return None
+    if factor.U.diagonal().min() <= 0:
+        raise LinAlgError("not positive definite")
+    return cast("Callable[[FloatArray], FloatArray]", factor.solve)
+
+
+def _is_sparse(column: NDArray[np.intp], rows: int, most: float) -> bool:
+    """Whether, of the columns of the entries of so many rows, at most so many per row are not full."""
+    counts = np.bincount(column, minlength=1)
+    full = counts > max(_FULL * rows, 4)
+    few = counts[~full].sum() <= most * rows
+    return bool(few and full.sum() <= _MOST_FULL * max(len(counts), rows))
+
+
+def _entries(matrix: FloatArray, first: int) -> tuple[NDArray[np.intp], NDArray[np.intp], FloatArray]:
+    """Row, column and value of the entries below the diagonal, from a row on."""
+    rows, columns, values = [], [], []
+    for start in range(first, len(matrix), _SPARSE_ROWS):
+        stop = min(start + _SPARSE_ROWS, len(matrix))
+        part = matrix[start:stop, :stop]
+        row, column = np.nonzero(np.abs(part) > _ZERO)
+        below = column < row + start
+        rows.append(row[below] + start)
+        columns.append(column[below])
+        values.append(part[row[below], column[below]])
+    return np.concatenate(rows), np.concatenate(columns), np.concatenate(values)
+
+
+# Columns of a tile, and rows that one product takes in a factorisation.
+_COLUMNS, _ROWS = 256, 768
+# Matrices of at least so many rows, far from singular, are factored in float32, which takes half as long; solutions are
+# then refined to this residual, in at most so many steps.
+_FEWEST_ROWS, _RESIDUAL, _MOST_STEPS = 640, 1e-11, 12
+
+Solve = Callable[[FloatArray], FloatArray]
+
+
+def least_factor(dtype: Any) -> float:
+    """Factors of products below this are taken as 0: processors take 4 to 70 times as long for subnormal numbers."""
+    return 1e-19 if dtype == np.float32 else 1e-150
+
+
+def root_weights(weights: FloatArray, X: NDArray[Any]) -> NDArray[Any]:
+    """(B, 1) √weight in the precision of X, for products of rows (B, p) with themselves; below 0 is rounding."""
+    root = np.sqrt(np.maximum(weights, 0.0))
+    root[root < least_factor(X.dtype)] = 0.0
+    return np.asarray(root.astype(X.dtype)[:, None])
+
+
+def add_gram(A: NDArray[Any], total: FloatArray) -> None:
+    """Add AᵀA of A (B, n), in its precision, to the lower triangle of total (n, n); tiles on the diagonal are whole."""
+    n = A.shape[1]
+    for start in range(0, n, _COLUMNS):
+        stop = min(start + _COLUMNS, n)
+        own = A[:, start:stop]
+        total[start:stop, start:stop] += own.T @ own
+        total[stop:, start:stop] += A[:, stop:].T @ own
+
+
+def factorized(matrix: FloatArray, executor: Executor | None = None, *, tame: bool = False) -> Solve:
+    """What solves matrix · x = right for any right (m,), by Cholesky from the lower triangle, which is overwritten.
+
+    The matrix has a unit diagonal. tame : far from singular, for all that is known. Raises LinAlgError, now or when a
+    right side comes, where the matrix is not positive definite.
+    """
+    if len(matrix) < _FEWEST_ROWS:
+        return _exact(matrix, executor)
+    sparse = sparse_solver(matrix)
+    if sparse is not None:
+        return _Refined(matrix, sparse, executor)
+    if tame:
+        rough = np.zeros(matrix.shape, dtype=np.float32)
+        for start in range(0, len(matrix), _COLUMNS):
+            stop = start + _COLUMNS
+            rough[start:stop, :stop] = matrix[start:stop, :stop]
+        with suppress(LinAlgError):
+            factorize(rough, executor)
+            solve = _solve_by(rough)
+            return _Refined(matrix, lambda right: solve(right.astype(np.float32)).astype(np.float64), executor)
+    return _exact(matrix, executor)
+
+
+def _exact(matrix: FloatArray, executor: Executor | None) -> Solve:
+    factorize(matrix, executor)
+    return _solve_by(matrix)
+
+
+def _solve_by(factor: NDArray[Any]) -> Solve:
+    # the lower triangle in C order is the upper one in Fortran order: LAPACK then works without a copy
+    return lambda right: cast("FloatArray", cho_solve((factor.T, False), right, check_finite=False))
+
+
+class _Refined:
+    """Solutions by conjugate gradients, from those of a rough factor; where these fail, by a factor in float64."""
+
+    def __init__(self, matrix: FloatArray, rough: Solve, executor: Executor | None):
+        self._matrix, self._rough, self._executor = matrix, rough, executor
+        self._exact: Solve | None = None
+
+    def __call__(self, right: FloatArray) -> FloatArray:
+        found = None if self._exact is not None else self._refined(right)
+        if found is not None:
+            return found
+        if self._exact is None:
+            self._exact = _exact(self._matrix, self._executor)
+        return self._exact(right)
+
+    def _refined(self, right: FloatArray) -> FloatArray | None:
+        """None where the residual does not become small."""
+        found, left, allowed = np.zeros_like(right), right.copy(), _RESIDUAL * float(np.linalg.norm(right))
+        if not np.isfinite(allowed):
+            return None
+        along, before = np.zeros_like(right), np.inf
+        for _ in range(_MOST_STEPS):
+            if np.linalg.norm(left) <= allowed:
+                return found
+            size = float(np.abs(left).max())  # float32 knows no number as small as the residual may be
+            towards = size * self._rough(left / size)
+            now = float(left @ towards)
+            along = towards + (now / before) * along
+            turned = dsymv(1.0, self._matrix.T, along, lower=0)
+            curvature = float(along @ turned)
+            if not (now > 0 and curvature > 0):
+                return None
+            found += (now / curvature) * along
+            left -= (now / curvature) * turned
+            before = now
+        return found if np.linalg.norm(left) <= allowed else None
+
+
+def factorize(matrix: NDArray[Any], executor: Executor | None = None) -> None:
+    """Overwrite the lower triangle of a symmetric matrix (m, m) in C order by its Cholesky factor L.
+
+    In its own precision. Raises LinAlgError where the matrix is not positive definite.
+    """
+    m, waiting = len(matrix), list[Future[None]]()
+    for start, stop in pairwise([*range(0, m, _COLUMNS), m]):
+        corner = _factor_tile(matrix, start, stop)
+        for future in waiting:
+            future.result()
+        # the next tile of the diagonal needs what is left of it only: it is factored while other rows are worked on
+        ahead = min(stop + _COLUMNS, m)
+        others = [slice(a, b) for a, b in pairwise([*range(ahead, m, _ROWS), m])]
+        if executor is not None:
+            waiting = [executor.submit(_reduce_rows, matrix, corner, rows, start, stop) for rows in others]
+        for rows in [slice(stop, ahead), *([] if executor is not None else others)]:
+            _reduce_rows(matrix, corner, rows, start, stop)
+
+
+def _factor_tile(matrix: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
+    """The factor of a tile on the diagonal, once what is left of it is known."""
+    tile, left = matrix[start:stop, start:stop], matrix[start:stop, :start]
+    (potrf,) = get_lapack_funcs(("potrf",), dtype=matrix.dtype)
+    factor, failed = potrf(tile - left @ left.T, lower=1, clean=1)
+    if failed:
+        raise LinAlgError("not positive definite")
+    tile[:] = factor
+    return np.asarray(factor)
+
+
+def _reduce_rows(matrix: NDArray[Any], corner: NDArray[Any], rows: slice, start: int, stop: int) -> None:
+    """Some rows below a tile of the diagonal, whose factor is `corner`."""
+    if rows.start == rows.stop:
+        return
+    (trsm,) = get_blas_funcs(("trsm",), dtype=matrix.dtype)
+    found = matrix[rows, :start] @ matrix[start:stop, :start].T
+    np.subtract(matrix[rows, start:stop], found, out=found)
+    matrix[rows, start:stop] = trsm(1.0, corner, found.T, lower=1, overwrite_b=1).T

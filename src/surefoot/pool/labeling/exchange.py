@@ -1,0 +1,312 @@
+"""Label Studio's JSON, out and in: tasks with annotations and predictions, so that a team can label there."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import re
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from surefoot._errors import FileError
+from surefoot._printing import cell_text
+from surefoot.pool import database as e
+from surefoot.pool.database import Event
+from surefoot.pool.labeling.label_log import LabelLog
+from surefoot.pool.store import Person
+from surefoot.pool.store_labels import changed_labels
+from surefoot.pool.table import Table
+from surefoot.pool.table.cells import as_text
+from surefoot.pool.table.editing import label_writer
+
+# Files to take along: the pool with its labels, and a long table of answers.
+
+CSV, PARQUET = "csv", "parquet"
+COLUMNS = (
+    "row", "answer", "skipped", "person", "time", "purpose", "pick_probability", "audit", "stands", "settled",
+    "flagged", "notes",
+)  # fmt: skip
+# A spreadsheet takes a text that begins so for a formula, some with the wide signs too. The apostrophe is among them
+# so that whoever takes one away has the text as it was.
+_LIKE_A_FORMULA = tuple("=+-@\t\r\n\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}"
+                        "\N{FULLWIDTH COMMERCIAL AT}'")  # fmt: skip
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
+
+
+def labeled_file(table: Table, content: bytes, labels: Mapping[int, str | None], suffix: str) -> bytes:
+    """A file of the pool with these labels; in the form of the pool's own file, `content`, every other byte stays."""
+    if suffix == table.path.suffix.lower():
+        return label_writer(table, content).bytes_with(changed_labels(table, labels))
+    found = {row: label for row, label in labels.items() if label is not None}
+    return as_bytes(labeled_table(table, found), suffix.removeprefix("."))
+
+
+def labeled_table(table: Table, labels: dict[int, str]) -> Any:
+    """The pool as a data frame, its label column filled with these labels and no others."""
+    import pandas as pd
+
+    column = np.full(len(table.labels), None, dtype=object)
+    for row, label in labels.items():
+        column[row] = label
+    return table.cells.assign(**{table.label: pd.Series(column, index=table.cells.index, dtype="str")})
+
+
+def answers_table(book: LabelLog, people: list[Person]) -> Any:
+    """One line per answer, oldest first.
+
+    `stands` says whether the answer was neither changed nor taken back; `settled` is the label that counts for the row.
+    """
+    import pandas as pd
+
+    names = {person.id: person.name for person in people}
+    lines = []
+    for event in book.events:
+        if event.kind not in (e.LABEL, e.SKIP):
+            continue
+        state = book.row(event.row)
+        lines.append(
+            {
+                "row": event.row + 1,
+                "answer": event.value,
+                "skipped": event.kind == e.SKIP,
+                "person": names.get(event.person),
+                "time": datetime.fromtimestamp(event.time, UTC).isoformat(timespec="milliseconds"),
+                "purpose": event.purpose,
+                "pick_probability": event.probability,
+                "audit": event.audit,
+                "stands": state.answers.get(event.person) is event,
+                "settled": state.label,
+                "flagged": bool(state.flags),
+                "notes": " | ".join(str(note.value) for note in state.notes),
+            }
+        )
+    frame = pd.DataFrame(lines, columns=COLUMNS)
+    return frame.astype({"audit": "Int64", "pick_probability": "float64"})
+
+
+def as_bytes(frame: Any, form: str) -> bytes:
+    """A data frame as Parquet, or as CSV in which a cell keeps its line ends."""
+    if form == PARQUET:
+        buffer = io.BytesIO()
+        frame.to_parquet(buffer, index=False)
+        return buffer.getvalue()
+    # only with both characters in the line's end are cells that hold either of them quoted
+    return bytes(frame.to_csv(index=False, lineterminator="\r\n").encode())
+
+
+def answers_file(book: LabelLog, people: list[Person], form: str) -> bytes:
+    """The table of answers as a file; in CSV no text that people typed reads as a formula."""
+    frame = answers_table(book, people)
+    return as_bytes(frame if form == PARQUET else frame.map(_as_text_alone), form)
+
+
+def _as_text_alone(cell: Any) -> Any:
+    typed = isinstance(cell, str) and cell.startswith(_LIKE_A_FORMULA) and not _NUMBER.fullmatch(cell)
+    return f"'{cell}" if typed else cell
+
+
+ROW = "surefoot_row"
+_FROM = "label"
+_DAY = 86_400.0  # clocks may differ so much
+_LONGEST = 60  # characters of a name or a label of another program
+
+
+def config(table: Table) -> str:
+    """The labeling interface that the tasks need, to be pasted into a project of Label Studio."""
+    fields = [
+        f'  <Header value="{escape(name)}" size="6"/>\n  <Text name="{_tag(k)}" value="${key}"/>'
+        for k, (name, key) in enumerate(data_keys(table).items())
+    ]
+    choices = "\n".join(f'    <Choice value="{escape(name)}"/>' for name in table.classes)
+    asked = f'  <Choices name="{_FROM}" toName="{_tag(0)}" choice="single" showInLine="true">\n{choices}\n  </Choices>'
+    return "\n".join(["<View>", *fields, asked, "</View>"])
+
+
+def data_keys(table: Table) -> dict[str, str]:
+    """Column -> its name in the data of tasks: Label Studio takes letters, digits and underscores in a variable."""
+    names = [str(column) for column in table.cells.columns if column != table.label]
+    plain = {name: re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "cell" for name in names}
+    keys = {name: name for name in names if plain[name] == name != ROW}
+    for name in names:
+        key, more = plain[name], 2
+        while name not in keys and (key in keys.values() or key == ROW):
+            key, more = f"{plain[name]}_{more}", more + 1
+        keys.setdefault(name, key)
+    return {name: keys[name] for name in names}
+
+
+def _tag(k: int) -> str:
+    return f"cell{k}"
+
+
+def tasks(
+    table: Table,
+    book: LabelLog,
+    people: list[Person],
+    predictions: Mapping[int, tuple[str, float | None]] | None = None,
+) -> list[dict[str, Any]]:
+    """One task per row; annotations are the answers that stand, predictions those given, a label and its score each."""
+    names = {person.id: person.name for person in people}
+    cells = {key: table.cells[name].tolist() for name, key in data_keys(table).items()}
+    found = []
+    for row in range(book.n_rows):
+        data: dict[str, Any] = {key: _plain(column[row]) for key, column in cells.items()}
+        task: dict[str, Any] = {"id": row + 1, "data": {**data, ROW: row + 1}}
+        task["annotations"] = [_annotation(event, names) for event in book.row(row).answers.values()]
+        if predictions is not None and row in predictions:
+            label, score = predictions[row]
+            known = {} if score is None else {"score": score}
+            task["predictions"] = [{"model_version": "surefoot", **known, "result": _result(label)}]
+        found.append(task)
+    return found
+
+
+def _annotation(event: Event, names: dict[int, str]) -> dict[str, Any]:
+    skipped = event.kind == e.SKIP
+    return {
+        "id": event.id,
+        "completed_by": {"email": names.get(event.person, ""), "first_name": names.get(event.person, "")},
+        "created_at": datetime.fromtimestamp(event.time, UTC).isoformat(),
+        "was_cancelled": skipped,
+        "result": [] if skipped else _result(str(event.value)),
+    }
+
+
+def _result(label: str) -> list[dict[str, Any]]:
+    return [{"from_name": _FROM, "to_name": _tag(0), "type": "choices", "value": {"choices": [label]}}]
+
+
+def read_tasks(content: bytes, path: object) -> list[dict[str, Any]]:
+    """The tasks of a JSON export of Label Studio."""
+    try:
+        found = json.loads(content)
+    except (ValueError, RecursionError) as error:
+        raise FileError(f"{path} must be JSON as Label Studio exports it; {error}. Export it again as JSON.") from error
+    if not isinstance(found, list) or not all(isinstance(task, dict) and "data" in task for task in found):
+        raise FileError(
+            f"{path} must be a list of tasks, each with its data, as Label Studio's export JSON is (not JSON-MIN). "
+            "Export it again as JSON."
+        )
+    return found
+
+
+def answers_of(
+    found: list[dict[str, Any]], table: Table, book: LabelLog, person_of: Any
+) -> tuple[list[Event], list[str]]:
+    """Events of the annotations, and what could not be used, a sentence each.
+
+    person_of : callable, the id of the person of a name.
+    """
+    rows = _Rows(table)
+    events: dict[str, Event] = {}  # an annotation that the file holds twice counts once
+    refused = []
+    for task in found:
+        row = rows.find(task["data"])
+        if row is None:
+            refused.append(f"{_name(task)} is no row of {table.path.name}")
+            continue
+        for annotation in _list(task.get("annotations") or task.get("completions")):
+            label, why = _label_of(annotation, table.classes)
+            if why is not None:
+                refused.append(f"{_name(task)}: {why}")
+                continue
+            key = _key(task, annotation)
+            purpose = book.row(row).purpose or e.IMPORTED
+            kind = e.SKIP if label is None else e.LABEL
+            events[key] = Event(kind, row, person_of(_who(annotation)), label, purpose, key=key, time=_when(annotation))
+    return list(events.values()), refused
+
+
+def _name(task: Mapping[str, Any]) -> str:
+    return f"task {cell_text(task.get('id'), _LONGEST)}"
+
+
+def _list(value: Any) -> list[Any]:
+    """A list of a file that anybody may have written: none for what is no list."""
+    return value if isinstance(value, list) else [] if value is None else [value]
+
+
+def _label_of(annotation: Any, classes: list[str]) -> tuple[str | None, str | None]:
+    """The label of an annotation, None for one that was skipped; or why there is none."""
+    if not isinstance(annotation, dict):
+        return None, f"an annotation must be an object of JSON; got {cell_text(annotation, _LONGEST)}"
+    if annotation.get("was_cancelled") or annotation.get("skipped"):
+        return None, None
+    chosen = list(_choices(_list(annotation.get("result"))))
+    if len(chosen) != 1:
+        return None, f"an annotation must choose one class; it chooses {len(chosen)}"
+    label = as_text(chosen[0])
+    no_class = f"{cell_text(label, _LONGEST)!r} is no class: {', '.join(classes)}"
+    return (label, None) if label in classes else (None, no_class)
+
+
+def _choices(result: list[Any]) -> Iterator[Any]:
+    for part in result:
+        if isinstance(part, dict) and part.get("type") == "choices" and isinstance(part.get("value"), dict):
+            yield from _list(part["value"].get("choices"))
+
+
+def _who(annotation: Mapping[str, Any]) -> str:
+    """The name of who made an annotation: Label Studio gives a number or an account."""
+    by = annotation.get("completed_by")
+    name = (by.get("email") or by.get("username") or by.get("id")) if isinstance(by, dict) else by
+    return cell_text(name, _LONGEST) if name not in (None, "") else "Label Studio"
+
+
+def _when(annotation: Mapping[str, Any]) -> float:
+    try:
+        when = datetime.fromisoformat(str(annotation.get("created_at")).replace("Z", "+00:00")).timestamp()
+    except (ValueError, OverflowError, OSError):
+        return 0.0  # the store takes the present
+    return when if 0.0 < when < time.time() + _DAY else 0.0
+
+
+def _key(task: Mapping[str, Any], annotation: Mapping[str, Any]) -> str:
+    """The same annotation, imported twice, has one key; one that was changed has another."""
+    said = json.dumps(
+        [task.get("id"), annotation.get("id"), annotation.get("result"), _who(annotation)], sort_keys=True
+    )
+    return "ls-" + hashlib.sha256(said.encode()).hexdigest()[:40]
+
+
+class _Rows:
+    """Rows by what their cells say; by their number where that agrees."""
+
+    def __init__(self, table: Table) -> None:
+        self._keys = data_keys(table)
+        columns = [[_said(value) for value in table.cells[name].tolist()] for name in self._keys]
+        self._cells = list(zip(*columns, strict=True))
+        self._by_cells: dict[tuple[str, ...], int] = {}
+        for row, cells in enumerate(self._cells):
+            self._by_cells.setdefault(cells, row)
+
+    def find(self, data: Any) -> int | None:
+        if not isinstance(data, dict):
+            return None
+        # under the columns' own names where somebody gave the table to Label Studio themselves, else under our keys
+        theirs = all(name in data for name in self._keys)
+        cells = tuple(_said(data.get(name if theirs else key)) for name, key in self._keys.items())
+        number = data.get(ROW)
+        if isinstance(number, int) and 1 <= number <= len(self._cells) and self._cells[number - 1] == cells:
+            return number - 1
+        return self._by_cells.get(cells)
+
+
+def _said(value: Any) -> str:
+    """A cell as it would be typed, whether a table or JSON gave it as a text or as a number."""
+    return as_text(_plain(value))
+
+
+def _plain(value: Any) -> Any:
+    """A cell for JSON; a missing one is an empty text, since Label Studio takes no null."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if value is None or value != value or str(value) in ("<NA>", "NaT"):  # noqa: PLR0124 - NaN
+        return ""
+    return value if isinstance(value, str | int | float | bool) else str(value)

@@ -1,0 +1,278 @@
+"""The desk at which people label: it hands out rows, takes answers, and stores each before it is acknowledged."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from surefoot.pool import database as e
+from surefoot.pool.database import Event, NotSavedError
+from surefoot.pool.labeling.label_log import Job, LabelLog, Ranking, as_job, check_known
+from surefoot.pool.labeling.schedule import PROVED, AuditSchedule, Chooser, Settings, is_shared, pack
+from surefoot.pool.store import MOVED_AUDITS, FrozenBlobs, Person, Store
+
+# Rows that a person holds: the one on the screen and those after it, so that typing never waits.
+AHEAD = 3
+LONGEST_NOTE = 2000
+_LONGEST_KEY = 64
+
+
+class AnswerError(ValueError):
+    """An answer that cannot be taken."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a person says of a row: a label, or None for a skip.
+
+    key : made by the page, so that an answer that is sent twice counts once.
+    """
+
+    person: Person
+    row: int
+    label: str | None
+    key: str | None = None
+
+
+class LabelingService:
+    """Rows out, answers in. Every method may be called from any thread."""
+
+    def __init__(self, store: Store, n_rows: int, classes: list[str], settings: Settings) -> None:
+        self.store, self.settings = store, settings
+        self.lock = threading.RLock()
+        self._size = n_rows, classes
+        self.ranking: Ranking | None = None
+        self.problem: str | None = None
+        self._fitted_to: Job | None = None
+        self._read_store()
+
+    def _read_store(self) -> None:
+        """What the events in the store add up to."""
+        settings = self.settings
+        shared = partial(is_shared, overlap=settings.overlap, seed=settings.goal.seed)
+        self.book = LabelLog(*self._size, *([shared] if settings.overlap > 0 else []))
+        self.turns = AuditSchedule(self.book, settings.goal, settings.random_first, self.store.frozen)
+        self.chooser = Chooser(self.book, self.turns, settings)
+        self._last = 0
+        self.turns.n_audits = moved = self.store.about.get(MOVED_AUDITS, 0)
+        for event in self.store.events():
+            if event.kind in (e.FREEZE, e.CLOSE) and (event.audit or 0) <= moved:
+                self._last = event.id  # of rows that have other numbers now
+            else:
+                self._apply(event)
+
+    def catch_up(self) -> bool:
+        """Take what other processes have written; whether there was anything."""
+        with self.lock:
+            new = self.store.events(self._last)
+            check_known(new, self.book.classes)
+            for event in new:
+                self._apply(event)
+            return bool(new)
+
+    def rows_for(self, person: Person, *, beyond: bool = False) -> list[Event]:
+        """The rows in a person's hands, the one to show first; none when the target is proved, unless `beyond` it."""
+        with self.lock:
+            self.catch_up()
+            if self.turns.phase == PROVED and not beyond:
+                return []
+            if len(self.book.held.get(person.id, {})) < AHEAD:
+                with self._transaction():
+                    missing = AHEAD - len(self.book.held.get(person.id, {}))
+                    picks = self.chooser.choose(person.id, missing, self.ranking, time.time())
+                    if picks:
+                        self._store(picks)
+            return list(self.book.held.get(person.id, {}).values())
+
+    def answer(self, person: Person, row: int, label: str | None, key: str | None = None) -> Event:
+        """Take one answer."""
+        found = self.answer_all([Answer(person, row, label, key)])[0]
+        if isinstance(found, Exception):
+            raise found
+        return found
+
+    def answer_all(self, answers: Sequence[Answer]) -> list[Event | AnswerError | NotSavedError]:
+        """Take answers in one transaction, with one wait for the disk; what became of each.
+
+        One that cannot be taken is no fault of the others. Where the disk refuses, none is taken, and memory goes back
+        to what is on the disk.
+        """
+        try:
+            with self._transaction():
+                return [self._taken(answer) for answer in answers]
+        except NotSavedError as error:
+            return [error] * len(answers)
+
+    @contextmanager
+    def _transaction(self) -> Iterator[None]:
+        """Changes that are on the disk together, after what other processes have written, or not at all."""
+        with self.lock:
+            try:
+                with self.store.together():
+                    self.catch_up()
+                    yield
+            except AnswerError:  # refused before anything was stored
+                raise
+            except BaseException:
+                self._read_store()
+                raise
+
+    def _taken(self, answer: Answer) -> Event | AnswerError:
+        try:
+            return self._answer(answer)
+        except AnswerError as error:
+            return error
+
+    def _answer(self, answer: Answer) -> Event:
+        person, row, label, key = answer.person, answer.row, answer.label, answer.key
+        self._check_row(row)
+        known = self._known(key, person, (e.LABEL, e.SKIP), row)
+        if known is not None:
+            return known
+        self._check_label(label)
+        held = self.book.held.get(person.id, {})
+        pick = held.get(row) or self._earlier(person, row)
+        kind = e.SKIP if label is None else e.LABEL
+        event = Event(kind, row, person.id, label, pick.purpose, pick.probability, pick.audit, key)
+        missing = max(AHEAD - len(held) + (row in held), 0)
+        picks = self.chooser.choose(person.id, missing, self.ranking, time.time(), without=frozenset({row}))
+        stored = self._store([event, *picks])[0]
+        self._take_turns()
+        return stored
+
+    def undo(self, person: Person, key: str | None = None) -> int | None:
+        """Take a person's last answer back, and hand them the row again; None where there is none."""
+        with self._transaction():
+            known = self._known(key, person, (e.UNDO,))
+            if known is not None:
+                return known.row
+            done = self.book.done.get(person.id, [])
+            if not done:
+                return None
+            row = done[-1]
+            last = self.book.rows[row].answers[person.id]
+            again = Event(e.PICK, row, person.id, "again", last.purpose, last.probability, last.audit)
+            self._store([Event(e.UNDO, row, person.id, key=key), again])
+            self._take_turns()
+            return row
+
+    def flag(self, person: Person, row: int, flagged: bool) -> None:
+        """Mark a row for discussion, or clear its marks."""
+        with self._transaction():
+            self._check_row(row)
+            self._store([Event(e.FLAG if flagged else e.UNFLAG, row, person.id)])
+
+    def note(self, person: Person, row: int, text: str, key: str | None = None) -> None:
+        """Add a note to a row."""
+        words = text.strip()
+        if not words or len(words) > LONGEST_NOTE:
+            raise AnswerError(f"a note must have 1 to {LONGEST_NOTE} characters; got {len(words)}. Shorten it.")
+        if any("\ud800" <= letter <= "\udfff" for letter in words):
+            raise AnswerError("a note must be a text; it has half a character. Type it again.")
+        with self._transaction():
+            self._check_row(row)
+            if self._known(key, person, (e.NOTE,), row) is None:
+                self._store([Event(e.NOTE, row, person.id, words, key=key)])
+
+    def settle(self, person: Person, row: int, label: str) -> None:
+        """Agree on the label of a row that people labeled differently."""
+        with self._transaction():
+            self._check_row(row)
+            self._check_label(label)
+            if not self.book.row(row).answers:
+                raise AnswerError(f"only a row with answers can be settled; row {row + 1} has none. Label it.")
+            self._store([Event(e.SETTLE, row, person.id, label)])
+            self._take_turns()
+
+    def wanted(self) -> Job | None:
+        """Labels to fit to, where the ranking is not of these and learning has its turn."""
+        with self.lock:
+            self.catch_up()
+            if self.turns.audit is not None or len(self.book.labels) < min(self.settings.random_first, 2):
+                return None
+            job = as_job(self.book.labels, self.book.picked())
+            enough = len(self.book.labels) >= self.settings.random_first or self._fitted_to is None
+            return None if job == self._fitted_to or not enough else job
+
+    def take_ranking(self, ranking: Ranking | None, job: Job) -> None:
+        """Use a ranking from now on."""
+        with self.lock:
+            self._fitted_to = job
+            if ranking is None:
+                return
+            self.ranking = ranking
+            if ranking.measured is not None:
+                found = ranking.measured
+                value = json.dumps({"value": found.value, "level": found.level, "n_labels": ranking.n_labels,
+                                    "n_random": found.n_labels, "kind": found.kind})  # fmt: skip
+                self._try_to_store([Event(e.MEASURED, value=value)])
+
+    def freeze_if_due(self) -> None:
+        """Freeze a model whose turn it is; the work is done outside the lock, so that answers need not wait for it."""
+        with self.lock:
+            ranking = self.ranking
+            if ranking is None or not self.turns.should_freeze(ranking):
+                return
+            number, known, labels = self.turns.n_audits + 1, self.turns.known_rows(), dict(self.book.labels)
+        self.turns.prepare(number, ranking.predictions, known, labels)
+        blobs = (number, pack(ranking.predictions), pack(np.array(known, dtype=np.intp)), ranking.model)
+        with self.lock:
+            self.catch_up()
+            if self.turns.should_freeze(ranking) and number == self.turns.n_audits + 1:
+                self._try_to_store([Event(e.FREEZE, audit=number, value=json.dumps(self.book.classes))], blobs)
+
+    def _take_turns(self) -> None:
+        """End an audit without hope."""
+        why = self.turns.should_close()
+        if why is not None:
+            self._try_to_store([Event(e.CLOSE, audit=self.turns.n_audits, value=why)])
+
+    def _store(self, events: Sequence[Event], frozen: FrozenBlobs | None = None) -> list[Event]:
+        """On the disk first, then in memory."""
+        placed = self.store.append(events, frozen)
+        for event in placed:
+            self._apply(event)
+        self.problem = None
+        return placed
+
+    def _try_to_store(self, events: Sequence[Event], frozen: FrozenBlobs | None = None) -> None:
+        """The same for what the server itself found: without room on the disk it is found again later."""
+        try:
+            self._store(events, frozen)
+        except NotSavedError as error:
+            self.problem = str(error)
+
+    def _apply(self, event: Event) -> None:
+        self._last = event.id
+        self.book.apply(event)
+        self.turns.apply(event)
+
+    def _known(self, key: str | None, person: Person, kinds: tuple[str, ...], row: int | None = None) -> Event | None:
+        """The event that this request has made before, if it was sent twice."""
+        if key is not None and not (0 < len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable()):
+            raise AnswerError(f"a key must have 1 to {_LONGEST_KEY} plain characters; got {key!r:.80}.")
+        known = None if key is None else self.book.keys.get(key)
+        if known is not None and (known.person != person.id or known.kind not in kinds or row not in (None, known.row)):
+            raise AnswerError(f"a key must be new for each answer; {key!r} was used for another. Reload the page.")
+        return known
+
+    def _earlier(self, person: Person, row: int) -> Event:
+        """Why a row was asked for that a person no longer holds: as it was when they answered, or another did."""
+        found = self.book.row(row)
+        purpose = e.SECOND if found.answers else found.purpose or e.LEARN
+        return found.answers.get(person.id) or Event(e.PICK, row, person.id, purpose=purpose)
+
+    def _check_row(self, row: int) -> None:
+        if type(row) is not int or not 0 <= row < self.book.n_rows:  # JSON may hold anything, true among it
+            raise AnswerError(f"row must be a number from 0 to {self.book.n_rows - 1}; got {row!r}. Reload the page.")
+
+    def _check_label(self, label: str | None) -> None:
+        if label is not None and label not in self.book.classes:
+            raise AnswerError(f"label must be one of {', '.join(self.book.classes)}; got {label!r}. Reload the page.")

@@ -1,0 +1,237 @@
+"""Options once given are kept in the store of the table, so that later commands need not be told again."""
+
+from __future__ import annotations
+
+import csv
+import shlex
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from surefoot._errors import FileError
+from surefoot._validation import watch_rounds
+from surefoot.pool.store import Store, store_path
+from surefoot.pool.table.cells import TableError
+
+# Time of a fit: how long it may take, how long it has taken, and what is left.
+
+
+class TimeIsUpError(Exception):
+    """The time that was given is over."""
+
+
+@dataclass
+class Clock:
+    """A budget in seconds, None for none, and what is said while work is done.
+
+    say : takes a text that describes the work; one line in a terminal.
+    """
+
+    budget: float | None = None
+    say: Callable[[str], None] = lambda _text: None
+    began: float = field(default_factory=time.monotonic)
+
+    @property
+    def passed(self) -> float:
+        return time.monotonic() - self.began
+
+    @property
+    def left(self) -> float:
+        """Seconds left; infinite without a budget."""
+        return float("inf") if self.budget is None else self.budget - self.passed
+
+    def check(self) -> None:
+        """Stop what is done when the time is over."""
+        if self.left <= 0:
+            raise TimeIsUpError
+
+    @contextmanager
+    def stage(self, what: str, seconds: float | None = None) -> Iterator[None]:
+        """Work of one kind, with an estimate; its start and each round of learning look at the clock."""
+        began = time.monotonic()
+
+        def tick() -> None:
+            self.check()
+            self.say(f"{what}{self._left(began, seconds)}")
+
+        tick()
+        with watch_rounds(tick):
+            yield
+
+    def counted(self, what: str, n: int) -> Callable[[], None]:
+        """A function to call before each of n equal pieces of work: says which one, and how long the rest takes."""
+        began, done = time.monotonic(), 0
+
+        def tick() -> None:
+            nonlocal done
+            self.check()
+            rest = (n - done) * (time.monotonic() - began) / done if done else None
+            done += 1
+            left = "" if rest is None else f", about {in_words(rest)} left"
+            self.say(f"{what} {min(done, n)} of {n}{left}")
+
+        return tick
+
+    def _left(self, began: float, seconds: float | None) -> str:
+        if seconds is None or seconds < 2:
+            return ""
+        rest = seconds - (time.monotonic() - began)
+        return f", about {in_words(rest)} left" if rest > 1 else ", nearly done"
+
+
+def in_words(seconds: float) -> str:
+    """12 s, 3 min, 2 h."""
+    if seconds < 90:
+        return f"{max(round(seconds), 1)} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+# What a user asked of a fit: plain values, so that a mistake among them is told before anything is loaded.
+
+DEFAULT, CALIBRATED, AUTO, NUMBER = "default", "calibrated", "auto", "number"
+WEAK, NONE = "weak", "none"
+LOSSES = {"log_loss": "log_loss", "zero_one": "zero_one", "log": "log_loss", "error": "zero_one"}
+
+
+@dataclass(frozen=True)
+class FitOptions:
+    """What a user asked of a fit.
+
+    radius : "default", "calibrated", "auto" or a number; prior : "weak", "none" or probabilities (K,).
+    learn_rows : unlabeled rows to learn from, 0 for all; None by size.
+    """
+
+    radius: str | float = DEFAULT
+    prior: str | tuple[float, ...] = WEAK
+    seed: int = 0
+    n_jobs: int | None = None
+    tol: float = 1e-4
+    learn_rows: int | None = None
+
+
+def names(text: str) -> list[str]:
+    """Names with commas between; one that holds a comma stands in quotes, as in a table."""
+    try:
+        split = next(csv.reader([text], skipinitialspace=True), [])
+    except csv.Error:  # a line end
+        split = text.split(",")
+    return [name.strip() for name in split if name.strip()]
+
+
+def read_radius(text: str) -> str | float:
+    """The radius option."""
+    if text in (DEFAULT, CALIBRATED, AUTO):
+        return text
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise TableError(f"--radius must be 'calibrated', 'auto' or a number at least 0; got {text!r}. Pass one.")
+    return value
+
+
+def read_prior(text: str) -> str | tuple[float, ...]:
+    """The prior option."""
+    if text in (WEAK, NONE):
+        return text
+    try:
+        shares = tuple(float(part) for part in names(text))
+    except ValueError as error:
+        raise TableError(
+            f"--prior must be 'weak', 'none' or one probability per class, such as 0.3,0.7; got {text!r}. Pass one."
+        ) from error
+    if any(not 0 <= share <= 1 for share in shares) or abs(sum(shares) - 1) > 1e-6:
+        raise TableError(
+            f"the probabilities in --prior must lie in [0, 1] and sum to 1; got {text}, which sum to {sum(shares):g}. "
+            "Pass such ones."
+        )
+    return shares
+
+
+def read_loss(text: str) -> str:
+    """The loss option, by the names that --json prints; 'log' and 'error' are short for them."""
+    if text not in LOSSES:
+        raise TableError(f"--loss must be 'log_loss' or 'zero_one' (wrong answers); got {text!r}. Pass one of these.")
+    return LOSSES[text]
+
+
+# Of the file itself; of its columns; of one label column.
+OF_FILE = ("delimiter", "encoding", "missing")
+OF_COLUMNS = ("drop", "categories", "text", "strict")
+OF_LABEL = ("classes", "prior", "radius")
+LABEL = "label"
+KEPT = (*OF_FILE, LABEL, *OF_COLUMNS, *OF_LABEL)
+
+
+@dataclass(frozen=True)
+class KeptOptions:
+    """The options of a command: those given, then those kept.
+
+    values : of all options in KEPT that the command has; given : those typed now; kept : those taken from before.
+    """
+
+    path: Path
+    values: dict[str, Any]
+    given: dict[str, Any]
+    kept: dict[str, Any] = field(default_factory=dict)
+    before: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def note(self) -> str | None:
+        """Which options were taken from before."""
+        return f"kept from {self.path.name}: {as_options(self.kept)} (--forget drops them)." if self.kept else None
+
+    def keep(self) -> str | None:
+        """Write the options for later commands; why not, where that cannot be done."""
+        now = {**self.kept, **self.given}
+        if now == self.before:
+            return None
+        try:
+            with Store(self.path, {}) as store:
+                store.keep_options(now)
+        except FileError as error:
+            return f"the options could not be kept for later commands: {error}"
+        return None
+
+
+def settle(table: Path, values: Mapping[str, Any], given: set[str], *, forget: bool = False) -> KeptOptions:
+    """Fill options that were not given from those kept for a table.
+
+    With another label than before, only those of the file itself are taken.
+    """
+    path = store_path(table)
+    before = read_options(path)
+    usable = {} if forget else dict(before)
+    if LABEL in given and LABEL in usable and values[LABEL] != usable[LABEL]:
+        usable = {name: value for name, value in usable.items() if name in OF_FILE}
+    kept = {name: value for name, value in usable.items() if name in values and name not in given}
+    typed = {name: values[name] for name in KEPT if name in given}
+    others = {name: value for name, value in usable.items() if name not in values}
+    return KeptOptions(path, {**values, **kept}, {**others, **typed}, kept, before)
+
+
+def read_options(path: Path) -> dict[str, Any]:
+    """The options in a store; none where there is no store."""
+    if not path.exists():
+        return {}
+    with Store(path) as store:
+        found = store.options()
+    for name, value in found.items():
+        if name not in KEPT or not isinstance(value, bool if name == "strict" else str):
+            raise FileError(
+                f"{path} must hold options of surefoot; {name!r} is {value!r}. Restore it, or move it away."
+            )
+    return {name: found[name] for name in KEPT if name in found}
+
+
+def as_options(values: Mapping[str, Any]) -> str:
+    """Options as they would be typed."""
+    return " ".join(
+        f"--{name}" if value is True else f"--{name} {shlex.quote(str(value))}"
+        for name, value in values.items()
+        if value is not False
+    )

@@ -1,0 +1,330 @@
+"""Numbers of the report that take a solver: the error bound, the sampling term, and the curve over the radius."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import norm
+from sklearn.base import clone
+from sklearn.exceptions import ConvergenceWarning
+
+from surefoot._validation import FitProgress, FloatArray
+from surefoot.certificates.calibration import PREDICTIVE, CalibratedRadius, RadiusEstimate
+from surefoot.certificates.certificate import Certificate
+from surefoot.certificates.certification import ClassifierLoss, certify_over
+from surefoot.certificates.curves import bound_along
+from surefoot.certificates.fresh import FreshCertificate, RowBound
+from surefoot.certificates.radius import weighted_median
+from surefoot.estimators.fit_problem import FitProblem
+from surefoot.pool.model import ModelWithRows, drawn
+from surefoot.pool.report_contents import Bounds, RadiusCurve
+from surefoot.problem.distances import row_chunks
+from surefoot.problem.losses import ZERO_ONE, log_loss_matrix, loss_matrix_from_proba, probabilities
+from surefoot.problem.placement import check_problem
+from surefoot.problem.robust import Objective, RobustProblem
+from surefoot.problem.sets import label_cost_matrix
+from surefoot.problem.unlabeled import Unlabeled
+from surefoot.solvers.search.best_bounds import JointState, SetAtRadius
+from surefoot.solvers.search.solution import Solution
+
+# Rows used where a solver is called again: about this many distances in all, and between these numbers of rows.
+ERROR_ENTRIES, CURVE_ENTRIES, _FEWEST, _MOST = 1_600_000, 200_000, 300, 4000
+# The gap to reach: of a number that is printed, and of one that is drawn.
+_TOL, _DRAWN = 1e-3, 2e-3
+# Radii of the curve besides the chosen one.
+_N_RADII = 5
+# Level of the sampling term where no rows were kept apart.
+_LEVEL = 0.95
+# Far above what float64 loses in a mean of N bounded numbers.
+_ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class SampledProblem:
+    """A problem over the labeled rows and a sample of the others: solved over these rows, evaluated at all rows.
+
+    Every dual point bounds the worst case from above. So a dual point found over a sample is valid for all rows; its
+    bound is slightly larger than the best one.
+
+    problem : over the labeled and the sampled rows; sample : positions among the unlabeled rows, None for all of them.
+    rows : all labeled rows (n, d) and all unlabeled rows (M, d); weights : (n + M,) of all rows.
+    minimal : the minimal radius over all rows.
+    """
+
+    problem: RobustProblem
+    sample: NDArray[np.intp] | None
+    rows: tuple[FloatArray, FloatArray]
+    weights: FloatArray
+    minimal: float
+
+    @property
+    def shift(self) -> float:
+        """By how much the radius over all rows is larger than over the sample: the features need more there."""
+        return self.minimal - self.problem.minimal.value
+
+    def certify(
+        self,
+        loss: str,
+        losses: FloatArray,
+        members: list[SetAtRadius],
+        tol: float,
+        estimate: RadiusEstimate | None = None,
+    ) -> Certificate:
+        """Certify losses (n + M, K) at all rows over sets of the sampled problem; the risk holds for all rows."""
+        n = len(self.rows[0])
+        some = losses if self.sample is None else losses[np.concatenate([np.arange(n), n + self.sample])]
+        found = certify_over(self.problem.fixed(some), ClassifierLoss(loss, None, None), members, tol, estimate)
+        risk = found.risk if self.sample is None else self._at_all_rows(found, losses)
+        return replace(
+            found,
+            risk=min(risk, 1.0) if loss == ZERO_ONE else risk,
+            radius=found.radius + self.shift if estimate is None else estimate.radius,
+            minimal_radius=self.minimal,
+        )
+
+    def _at_all_rows(self, found: Certificate, losses: FloatArray) -> float:
+        bound = row_bound(found)
+        sets = [
+            replace(one, decision_set=one.decision_set.with_radius(one.decision_set.radius + self.shift))
+            for one in bound.sets
+        ]
+        totals = np.zeros(len(sets))
+        for at, part in chunks(self.rows, len(bound.anchors)):
+            distances = bound.metric.distances(part, bound.anchors)
+            totals += [self.weights[at] @ one.values(distances, losses[at]) for one in sets]
+        return float(totals.max()) + _ROUNDING
+
+
+def chunks(rows: Sequence[FloatArray], n_columns: int) -> Iterator[tuple[slice, FloatArray]]:
+    """Rows of several arrays in chunks: where they are among all rows, and the rows."""
+    start = 0
+    for array in rows:
+        for part in row_chunks(len(array), n_columns, entries=1 << 21):
+            yield slice(start + part.start, start + part.stop), array[part]
+        start += len(array)
+
+
+def row_bound(certificate: Certificate) -> RowBound:
+    """The dual point of a certificate."""
+    if certificate.row_bound is None:
+        raise RuntimeError("a certificate of the decision set knows its dual point; this one does not")
+    return certificate.row_bound
+
+
+@dataclass(frozen=True, eq=False)
+class SampledRows:
+    """The rows of a fit, with a random sample of its unlabeled rows.
+
+    Labeled rows keep their share of P_X by smaller weights; label intervals are those of the fit, not counted again.
+    """
+
+    fitted: ModelWithRows
+    sample: NDArray[np.intp] | None
+    weights: FloatArray
+
+    @classmethod
+    def of(cls, fitted: ModelWithRows, seed: int, entries: int = ERROR_ENTRIES) -> SampledRows:
+        n, M = len(fitted.X), len(fitted.U)
+        sample = drawn(M, int(np.clip(entries // (n * n_sets(fitted)), _FEWEST, _MOST)), seed)
+        size = M if sample is None else len(sample)
+        return cls(fitted, sample, fitted.row_weights[:n] / fitted.row_weights[-1] * (size / M))
+
+    @property
+    def rows(self) -> FloatArray:
+        return self.fitted.U if self.sample is None else self.fitted.U[self.sample]
+
+    @property
+    def n_rows(self) -> int:
+        return len(self.fitted.X) + len(self.rows)
+
+
+def is_tied(fitted: ModelWithRows) -> bool:
+    """Whether the decision set is a union over label shifts: a calibrated radius and label intervals."""
+    low, high = fitted.certificate.label_intervals.T
+    return isinstance(fitted.stated.radius, CalibratedRadius) and bool(np.any(low < high))
+
+
+def n_sets(fitted: ModelWithRows) -> int:
+    """Decision sets in the union."""
+    return 2**fitted.n_classes - 2 if is_tied(fitted) else 1
+
+
+def error_bound(fitted: ModelWithRows, sampled: SampledRows) -> float:
+    """Upper bound on the share of wrong answers, over the decision set of the fit and all of its rows.
+
+    Solved over the sampled rows, then evaluated at all rows, with the radius of the fit.
+    """
+    clf, certificate = fitted.clf, fitted.certificate
+    problem = check_problem(
+        fitted.X,
+        fitted.y,
+        X_unlabeled=Unlabeled(sampled.rows),
+        sample_weight=sampled.weights,
+        label_prior=certificate.label_intervals,
+        label_cost=fitted.stated.label_cost,
+        metric=fitted.metric,
+        classes=clf.classes_,
+        memory_only=True,
+    )
+    problem = _in_shares(fitted, problem)
+    estimate = certificate.estimate
+    if isinstance(fitted.stated.radius, CalibratedRadius) and estimate is not None:
+        members = problem.tied(estimate.excess)
+    else:
+        members = problem.at_excess(max(certificate.radius - certificate.minimal_radius, 0.0))
+    whole = SampledProblem(
+        problem,
+        sampled.sample,
+        (fitted.X, fitted.U),
+        fitted.row_weights,
+        certificate.minimal_radius,
+    )
+    with _quiet_convergence():
+        return whole.certify(ZERO_ONE, loss_matrix_from_proba(fitted.proba, ZERO_ONE), members, _TOL).risk
+
+
+def _in_shares(fitted: ModelWithRows, problem: RobustProblem) -> RobustProblem:
+    """The problem with labels in the shares of the fit, which radius="predictive" takes from its own predictions."""
+    if fitted.stated.radius != PREDICTIVE:
+        return problem
+    return problem.with_label_shares(row_bound(fitted.certificate).sets[0].decision_set.label_frequencies)
+
+
+def bounds_of(fitted: ModelWithRows, fresh: FreshCertificate | None) -> Bounds:
+    """The certificate as a bar. Without fresh rows the sampling term is that of the unlabeled rows of the fit."""
+    certificate, n = fitted.certificate, len(fitted.X)
+    weights = fitted.row_weights[:n]
+    losses = log_loss_matrix(fitted.clf.decision_function(fitted.X))
+    training = float(np.average(losses[np.arange(n), fitted.codes], weights=weights))
+    if fresh is None:
+        rough, N = _rough_sampling(fitted), len(fitted.row_weights)
+        # near the minimal radius the dual value varies without bound from row to row: an average says nothing
+        mean, error = (certificate.risk, rough) if rough < np.log(fitted.n_classes) else (None, None)
+        return Bounds(training, certificate.lower, certificate.risk, mean, error, _LEVEL, N, False)
+    enough = bool(np.isfinite(fresh.sampling_error))
+    return Bounds(
+        training,
+        certificate.lower,
+        certificate.risk,
+        fresh.mean if enough else None,
+        fresh.sampling_error if enough else None,
+        fresh.level,
+        fresh.n_rows,
+        fresh.guarantee,
+    )
+
+
+def _rough_sampling(fitted: ModelWithRows) -> float:
+    """z·σ/√N of the dual value over the rows of the fit: the size of a sampling error, not a bound.
+
+    The dual point was fitted to these very rows, so no level can be promised.
+    """
+    bound = row_bound(fitted.certificate)
+    first, second = np.zeros(len(bound.sets)), np.zeros(len(bound.sets))
+    for at, rows in chunks((fitted.X, fitted.U), len(bound.anchors)):
+        distances = fitted.metric.distances(rows, bound.anchors)
+        losses = log_loss_matrix(fitted.clf.decision_function(rows))
+        values = np.array([one.values(distances, losses) for one in bound.sets])
+        first += values @ fitted.row_weights[at]
+        second += np.square(values) @ fitted.row_weights[at]
+    spread = np.sqrt(np.maximum(second - np.square(first), 0.0))[first.argmax()]
+    return float(norm.ppf(_LEVEL) * spread / np.sqrt(len(fitted.row_weights)))
+
+
+def radius_curve(fitted: ModelWithRows, sampled: SampledRows) -> tuple[RadiusCurve, FloatArray]:
+    """Certified loss of this model, and of one learned at each radius, over the sampled rows.
+
+    Also the coefficients of the model learned at the radius nearest to the chosen one.
+    """
+    certificate = fitted.certificate
+    kappa = float(label_cost_matrix(fitted.stated.label_cost, fitted.n_classes).max())
+    chosen = max(certificate.radius - certificate.minimal_radius, 0.0)
+    grid = _grid(chosen, kappa)
+    model = clone(fitted.clf).set_params(
+        label_prior=certificate.label_intervals,
+        label_cost=fitted.stated.label_cost,
+        metric=fitted.metric,
+        radius=fitted.stated.radius,
+        l2=fitted.stated.l2,
+        tol=_DRAWN,
+        classes=fitted.clf.classes_,
+    )
+    problem = FitProblem.of(model, fitted.X, fitted.y, sampled.weights, Unlabeled(sampled.rows), FitProgress(model))
+    problem = FitProblem.over(_in_shares(fitted, problem.problem), problem.settings, problem.progress)
+    rows = np.vstack([fitted.X, sampled.rows])
+    fixed = problem.problem.fixed(log_loss_matrix(fitted.clf.decision_function(rows)))
+    with _quiet_convergence():
+        this = _judge(problem.problem, fixed, grid, tied=is_tied(fitted))
+        learned = [_learn(problem, rows, _members(problem.problem, e, tied=is_tied(fitted))) for e in grid.tolist()]
+    curve = RadiusCurve(
+        tuple(grid.tolist()),
+        tuple(this.tolist()),
+        tuple(risk for risk, _, _ in learned),
+        tuple(confidence for _, confidence, _ in learned),
+        chosen,
+        kappa,
+        sampled.n_rows,
+        len(fitted.X) + len(fitted.U),
+    )
+    return curve, learned[int(np.abs(grid - chosen).argmin())][2]
+
+
+def _grid(chosen: float, kappa: float) -> FloatArray:
+    """Radii beyond the minimal one: evenly on a log scale around the chosen one, which is among them unless it is 0."""
+    low, high = 1e-3 * kappa, 0.2 * kappa
+    if chosen > 1e-5 * kappa:
+        low, high = min(low, chosen / 2), max(high, 2 * chosen)
+        grid = np.geomspace(low, high, _N_RADII)
+        # a point right beside the chosen one would cost a solve and show nothing
+        return np.unique([*grid[np.abs(np.log(grid / chosen)) > 0.2], chosen])
+    return np.geomspace(low, high, _N_RADII)
+
+
+def _members(problem: RobustProblem, excess: float, *, tied: bool) -> list[SetAtRadius]:
+    return problem.tied(excess) if tied else problem.at_excess(excess)
+
+
+def _judge(problem: RobustProblem, fixed: Objective, grid: FloatArray, *, tied: bool) -> FloatArray:
+    """(m,) certified loss of a fixed model: the largest over the sets, each followed along the radii that it allows."""
+    found = np.full(len(grid), -np.inf)
+    for member in _members(problem, float(grid[-1]), tied=tied):
+        radii = member.decision_set.radius - grid[-1] + grid
+        open_at = radii >= member.minimal.value
+
+        def solve(radius: float, *, warm_start: JointState | None, member: SetAtRadius = member) -> Solution:
+            at = SetAtRadius(member.decision_set.with_radius(radius), member.minimal)
+            return fixed.solve([at], tol=_DRAWN, warm_start=warm_start)
+
+        along = bound_along(radii[open_at], solve, 2 * _DRAWN)
+        found[open_at] = np.maximum(found[open_at], [bound.upper for bound in along])
+    return found
+
+
+def _learn(problem: FitProblem, rows: FloatArray, members: list[SetAtRadius]) -> tuple[float, float, FloatArray]:
+    """Certified loss of the best model for these sets, its median confidence, and its coefficients."""
+    found = problem.against(members)
+    coef, intercept = problem.game.coefficients(found.theta)
+    top = probabilities(rows @ coef.T + intercept).max(axis=1)
+    confidence = weighted_median(top, problem.problem.row_weights)
+    return found.risk - found.model.penalty_value(found.theta), confidence, coef
+
+
+@contextmanager
+def _quiet_convergence() -> Iterator[None]:
+    """A bound holds at any gap; how tight it is matters little here."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        yield
+
+
+def rule_name(fitted: ModelWithRows) -> str:
+    """How the radius was set: "predictive", "auto", "calibrated" or "number"."""
+    rule = fitted.stated.radius
+    if isinstance(rule, CalibratedRadius):
+        return "calibrated"
+    return rule if isinstance(rule, str) else "number"

@@ -1,0 +1,281 @@
+"""Checks of the data behind a fit: rows far from all labels, repeated rows, and columns that give the label away.
+
+Each check says what it looked for, also where it found nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import chi2_contingency, mannwhitneyu
+from sklearn.neighbors import NearestNeighbors
+
+from surefoot._printing import percent, rounded_up
+from surefoot._validation import FloatArray
+from surefoot.pool.model import ModelWithRows, Names
+from surefoot.pool.notes import about_answers
+from surefoot.pool.report_contents import Confidence, Finding, Promise
+from surefoot.problem.rows import fingerprints
+
+# Rows listed with a finding.
+_LISTED = 5
+# Far rows are worth a warning from this many times the share that chance allows.
+_TIMES_CHANCE = 3.0
+# Rows closer than this share of a typical distance are near-duplicates.
+_NEAR = 0.01
+# Rows among which near-duplicates are searched: every pair of them is compared.
+_SEARCHED = 4000
+# A class with fewer labels than this is said to have few.
+_FEW_LABELS = 5
+# Area under the ROC curve, or share of rows told right, from which a column is suspect.
+SUSPECT = 0.99
+# Labeled rows that a class must have, and that must be outside of it.
+FEWEST = 5
+# Suspects that chance would produce, over all columns and classes, must be fewer than this.
+_BY_CHANCE = 0.01
+# A text column with more values than this share of the labeled rows names rows, not groups.
+_MOST_VALUES = 0.5
+
+
+def answer_findings(promise: Promise, confidence: Confidence) -> Iterator[Finding]:
+    """One class for all rows, shares that the labels speak against; and a radius that promises nothing."""
+    if not promise.is_promise:
+        yield Finding(
+            "no-promise",
+            True,
+            "The worst case is no guarantee",
+            f"Its radius was {promise.radius_name}. The true distribution may lie outside the decision set, and "
+            "the worst case then does not cover it. Use a calibrated radius, or one that you know.",
+        )
+    shares = {one.name: one.share for one in confidence.classes}
+    texts = about_answers(shares, [(share.low, share.high) for share in promise.shares])
+    if texts:
+        yield Finding(
+            "answers",
+            True,
+            "Look at its predictions",
+            " ".join(text[0].upper() + text[1:] for text in texts),
+        )
+
+
+def fit_findings(promise: Promise) -> Iterator[Finding]:
+    """What the certificate shows: how the solver ended, whether the bound says anything, classes with few labels."""
+    if not promise.beats_guessing:
+        yield Finding(
+            "guessing",
+            True,
+            "The bound is no better than guessing",
+            f"Equal probabilities for all classes have a loss of {promise.guessing:.3f}; the bound is "
+            f"{rounded_up(promise.risk, 3)}. The model may still be good, but these labels and this radius do not "
+            "prove it. Label more rows, or lower the radius if you have grounds to.",
+        )
+    if promise.minimal:
+        yield Finding(
+            "minimal-radius",
+            True,
+            "The radius is the smallest possible",
+            "It leaves the worst case nothing to spend on labels, so the truth is very likely farther away. "
+            "Label more rows, or try a calibrated radius.",
+        )
+    if promise.status == "stopped":
+        yield Finding(
+            "status",
+            True,
+            "The solver stopped early",
+            "Both bounds hold all the same. A better model may exist: raise max_iter, or the tolerance tol.",
+        )
+    few = [share for share in promise.shares if share.n_labeled < _FEW_LABELS]
+    if few:
+        yield Finding(
+            "few-labels",
+            True,
+            "Some classes have very few labels",
+            f"Fewer than {_FEW_LABELS} labeled rows say little about a class. Label more rows of it if you can.",
+            tuple((share.name, f"{share.n_labeled} labeled") for share in few[:_LISTED]),
+            len(few),
+        )
+
+
+def far_rows(fitted: ModelWithRows, names: Names) -> Finding:
+    """Unlabeled rows farther from every labeled row than any labeled row is from its nearest other one.
+
+    If the labeled rows were drawn at random from the pool, an unlabeled row is so with probability at most 1/(n+1):
+    among n+1 exchangeable rows it would have to be the one farthest from the others.
+    """
+    between = fitted.metric.distances(fitted.X, fitted.X)
+    np.fill_diagonal(between, np.inf)
+    limit = float(between.min(axis=1).max())
+    _, distance = fitted.nearest
+    far = np.flatnonzero(distance > limit)
+    share, chance = len(far) / len(fitted.U), 1.0 / (len(fitted.X) + 1)
+    caution = share > _TIMES_CHANCE * chance
+    first = far[np.argsort(-distance[far], kind="stable")][:_LISTED]
+    counted = (
+        f"{len(far):,} of {len(fitted.U):,} unlabeled rows ({percent(share, 1)}) are farther from every labeled row "
+        f"than any labeled row is from its nearest other one. Chance alone allows about {percent(chance, 1)}."
+    )
+    advice = (
+        "Nothing labeled resembles these rows, so the model extrapolates there. Label some of them."
+        if caution
+        else "That is no more than to be expected of labels picked at random."
+    )
+    items = tuple(
+        (names.row(len(fitted.X) + int(j)), f"{distance[j] / limit:.1f} times that distance" if limit > 0 else "apart")
+        for j in first
+    )
+    title = "Unlabeled rows far from every labeled one" if caution else "Few rows are far from every labeled one"
+    return Finding("far", caution, title, f"{counted} {advice}", items if caution else (), len(far))
+
+
+def repeated_rows(fitted: ModelWithRows, names: Names, seed: int) -> list[Finding]:
+    """Labeled rows that coincide but disagree; exact copies among all rows; near-copies in a sample."""
+    rows = np.vstack([fitted.X, fitted.U])
+    marks = fingerprints(rows)
+    found = [_contradictions(fitted, names, marks[: len(fitted.X)])]
+    _, inverse, counts = np.unique(marks, return_inverse=True, return_counts=True)
+    n_groups, n_copies = int((counts > 1).sum()), int((counts[counts > 1] - 1).sum())
+    first = [np.flatnonzero(inverse == group) for group in np.argsort(-counts, kind="stable")[:_LISTED]]
+    items = tuple(
+        (names.row(int(group[0])), f"{len(group):,} times, next as {names.row(int(group[1]))}")
+        for group in first
+        if len(group) > 1
+    )
+    near, searched = _near_copies(rows, inverse, seed)
+    verb = "repeat" if n_copies > 1 else "repeats"
+    exact = f"{n_copies:,} of {len(rows):,} rows {verb}" if n_copies else f"None of {len(rows):,} rows repeats"
+    alike = f"{near:,} more are" if near > 1 else "one more is" if near else "none is"
+    text = (
+        f"{exact} another row exactly. Among {searched:,} different rows that were compared pair by pair, {alike} "
+        f"nearly the same as another (closer than {percent(_NEAR)} of a typical distance)."
+    )
+    share = n_copies / len(rows)
+    caution = share > 0.01 or near > 0.01 * searched
+    advice = (
+        " Copies count several times in every average. If they are accidents, remove them; if the features have few "
+        "values, they are natural."
+        if caution
+        else ""
+    )
+    title = "Repeated rows" if caution else "Few rows repeat"
+    return [*[f for f in found if f.caution], Finding("repeats", caution, title, text + advice, items, n_groups)]
+
+
+def _contradictions(fitted: ModelWithRows, names: Names, marks: NDArray[np.uint64]) -> Finding:
+    order = np.argsort(marks, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(marks[order])) + 1)
+    disagree = [group for group in groups if len(np.unique(fitted.codes[group])) > 1]
+    items = tuple(
+        (", ".join(names.row(int(i)) for i in group[:4]), ", ".join(names.classes[fitted.codes[i]] for i in group[:4]))
+        for group in disagree[:_LISTED]
+    )
+    return Finding(
+        "contradictions",
+        bool(disagree),
+        "Equal rows with different labels",
+        "Some labeled rows agree in every feature but not in their label. Check these labels, or add the column that "
+        "tells the rows apart.",
+        items,
+        len(disagree),
+    )
+
+
+def _near_copies(rows: FloatArray, groups: NDArray[np.intp], seed: int) -> tuple[int, int]:
+    """How many rows of a sample have a near-copy in it that is no exact copy, and the size of the sample."""
+    _, first = np.unique(groups, return_index=True)  # one row per group of exact copies
+    if len(first) > _SEARCHED:
+        first = np.random.default_rng(seed).choice(first, _SEARCHED, replace=False)
+    sample = rows[np.sort(first)]
+    if len(sample) < 3:
+        return 0, len(sample)
+    typical = float(np.median(np.linalg.norm(sample - sample[::-1], axis=1)))
+    nearest = NearestNeighbors(n_neighbors=2).fit(sample).kneighbors(sample)[0][:, 1]
+    return int((nearest < _NEAR * typical).sum()), len(sample)
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A column that separates a class from the others; score from 0.5 to 1; `chance` its p-value."""
+
+    column: str
+    score: float
+    chance: float
+    text: str
+
+
+def leakage_suspects(fitted: ModelWithRows, names: Names) -> Finding:
+    """Columns that alone separate a class from the rest, where chance does not explain it."""
+    raw = names.raw is not None
+    tests = list(_numbers(fitted, names)) + (list(_texts(fitted, names)) if raw else [])
+    found = {s.column: s for s in sorted(tests, key=lambda s: s.score) if s.chance * len(tests) < _BY_CHANCE}
+    suspects = sorted((s for s in found.values() if s.score >= SUSPECT), key=lambda s: -s.score)
+    looked = (
+        f"Looked for single columns that separate a class from the rest on the labeled rows (area under the ROC curve "
+        f"of at least {SUSPECT}; 0.5 is chance, 1 is perfect; classes of at least {FEWEST} labeled rows)."
+    )
+    if not suspects:
+        return Finding("leakage", False, "No column gives the label away", looked)
+    text = (
+        f"{looked} One column that tells the label almost by itself is often the label in disguise, or something that "
+        "is only known after it. Such a column makes the model look better than it will be in use. If it is known "
+        f"when the model is used, keep it. By chance one would expect fewer than {_BY_CHANCE} such columns."
+    )
+    items = tuple((s.column, s.text) for s in suspects[:12])
+    return Finding("leakage", True, "Columns that may give the label away", text, items, len(suspects))
+
+
+def _numbers(fitted: ModelWithRows, names: Names) -> Iterator[Suspect]:
+    """Each feature against each class, one against the rest; the area is that of U / (n₁ n₀)."""
+    X, codes = fitted.X, fitted.codes
+    for code in _testable(codes, fitted.n_classes):
+        inside, outside = X[codes == code], X[codes != code]
+        u = mannwhitneyu(inside, outside, axis=0, method="asymptotic")
+        area = np.asarray(u.statistic) / (len(inside) * len(outside))
+        area, chance = np.maximum(area, 1.0 - area), _chance(np.asarray(u.pvalue))
+        for i, column in enumerate(names.features):
+            if area[i] >= SUSPECT and _names_class(X[:, i], codes, code):
+                text = f"it has one value where the label is {names.classes[code]}, and another one everywhere else"
+            else:
+                text = f"separates {names.classes[code]} from the rest: area {area[i]:.3f}"
+            yield Suspect(column, float(area[i]), float(chance[i]), text)
+
+
+def _texts(fitted: ModelWithRows, names: Names) -> Iterator[Suspect]:
+    """Each text column of the file: how often the commonest label of a row's value, without that row, is right."""
+    codes, K = fitted.codes, fitted.n_classes
+    raw = names.raw.iloc[: len(fitted.X)]
+    for i, column in enumerate(raw.columns):
+        if raw.dtypes.iloc[i].kind in "iufbMm":
+            continue
+        _, values = np.unique([str(value) for value in raw.iloc[:, i]], return_inverse=True)
+        n_values = int(values.max()) + 1
+        if not 2 <= n_values <= _MOST_VALUES * len(codes) or not list(_testable(codes, K)):
+            continue
+        table = np.zeros((n_values, K))
+        np.add.at(table, (values, codes), 1.0)
+        without = table[values]
+        without[np.arange(len(codes)), codes] -= 1.0
+        right = float(np.mean(without.argmax(axis=1) == codes))
+        chance = float(chi2_contingency(table[:, table.any(axis=0)]).pvalue)
+        yield Suspect(str(column), right, chance, f"its value alone tells the label of {percent(right)} of the rows")
+
+
+def _testable(codes: NDArray[np.intp], n_classes: int) -> Iterator[int]:
+    """Classes with enough labeled rows in and out; of two classes one says it all."""
+    counts = np.bincount(codes, minlength=n_classes)
+    for code in range(n_classes if n_classes > 2 else 1):
+        if min(counts[code], len(codes) - counts[code]) >= FEWEST:
+            yield code
+
+
+def _names_class(column: FloatArray, codes: NDArray[np.intp], code: int) -> bool:
+    inside, outside = column[codes == code], column[codes != code]
+    return bool(np.ptp(inside) == 0 and np.ptp(outside) == 0 and inside[0] != outside[0])
+
+
+def _chance(pvalues: NDArray[Any]) -> FloatArray:
+    """p-values, 1 for constant columns, which have none."""
+    return np.where(np.isnan(pvalues), 1.0, pvalues).astype(np.float64)

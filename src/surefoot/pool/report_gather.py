@@ -1,0 +1,360 @@
+"""Gather the contents of a report from a fitted model and the rows it was fitted to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from surefoot._printing import cell_text, percent
+from surefoot._validation import FloatArray, check_positive_integer
+from surefoot._version import __version__
+from surefoot.bounds.result import ErrorBound
+from surefoot.certificates.calibration import CalibratedRadius
+from surefoot.certificates.fresh import FreshCertificate
+from surefoot.estimators.robust import RobustLogisticRegression
+from surefoot.pool.model import LONGEST_CELL, ModelWithRows, Names
+from surefoot.pool.next_rows import choose
+from surefoot.pool.report_certified import CURVE_ENTRIES, SampledRows, bounds_of, error_bound, radius_curve, rule_name
+from surefoot.pool.report_contents import (
+    Adversary,
+    Bin,
+    Column,
+    Confidence,
+    Data,
+    Head,
+    LabelShare,
+    NextRow,
+    PredictedClass,
+    Promise,
+    RelabeledRow,
+    Report,
+    Weight,
+)
+from surefoot.pool.report_findings import answer_findings, far_rows, fit_findings, leakage_suspects, repeated_rows
+from surefoot.pool.worst import PoolWorstCase
+from surefoot.priors import (
+    AssistedPrior,
+    ClopperPearson,
+    ExactPrior,
+    HypergeometricPrior,
+    IntervalPrior,
+    NoPrior,
+    resolve_prior,
+)
+from surefoot.problem.losses import ZERO_ONE, log_loss_matrix
+from surefoot.problem.unlabeled import Unlabeled
+
+# Rows that the adversary relabels, as listed.
+_MOST_RELABELED = 10
+# Features shown with their weights; columns listed, and values of a text column.
+_MOST_WEIGHTS = 12
+_MOST_COLUMNS, _MOST_VALUES = 100, 3
+
+Progress = Callable[[str, float], None]
+
+
+def build_report(  # noqa: PLR0913 - one keyword per part of the page
+    clf: RobustLogisticRegression,
+    X: ArrayLike,
+    y: ArrayLike,
+    X_unlabeled: ArrayLike | Unlabeled,
+    *,
+    feature_names: Sequence[str] | None = None,
+    class_names: Sequence[str] | None = None,
+    row_labels: Sequence[str] | None = None,
+    raw_rows: Any = None,
+    title: str = "surefoot report",
+    label_name: str = "label",
+    source: str | None = None,
+    created: str | None = None,
+    notes: Sequence[str] = (),
+    fresh: FreshCertificate | None = None,
+    worst: PoolWorstCase | None = None,
+    bound: ErrorBound | None = None,
+    missing: Sequence[str] = (),
+    command: str | None = None,
+    next_command: str | None = None,
+    n_pool: int | None = None,
+    seed: int = 0,
+    n_query: int = 10,
+    progress: Progress | None = None,
+) -> Report:
+    """All that the page of a fit shows, as plain data.
+
+    Parameters
+    ----------
+    clf : RobustLogisticRegression
+        A fitted model.
+    X : array of shape (n, d)
+        Labeled rows of its fit.
+    y : array of shape (n,)
+        Their labels.
+    X_unlabeled : array of shape (M, d) or Unlabeled
+        Unlabeled rows of its fit, M ≥ 1.
+    feature_names : sequence of d str or None, default=None
+        Names of the columns of X.
+    class_names : sequence of K str or None, default=None
+        Names of the classes, in the order of `clf.classes_`.
+    row_labels : sequence of N str or None, default=None
+        What each row is called, the rows of X first, then those of X_unlabeled.
+    raw_rows : pandas.DataFrame or None, default=None
+        All N rows in the same order, as they stand in the file; shown instead of X.
+    title : str, default="surefoot report"
+        Title of the page.
+    label_name : str, default="label"
+        Name of the label column.
+    source : str or None, default=None
+        Name of the file that the rows come from.
+    created : str or None, default=None
+        When, as text at the foot of the page.
+    notes : sequence of str, default=()
+        What was done to the data before the fit, a sentence each.
+    fresh : FreshCertificate or None, default=None
+        The certificate over rows that were kept apart, if there are such rows.
+    worst : surefoot.pool.worst.PoolWorstCase or None, default=None
+        The worst case that the page speaks of; None for that of the fit.
+    bound : ErrorBound or None, default=None
+        The cross-fitted bound of `error_bound`, which the page then begins with.
+    missing : sequence of str, default=()
+        Why something could not be said of the model, a sentence each.
+    command : str or None, default=None
+        The command that made the page, for its foot.
+    next_command : str or None, default=None
+        What to do next, as a command.
+    n_pool : int or None, default=None
+        Unlabeled rows in all, where X_unlabeled holds some of them.
+    seed : int, default=0
+        Of the rows drawn where N is large, and of ties among the rows to label next.
+    n_query : int, default=10
+        How many rows to label next.
+    progress : function(str, float) or None, default=None
+        Called with a step's name and the share done, from 0 to 1.
+
+    Returns
+    -------
+    Report
+        The contents, for `render_report` and `write_report`.
+    """
+    fitted = ModelWithRows.check(clf, X, y, X_unlabeled, None if worst is None else worst.stated)
+    names = Names.check(fitted, feature_names, class_names, row_labels, raw_rows, label_name)
+    say: Progress = progress or (lambda _step, _share: None)
+    n_query = check_positive_integer(n_query, "n_query")
+    say("bounding the error", 0.0)
+    error = None if worst is None else worst.risk(ZERO_ONE)
+    if error is None:
+        error = error_bound(fitted, SampledRows.of(fitted, seed))
+    promise = _promise(fitted, names, error)
+    bounds = bounds_of(fitted, fresh)
+    say("following the radius", 0.3)
+    curve, worst_coef = radius_curve(fitted, SampledRows.of(fitted, seed, CURVE_ENTRIES))
+    say("choosing rows to label", 0.7)
+    chosen = choose(fitted, names.classes, n_query, seed)
+    say("checking the data", 0.8)
+    confidence = _confidence(fitted, names)
+    findings = [
+        *answer_findings(promise, confidence),
+        *fit_findings(promise),
+        far_rows(fitted, names),
+        *repeated_rows(fitted, names, seed),
+        leakage_suspects(fitted, names),
+    ]
+    data = data_summary(fitted, names, notes)
+    say("report", 1.0)
+    return Report(
+        Head(title, label_name, source, created, __version__, command, seed, n_pool),
+        names.classes,
+        promise,
+        bounds,
+        curve,
+        confidence,
+        _adversary(fitted, names),
+        tuple(
+            NextRow(names.row(len(fitted.X) + c.position), c, names.cells(len(fitted.X) + c.position)) for c in chosen
+        ),
+        data,
+        tuple(sorted(findings, key=lambda finding: not finding.caution)),
+        bound,
+        tuple(missing),
+        next_command,
+        feature_weights(fitted, names, worst_coef),
+    )
+
+
+def _promise(fitted: ModelWithRows, names: Names, error: float) -> Promise:
+    clf, certificate = fitted.clf, fitted.certificate
+    rule, prior = fitted.stated.radius, resolve_prior(clf.label_prior)
+    kinds = {
+        ClopperPearson: "clopper-pearson",
+        HypergeometricPrior: "hypergeometric",
+        AssistedPrior: "assisted",
+        ExactPrior: "exact",
+        NoPrior: "none",
+        IntervalPrior: "intervals",
+    }
+    counts = np.bincount(fitted.codes, minlength=fitted.n_classes).tolist()
+    shares = zip(names.classes, counts, certificate.label_intervals.tolist(), strict=True)
+    return Promise(
+        certificate.risk,
+        certificate.likelihood,
+        float(np.log(fitted.n_classes)),
+        error,
+        certificate.status,
+        certificate.radius,
+        certificate.minimal_radius,
+        rule_name(fitted),
+        rule.level if isinstance(rule, CalibratedRadius) else None,
+        rule.n_splits if isinstance(rule, CalibratedRadius) else None,
+        clf.confidence if rule_name(fitted) == "auto" else None,
+        kinds.get(type(prior), "intervals"),
+        prior.level if isinstance(prior, ClopperPearson | HypergeometricPrior | AssistedPrior) else None,
+        tuple(LabelShare(name, count, low, high) for name, count, (low, high) in shares),
+    )
+
+
+def _moved(fitted: ModelWithRows) -> tuple[FloatArray, Any]:
+    """(N,) share of other labels that the adversary gives each row, and the reference labels (N,).
+
+    The reference is the label given, or for an unlabeled row the model's answer.
+    """
+    reference = np.concatenate([fitted.codes, fitted.proba[len(fitted.X) :].argmax(axis=1)])
+    kept = fitted.worst_case.label_proba[np.arange(len(reference)), reference]
+    return np.clip(1.0 - kept, 0.0, 1.0), reference
+
+
+def _confidence(fitted: ModelWithRows, names: Names) -> Confidence:
+    n = len(fitted.X)
+    proba = fitted.proba[n:]
+    top, answer = proba.max(axis=1), proba.argmax(axis=1)
+    moved = _moved(fitted)[0][n:]
+    # two classes: 50 % to 100 % by 5; more: from the tenth below 1/K, by 10
+    start, width = (0.5, 0.05) if fitted.n_classes == 2 else (np.floor(10 / fitted.n_classes) / 10, 0.1)
+    edges = np.round(np.arange(start, 1.0 - 1e-9, width), 2)
+    which = np.searchsorted(edges, top, side="right") - 1
+    bins = [
+        Bin(low, low + width, int((which == b).sum()), float(moved[which == b].mean()) if (which == b).any() else 0.0)
+        for b, low in enumerate(edges.tolist())
+    ]
+    classes = [
+        PredictedClass(
+            name,
+            int((answer == k).sum()),
+            float(np.mean(answer == k)),
+            float(top[answer == k].mean()) if (answer == k).any() else None,
+        )
+        for k, name in enumerate(names.classes)
+    ]
+    return Confidence(
+        float(np.median(top)), float(np.mean(top >= 0.9)), float(np.mean(top < 0.6)), tuple(bins), tuple(classes)
+    )
+
+
+def _adversary(fitted: ModelWithRows, names: Names) -> Adversary:
+    n, q, m = len(fitted.X), fitted.worst_case.label_proba, fitted.row_weights
+    moved, reference = _moved(fitted)
+    scores = np.concatenate([fitted.clf.decision_function(rows) for rows in (fitted.X, fitted.U)])
+    joint = m[:, None] * q * log_loss_matrix(scores)
+    loss = float(joint.sum())
+    joint[np.arange(len(q)), reference] = 0.0
+    from_moved = joint.sum(axis=1)
+    order = np.argsort(-from_moved, kind="stable")[:_MOST_RELABELED]
+    flow = np.zeros((fitted.n_classes, fitted.n_classes))
+    np.add.at(flow, reference[n:], m[n:, None] * q[n:])
+    others = q.copy()
+    others[np.arange(len(q)), reference] = -1.0
+    rows = [
+        RelabeledRow(
+            names.row(int(j)),
+            int(j),
+            bool(j < n),
+            names.classes[reference[j]],
+            float(fitted.proba[j, reference[j]]),
+            names.classes[int(others[j].argmax())],
+            float(moved[j]),
+            float(from_moved[j] / loss) if loss > 0 else 0.0,
+            names.cells(int(j)),
+        )
+        for j in order
+        if from_moved[j] > 0
+    ]
+    return Adversary(
+        float(np.average(moved[:n], weights=m[:n])),
+        float(np.average(moved[n:], weights=m[n:])),
+        int((moved[:n] > 0.5).sum()),
+        int((moved[n:] > 0.5).sum()),
+        loss,
+        float(from_moved.sum()),
+        tuple(fitted.worst_case.label_probabilities.tolist()),
+        tuple(tuple(row) for row in (flow / m[n:].sum()).tolist()),
+        tuple(rows),
+    )
+
+
+def feature_weights(fitted: ModelWithRows, names: Names, worst_coef: FloatArray) -> tuple[Weight, ...]:
+    """The features of largest weight; of several classes that class which a feature speaks for most.
+
+    worst_coef : (1, d) or (K, d) coefficients learned against the worst case.
+    """
+    spread = np.vstack([fitted.X, fitted.U]).std(axis=0)
+    now, worst = fitted.clf.coef_ * spread, worst_coef * spread
+    found = []
+    size = np.abs(now[0]) if len(now) == 1 else now.max(axis=0)
+    for i in np.argsort(-size, kind="stable")[:_MOST_WEIGHTS].tolist():
+        k = int(now[:, i].argmax()) if len(now) > 1 else 0
+        sign = 1.0
+        if len(now) == 1:
+            k, sign = (1, 1.0) if now[0, i] >= 0 else (0, -1.0)
+        row = k if len(now) > 1 else 0
+        if now[row, i] == 0:
+            continue
+        found.append(
+            Weight(names.features[i], names.classes[k], float(sign * now[row, i]), float(sign * worst[row, i]))
+        )
+    return tuple(found)
+
+
+def data_summary(fitted: ModelWithRows, names: Names, notes: Sequence[str]) -> Data:
+    """Counts of rows, and the columns: those of the file where it was given, else those of X."""
+    if names.raw is None:
+        described = [
+            _numeric(name, np.concatenate([fitted.X[:, i], fitted.U[:, i]]), 0.0)
+            for i, name in enumerate(names.features[:_MOST_COLUMNS])
+        ]
+        n_columns = len(names.features)
+    else:
+        n_columns = names.raw.shape[1]
+        described = [_column(names.raw, i) for i in range(min(n_columns, _MOST_COLUMNS))]
+    return Data(
+        len(fitted.X),
+        len(fitted.U),
+        fitted.X.shape[1],
+        n_columns,
+        tuple(described),
+        tuple(str(note) for note in notes),
+    )
+
+
+def _column(frame: Any, i: int) -> Column:
+    column, name = frame.iloc[:, i], str(frame.columns[i])
+    present = column.dropna()
+    missing = 1.0 - len(present) / len(column)
+    if column.dtype.kind in "iuf":
+        return _numeric(name, present.to_numpy(dtype=np.float64), missing)
+    counts = present.astype(str).value_counts()
+    kind = {"b": "yes/no", "M": "time", "m": "duration"}.get(column.dtype.kind, "text")
+    if len(counts) > 0.5 * len(present):
+        example = cell_text(present.iloc[0], LONGEST_CELL)
+        return Column(name, kind, missing, len(counts), f"mostly different, such as {example}")
+    most = counts[:_MOST_VALUES].items()
+    shown = [f"{cell_text(value, LONGEST_CELL)} ({percent(count / len(present))})" for value, count in most]
+    more = ["…"] if len(counts) > _MOST_VALUES else []
+    return Column(name, kind, missing, len(counts), ", ".join([*shown, *more]))
+
+
+def _numeric(name: str, values: Any, missing: float) -> Column:
+    if len(values) == 0:
+        return Column(name, "number", missing, 0, cell_text(None))
+    low, median, high = np.quantile(values, [0.0, 0.5, 1.0])
+    return Column(name, "number", missing, len(np.unique(values)), f"{low:.4g} to {high:.4g}, median {median:.4g}")

@@ -1,0 +1,278 @@
+"""From a pool to a certified classifier: which radius and which label intervals its labels allow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import brentq
+from scipy.stats import entropy
+from sklearn.metrics import pairwise_distances_argmin
+
+from surefoot._validation import FitProgress, FloatArray
+from surefoot.bounds.clusters import equal_rows, share_intervals
+from surefoot.certificates.calibration import CalibratedRadius, RadiusEstimate
+from surefoot.certificates.certificate import Certificate
+from surefoot.certificates.certification import ClassifierLoss, certify_over
+from surefoot.certificates.radius import calibrate_radius
+from surefoot.estimators.fit_problem import FitProblem, FittedModel
+from surefoot.estimators.robust import RobustLogisticRegression
+from surefoot.pool.notes import Code, Note
+from surefoot.pool.options import AUTO, CALIBRATED, DEFAULT, NONE, NUMBER, WEAK, FitOptions
+from surefoot.pool.table import Pool, TableError
+from surefoot.pool.table.cells import as_texts
+from surefoot.pool.table.pool import as_targets
+from surefoot.priors import ClopperPearson
+from surefoot.priors.clopper_pearson import tighten
+from surefoot.problem.losses import ZERO_ONE
+from surefoot.problem.robust import RobustProblem
+from surefoot.problem.unlabeled import Unlabeled
+
+# The table of measured coverage (docs/calibration.md) begins at so many labels, and its method ends at so many classes.
+FEWEST_FOR_CALIBRATION, MOST_CLASSES = 20, 6
+_TOL_ERROR, _CLIP = 1e-3, 1e-12
+# Unlabeled rows over which the "auto" radius is searched: a rule of thumb needs no more.
+_MOST_SEARCHED = 4000
+# A log loss above this share of that of a constant answer promises nothing of use.
+_LITTLE = 0.98
+# Labeled rows that stand for the pool's rows nearest to them must not count a second time among these.
+_NEGLIGIBLE = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class LabeledTable:
+    """The labels of a pool, and which of them are a random sample: estimates may rest on those only.
+
+    rows, y : labeled rows (n, d) and labels (n,); random : (n,); rest : unlabeled rows (M, d).
+    nearest : whether labeled rows count by the rows of the pool nearest to them, not equally.
+    group_column : column whose cells say which labeled rows belong together; None for rows with equal features.
+    """
+
+    pool: Pool
+    rows: FloatArray
+    y: NDArray[Any]
+    random: NDArray[np.bool_]
+    rest: FloatArray
+    nearest: bool
+    group_column: str | None = None
+
+    @classmethod
+    def of(
+        cls, pool: Pool, picked: NDArray[np.bool_], *, nearest: bool = False, group_column: str | None = None
+    ) -> LabeledTable:
+        """With picked labels, or where these are to come, `nearest` keeps the certificates comparable."""
+        labeled = pool.labeled
+        y = pool.targets
+        by_nearest = nearest or bool(picked[labeled].any())
+        return cls(pool, pool.rows[labeled], y, ~picked[labeled], pool.rows[~labeled], by_nearest, group_column)
+
+    @property
+    def n_random(self) -> int:
+        return int(self.random.sum())
+
+    @property
+    def all_random(self) -> bool:
+        return bool(self.random.all())
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        return as_targets(self.pool.classes)
+
+    @property
+    def groups(self) -> NDArray[np.intp]:
+        """(n,) which labeled rows belong together, by number; a row without a group is one of its own."""
+        if self.group_column is None:
+            return equal_rows(self.rows)
+        cells = as_texts(self.pool.table.cells[self.group_column][self.pool.labeled])
+        return equal_rows([row if cell != cell else cell for row, cell in enumerate(cells)])  # noqa: PLR0124 - NaN
+
+    @property
+    def weights(self) -> FloatArray | None:
+        """(n,) None where all count equally; else in proportion to the rows of the pool nearest to each."""
+        if not self.nearest:
+            return None
+        nearest = pairwise_distances_argmin(self.pool.rows, self.rows)
+        return _NEGLIGIBLE * np.bincount(nearest, minlength=len(self.rows)).astype(np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """A classifier, its certificate for the log loss, a bound on its share of errors, and how the radius was chosen."""
+
+    start: LabeledTable
+    clf: RobustLogisticRegression
+    certificate: Certificate
+    error: float | None
+    radius_kind: str
+    notes: list[Note] = field(default_factory=list)
+
+
+def resolve_prior(prior: str | tuple[float, ...], start: LabeledTable) -> Any:
+    """Label probabilities for the library; intervals come from the random labels alone."""
+    if isinstance(prior, tuple):
+        if len(prior) != len(start.pool.classes):
+            raise TableError(
+                f"--prior must name one probability per class, {len(start.pool.classes)} of them, in the order "
+                f"{', '.join(start.pool.classes)}; got {len(prior)}. Name all classes with --classes where labels miss "
+                "some."
+            )
+        return np.array(prior)
+    if prior == NONE:
+        return None
+    if start.all_random:
+        return "clopper-pearson"
+    if not start.n_random:
+        raise TableError(
+            "--prior weak estimates label probabilities from labels drawn at random; all labels were picked. Pass the "
+            "probabilities, or --prior none."
+        )
+    counts = [(start.y[start.random] == name).sum() for name in start.classes]
+    return ClopperPearson().intervals(counts)
+
+
+def prior_of_worst_case(prior: str | tuple[float, ...], start: LabeledTable) -> Any:
+    """The same for a guarantee: where random rows belong together, intervals that hold if they are one draw."""
+    found, numbers = resolve_prior(prior, start), start.groups[start.random]
+    if prior != WEAK or len(np.unique(numbers)) == len(numbers):
+        return found
+    return share_intervals(start.y[start.random], start.classes, numbers)
+
+
+def about_picked(start: LabeledTable) -> list[Note]:
+    """That some labels are no random sample."""
+    if start.all_random:
+        return []
+    n_labels, n_random = len(start.y), start.n_random
+    return [Note(Code.PICKED_LABELS, n_picked=n_labels - n_random, n_labels=n_labels, n_random=n_random)]
+
+
+def choose_radius(choices: FitOptions, start: LabeledTable) -> tuple[str, list[Note]]:
+    """Which rule finds the radius, and what to say about it."""
+    if not isinstance(choices.radius, str):
+        return NUMBER, []
+    notes = about_picked(start)
+    if choices.radius != DEFAULT:
+        return choices.radius, notes
+    few, many = start.n_random < FEWEST_FOR_CALIBRATION, len(start.pool.classes) > MOST_CLASSES
+    if few:
+        notes.append(Note(Code.AUTO_FEW, n_random=start.n_random, needed=FEWEST_FOR_CALIBRATION))
+    elif many and not isinstance(choices.prior, tuple):
+        notes.append(Note(Code.AUTO_CLASSES, n_classes=len(start.pool.classes)))
+    return (AUTO if few or (many and not isinstance(choices.prior, tuple)) else CALIBRATED), notes
+
+
+def learn(start: LabeledTable, choices: FitOptions, *, error: bool = True) -> Fit:
+    """Fit and certify the classifier whose worst case at a radius is smallest: calibrated, by the rule, or given.
+
+    With random labels this is RobustLogisticRegression. Labels that a strategy picked are weighted by the rows of the
+    pool nearest to them, as NearestCertifier does, and the excess of the radius is calibrated on the random ones.
+    """
+    kind, notes = choose_radius(choices, start)
+    clf = _classifier(kind, start, choices)
+    problem = _problem(clf, start)
+    estimate = None
+    if kind == CALIBRATED:
+        estimate = estimate_radius(problem.problem, start, choices)
+        learned = problem.at_estimate(estimate)
+    else:
+        learned = _auto(problem, choices, notes) if kind == AUTO else problem.solve(clf.radius)
+    learned.store(clf)
+    return Fit(start, clf, learned.certificate, _error(problem, clf, start, estimate) if error else None, kind, notes)
+
+
+def _classifier(kind: str, start: LabeledTable, choices: FitOptions) -> RobustLogisticRegression:
+    radius: float | str | CalibratedRadius = AUTO
+    if kind == NUMBER:
+        radius = float(choices.radius)
+    elif kind == CALIBRATED:
+        radius = CalibratedRadius(random_state=choices.seed)
+    prior = resolve_prior(choices.prior, start)
+    return RobustLogisticRegression(radius, prior, 1.0, "euclidean", choices.tol, start.classes, n_jobs=choices.n_jobs)
+
+
+def _problem(clf: RobustLogisticRegression, start: LabeledTable) -> FitProblem:
+    """The problem of a fit, with the confidence that suits what is known of the classes."""
+    problem = FitProblem.of(clf, start.rows, start.y, start.weights, Unlabeled(start.rest), FitProgress(clf))
+    clf.confidence = auto_confidence(problem.problem.decision_set.intervals)
+    return replace(problem, settings=replace(problem.settings, confidence=clf.confidence))
+
+
+def _auto(problem: FitProblem, choices: FitOptions, notes: list[Note]) -> FittedModel:
+    """Learn at the "auto" radius; in a large pool its excess is that of a sample, and the certificate that of all."""
+    small = problem.sampled(_MOST_SEARCHED, choices.seed, 1e-3)
+    if small.problem is problem.problem:
+        return problem.solve(AUTO)
+    searched = small.problem.n_rows - small.problem.data.n_labeled
+    notes.append(Note(Code.AUTO_SAMPLED, n_rows=searched))
+    return problem.solve(problem.problem.minimal.value + small.auto_excess())
+
+
+def _error(
+    problem: FitProblem, clf: RobustLogisticRegression, start: LabeledTable, estimate: RadiusEstimate | None
+) -> float:
+    """Bound on the share of errors over the set of the fit."""
+    whole = problem.problem
+    judged = ClassifierLoss.of(clf, clf.classes_, ZERO_ONE, _CLIP, own=False)
+    members = whole.at(clf.certificate_.radius) if estimate is None else whole.tied(estimate.excess)
+    return float(
+        certify_over(judged.game(whole, start.rows, start.rest, None), judged, members, _TOL_ERROR, estimate).risk
+    )
+
+
+def says_little(certificate: Certificate) -> bool:
+    """Whether a certificate promises hardly more than the same answer for every row does."""
+    return certificate.risk > _LITTLE * constant_loss(certificate.label_intervals)
+
+
+def estimate_radius(problem: RobustProblem, start: LabeledTable, choices: FitOptions) -> RadiusEstimate:
+    """The calibrated radius; where some labels were picked, its excess is that of the random ones."""
+    how = CalibratedRadius(random_state=choices.seed)
+    if start.n_random < 4:
+        raise TableError(
+            f"a calibrated radius needs at least 4 labels that were drawn at random; there are {start.n_random}. Pass "
+            "--radius auto, or a number."
+        )
+    if start.all_random:
+        return problem.calibrate(how)
+    data, learned = problem.data, getattr(problem.data.rule, "learned", None)
+    found = calibrate_radius(
+        start.rows[start.random],
+        start.y[start.random],
+        X_unlabeled=None if learned is None else Unlabeled(start.rest),
+        classes=start.classes,
+        label_prior=None,
+        label_cost=problem.decision_set.label_cost,
+        metric=learned or data.metric,
+        level=how.level,
+        n_splits=how.n_splits,
+        random_state=how.random_state,
+    )
+    least = problem.minimal.value
+    return RadiusEstimate(least + found.excess, found.excess, least, found.level, found.splits, found.n_labeled)
+
+
+def constant_loss(intervals: FloatArray) -> float:
+    """Worst log loss of the best constant answer: the largest entropy of label probabilities in the intervals (K, 2).
+
+    min_q max_p −Σ p_k log q_k over p in the intervals.
+    """
+    return float(entropy(constant_answer(intervals)))
+
+
+def constant_answer(intervals: FloatArray) -> FloatArray:
+    """(K,) label probabilities of largest entropy in the intervals (K, 2): one level, clipped to each of them."""
+    lo, hi = tighten(intervals).T
+    level = float(brentq(lambda t: np.clip(t, lo, hi).sum() - 1.0, 0.0, 1.0)) if np.any(lo < hi) else 0.0
+    return np.clip(level, lo, hi)
+
+
+def auto_confidence(intervals: FloatArray) -> float:
+    """Median confidence that the "auto" radius keeps: 2/5 of the way from the best constant answer's to 1.
+
+    That is the paper's 0.7 for two classes of which nothing is known. With a class that is known to hold 70 % of the
+    rows, a constant answer has confidence 0.7 at any radius.
+    """
+    least = float(constant_answer(intervals).max())
+    return least + 0.4 * (1.0 - least)

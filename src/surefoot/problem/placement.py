@@ -1,0 +1,214 @@
+"""The front door: from arguments to a robust problem, in memory or in blocks. The number of distances decides.
+
+It must not matter where the rows lie: an array, a memory map, Parquet files and a Dask collection give one certificate.
+So few rows are read into memory wherever they lie, and many are read in blocks even where they lie in memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from joblib import effective_n_jobs
+from numpy.typing import ArrayLike
+
+from surefoot._errors import ParameterError
+from surefoot._validation import (
+    FloatArray,
+    check_more_rows,
+    check_n_jobs,
+    check_positive_scalar,
+    check_same_names,
+    is_source,
+)
+from surefoot.backends.blocks import BlockedProblem
+from surefoot.backends.compute import Compute
+from surefoot.backends.dask_rows import DaskRows
+from surefoot.backends.memory import InMemoryProblem
+from surefoot.backends.sources import ArrayRows, RowSource, StackedRows, as_source, sample_rows
+from surefoot.costs import FeatureMetric, Precomputed
+from surefoot.priors import LabelPrior
+from surefoot.problem.robust import RobustProblem
+from surefoot.problem.rows import LabeledData, settle_ground_cost
+from surefoot.problem.unlabeled import COMPARED, TARGET, UNLABELED, choose_marginal, unwrap, warn_about_unlabeled
+
+# Up to so many distances, 128 MiB, a problem is solved in memory: beyond, blocks are faster as well as smaller.
+MOST_DISTANCES = 1 << 24
+# Below this tolerance rows that lie in memory are solved there: a path over blocks ends at a smoothing, not a vertex.
+FINEST_IN_BLOCKS = 1e-5
+
+
+@dataclass(frozen=True, eq=False)
+class RowPlacement:
+    """Unlabeled rows for a solve in memory, `rows`, or over blocks, `source`: one of the two, or neither.
+
+    wrapped : whether they came in an `Unlabeled`. name : "X_unlabeled", or "X_target" where they alone make up the
+    feature marginal.
+    """
+
+    rows: Any
+    source: RowSource | None
+    wrapped: bool = False
+    name: str = UNLABELED
+
+    @property
+    def in_blocks(self) -> bool:
+        return self.source is not None
+
+
+def place(
+    X_unlabeled: Any,
+    X: Any,
+    n: int,
+    d: int,
+    *,
+    X_target: Any = None,
+    memory_only: bool = False,
+    blocks_only: bool = False,
+) -> RowPlacement:
+    """Unlabeled rows beside labeled ones X (n, d), or those of a target population, where they are solved.
+
+    memory_only : what is asked for is not to be had over blocks; rows that lie elsewhere are placed as ever, since many
+        of them cannot come here.
+    """
+    chosen, name = choose_marginal(X_unlabeled, X_target)
+    bare, wrapped = unwrap(chosen)
+    if bare is None:
+        return RowPlacement(None, None)
+    if not _is_elsewhere(bare):
+        _check_some(_length(bare), name)
+        few = not blocks_only and (memory_only or (n + _length(bare)) * n <= MOST_DISTANCES)
+        if few:
+            return RowPlacement(bare, None, wrapped, name)
+        return RowPlacement(None, _array_source(bare, X, d, name), wrapped, name)
+    source = _source_of(bare, X, d, name)
+    _check_some(source.n_rows, name)
+    if blocks_only or (n + source.n_rows) * n > MOST_DISTANCES:
+        return RowPlacement(None, source, wrapped, name)
+    return RowPlacement(_named(source.read(0, source.n_rows), source, X), None, wrapped, name)
+
+
+def _check_some(n_rows: int, name: str) -> None:
+    if name == TARGET and n_rows == 0:
+        raise ParameterError(
+            "X_target", "must have at least one row", "none", "Pass the rows to judge, or leave it out."
+        )
+
+
+def needs_memory(metric: Any, tol: float | None = None) -> bool:
+    """Whether what is asked for is not to be had over blocks."""
+    return isinstance(metric, Precomputed) or (tol is not None and check_positive_scalar(tol, "tol") < FINEST_IN_BLOCKS)
+
+
+def check_problem(  # noqa: PLR0913 - one keyword per part of the problem
+    X: ArrayLike,
+    y: ArrayLike,
+    *,
+    X_unlabeled: Any = None,
+    X_target: Any = None,
+    sample_weight: ArrayLike | None = None,
+    classes: ArrayLike | None = None,
+    metric: FeatureMetric | str | Callable[..., float] = "euclidean",
+    label_prior: LabelPrior | ArrayLike | str | None = None,
+    label_cost: ArrayLike = 1.0,
+    compute: Compute | None = None,
+    n_jobs: int | None = None,
+    tol: float | None = None,
+    memory_only: bool = False,
+) -> RobustProblem:
+    """The robust problem of a function's arguments, each refused with the rule that it breaks."""
+    data = LabeledData.check(X, y, sample_weight=sample_weight, classes=classes, metric=metric)
+    memory_only = memory_only or needs_memory(data.metric, tol)
+    blocks_only = check_compute(compute) is not None
+    placed = place(
+        X_unlabeled, X, *data.rows.shape, X_target=X_target, memory_only=memory_only, blocks_only=blocks_only
+    )
+    if placed.rows is not None:
+        check_same_names(X, placed.rows, placed.name)
+        placed = replace(placed, rows=check_more_rows(placed.rows, placed.name, data.rows.shape[1]))
+    placed = replace(placed, wrapped=True)  # no cross-validation cuts the arguments of a function
+    return robust_problem(data, placed, label_prior, label_cost, compute, n_jobs)
+
+
+def robust_problem(
+    data: LabeledData,
+    placed: RowPlacement,
+    label_prior: LabelPrior | ArrayLike | str | None,
+    label_cost: ArrayLike,
+    compute: Compute | None,
+    n_jobs: int | None,
+) -> RobustProblem:
+    """The robust problem of checked labeled rows and placed unlabeled ones; says so where a known trap caught these."""
+    n_jobs = check_n_jobs(n_jobs)
+    data = replace(data, target=placed.name == TARGET)
+    known: dict[str, Any] = {"wrapped": placed.wrapped, "name": placed.name}
+    if placed.rows is not None:
+        warn_about_unlabeled(data.rows, placed.rows, len(placed.rows), **known)
+    elif placed.source is not None:
+        seen = sample_rows(placed.source, COMPARED, np.random.default_rng(0))[0]
+        warn_about_unlabeled(data.rows, seen, placed.source.n_rows, **known)
+    if placed.in_blocks or compute is not None:
+        stacked = StackedRows(data.rows, placed.source)
+        data, label_cost = settle_ground_cost(data, label_cost, stacked.n_rows, stacked.take)
+        how = compute or Compute()
+        workers = effective_n_jobs(n_jobs)
+        executor = ThreadPoolExecutor(workers) if workers > 1 else None
+        return BlockedProblem.of(data, data.decision_set(label_prior, label_cost), placed.source, how, executor)
+    whole = data if placed.rows is None else replace(data, unlabeled=placed.rows)
+    rest = None if whole.unlabeled is None else ArrayRows(whole.unlabeled)
+    stacked = StackedRows(whole.rows, rest)
+    whole, label_cost = settle_ground_cost(whole, label_cost, stacked.n_rows, stacked.take)
+    return InMemoryProblem.of(whole, label_prior, label_cost, n_jobs)
+
+
+def rows_as_passed(problem: InMemoryProblem, X: Any, X_unlabeled: Any, X_target: Any = None) -> list[Any]:
+    """The rows of the feature marginal as a classifier should see them: as they were passed, frames with their names.
+
+    Labeled and unlabeled ones, or those of the target population.
+    """
+    bare = unwrap(X_unlabeled if X_target is None else X_target)[0]
+    if bare is None:
+        return [X]
+    if _is_elsewhere(bare):
+        bare = _named(problem.data.everything[len(problem.data.counted_rows) :], bare, X)
+    return [bare] if problem.data.target else [X, bare]
+
+
+def check_compute(compute: Any) -> Compute | None:
+    """Where to run; None leaves the choice to the number of distances."""
+    if compute is None or isinstance(compute, Compute):
+        return compute
+    raise ParameterError("compute", "must be None or a Compute(...)", repr(compute), 'Pass Compute("cuda"), say.')
+
+
+def _is_elsewhere(rows: Any) -> bool:
+    """Whether rows lie outside of this process's memory: sources, memory maps, Dask collections."""
+    return is_source(rows) or isinstance(rows, np.memmap) or hasattr(rows, "__dask_graph__")
+
+
+def _source_of(rows: Any, X: Any, n_features: int, name: str) -> RowSource:
+    """A source for rows that lie elsewhere, with the columns of X."""
+    source = as_source(DaskRows(rows) if hasattr(rows, "__dask_graph__") else rows, n_features, name)
+    check_same_names(X, source, name)
+    return source
+
+
+def _array_source(rows: Any, X: Any, n_features: int, name: str) -> ArrayRows:
+    check_same_names(X, rows, name)
+    return ArrayRows(check_more_rows(rows, name, n_features))
+
+
+def _named(rows: FloatArray, source: Any, X: Any) -> Any:
+    """Rows with their names, where X is a pandas frame and the source knows them."""
+    columns = getattr(source, "columns", None)
+    if columns is None or type(X).__module__.split(".")[0] != "pandas":
+        return rows
+    return type(X)(rows, columns=list(columns))
+
+
+def _length(rows: Any) -> int:
+    shape = np.shape(rows)
+    return shape[0] if shape else 0

@@ -1,0 +1,235 @@
+"""The robust problem: rows, decision set and minimal radius, each built once, whatever is then asked of them."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot._validation import FloatArray
+from surefoot.certificates.calibration import (
+    CalibratedRadius,
+    RadiusEstimate,
+    calibrate,
+    label_cost_difference,
+    tied_sets,
+)
+from surefoot.certificates.certificate import Certificate, WorstCase
+from surefoot.certificates.fresh import LossFunction, RowBound, SetBound
+from surefoot.dual.design import Coordinates
+from surefoot.dual.models import Model
+from surefoot.dual.sweep import RowStore, table_of
+from surefoot.problem.rows import LabeledData
+from surefoot.problem.sets import DecisionSet, plain_label_cost
+from surefoot.solvers.minimal_radius import MinimalRadius
+from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions
+from surefoot.solvers.search.best_bounds import JointState, SetAtRadius
+from surefoot.solvers.search.solution import Solution
+
+# Up to so many rows a certificate knows the labels of the worst case, and which rows it has seen.
+_FEW_ROWS = 1 << 24
+# Of many sets the worst is looked for at this gap first, in units of the loss.
+_ROUGH = 0.1
+
+OnRound = Callable[[JointState], None]
+
+
+class Objective(ABC):
+    """A model, learned or fixed, against the adversary of a robust problem.
+
+    sweep : over the rows, model : without them; coordinates : of a linear model.
+    """
+
+    problem: RobustProblem
+    sweep: RowStore
+    model: Model
+    coordinates: Coordinates | None
+
+    @abstractmethod
+    def solve(
+        self,
+        members: Sequence[SetAtRadius],
+        *,
+        tol: float,
+        warm_start: JointState | None = None,
+        options: NewtonOptions = DEFAULT_OPTIONS,
+        on_round: OnRound | None = None,
+        enough: float = -np.inf,
+    ) -> Solution:
+        """Both bounds over one decision set, or learning over a union of them.
+
+        `enough` : no upper bound of one set below this is asked for.
+        """
+
+    def worst_over(self, members: Sequence[SetAtRadius], *, tol: float) -> list[Solution]:
+        """Fixed losses over each of the sets: nothing ties these.
+
+        Most are not as bad as the worst, which a rough look at all tells to be tried first.
+        """
+        if len(members) == 1:
+            return [self.solve(members, tol=tol)]
+        found = [self.solve([member], tol=max(tol, _ROUGH * self.model.scale)) for member in members]
+        worst = -np.inf
+        for s in np.argsort([-one.risk for one in found]).tolist():
+            if found[s].risk > worst:
+                found[s] = self.solve([members[s]], tol=tol, warm_start=found[s].checkpoint, enough=worst)
+            worst = max(worst, found[s].lower)
+        return found
+
+    def coefficients(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """coef_ and intercept_ on the features as given."""
+        if self.coordinates is None:
+            raise TypeError("only a linear model has coefficients")
+        return self.coordinates.coefficients(theta)
+
+    def certificate(
+        self,
+        solutions: Sequence[Solution],
+        loss: str,
+        *,
+        tol: float,
+        estimate: RadiusEstimate | None = None,
+        losses_at: LossFunction | None = None,
+        largest_loss: float | None = None,
+    ) -> Certificate:
+        """The certificate of one solution, or of one per set of a union: the largest of each bound.
+
+        A penalty is subtracted from both bounds: they speak of the loss. `tol` is the gap that was asked for.
+        """
+        problem, worst = self.problem, max(solutions, key=lambda one: one.lower)
+        penalty = self.model.penalty_value(worst.theta)
+        risk, ds = max(one.risk for one in solutions), solutions[0].decision_set
+        status = worst.status
+        if len(solutions) > 1:
+            status = "optimal" if risk - worst.lower <= tol else "stopped"
+        radius = ds.radius if estimate is None else estimate.radius
+        few, bound = self.sweep.n_rows <= _FEW_ROWS, None
+        if few:
+            sets = tuple(_set_bound(part) for one in solutions for part in one.parts)
+            bound = RowBound(
+                problem.anchors, problem.data.metric, sets, losses_at, largest_loss, problem.used, loss, radius
+            )
+        return Certificate(
+            risk - penalty,
+            worst.lower - penalty,
+            radius,
+            problem.minimal.value,
+            ds.intervals.copy(),
+            loss,
+            status,
+            self._worst_case(worst) if few else None,
+            estimate,
+            bound,
+            _stages(worst),
+            metric=problem.data.metric,
+            label_cost=plain_label_cost(problem.decision_set.label_cost),
+        )
+
+    def _worst_case(self, solution: Solution) -> WorstCase:
+        """The labels of the adversary, with its transport cost in the label cost of the problem itself."""
+        bare = SetAtRadius(solution.decision_set, self.problem.minimal).problem(self.model)
+        cost = 0.0
+        for part, weight in zip(solution.parts, solution.weights, strict=True):
+            if weight > 0:
+                cost += weight * part.adversary.transport_cost
+                u = label_cost_difference(self.problem.decision_set, part.decision_set)
+                if u.any():
+                    shares = self.sweep.label_shares(bare, part.adversary)
+                    cost += weight * float(u @ (shares - self.problem.decision_set.label_frequencies))
+        q = table_of(self.sweep, bare, solution.adversary)
+        return WorstCase(q, self.problem.row_weights, float(cost))
+
+
+def _set_bound(part: Any) -> SetBound:
+    ds, n = part.decision_set, len(part.decision_set.anchor_weights)
+    empty = replace(ds, distances=np.empty((0, n)), row_weights=np.empty(0))
+    return SetBound(empty, replace(part.point, theta=np.zeros((0, 0))), part.floor)
+
+
+def _stages(solution: Solution) -> tuple[str, ...]:
+    """Names of the stages up to the last that moved a bound."""
+    last = max((at for at, stage in enumerate(solution.stages) if stage.improved), default=len(solution.stages) - 1)
+    return tuple(stage.name for stage in solution.stages[: last + 1])
+
+
+class RobustProblem(ABC):
+    """Labeled rows, unlabeled rows, and the decision set that they span; its minimal radius is found once.
+
+    data : labeled rows, and unlabeled ones where they are held in memory; decision_set : of infinite radius.
+    """
+
+    data: LabeledData
+    decision_set: DecisionSet
+
+    @property
+    @abstractmethod
+    def minimal(self) -> MinimalRadius:
+        """The minimal radius of the decision set."""
+
+    @property
+    @abstractmethod
+    def n_rows(self) -> int: ...
+
+    @property
+    @abstractmethod
+    def row_weights(self) -> FloatArray:
+        """(N,) the feature marginal, labeled rows first."""
+
+    @property
+    @abstractmethod
+    def row_blocks(self) -> Iterable[FloatArray]:
+        """The rows themselves, in their order, one block after another; may be asked for again."""
+
+    @property
+    @abstractmethod
+    def used(self) -> NDArray[np.uint64]:
+        """(N,) fingerprints of the rows."""
+
+    @abstractmethod
+    def linear(self, l2: float, fit_intercept: bool, *, standardized: bool = False) -> Objective:
+        """A linear model to be learned; standardized : the penalty is one on standardised features."""
+
+    @abstractmethod
+    def fixed(self, losses: Any, scale: float | None = None) -> Objective:
+        """A classifier that is given: its losses (N, K) in memory, or over blocks a function of rows."""
+
+    @abstractmethod
+    def sample(self, most: int, seed: int) -> RobustProblem:
+        """The same problem over at most so many unlabeled rows, in memory; label intervals stay as they are."""
+
+    @abstractmethod
+    def with_label_shares(self, shares: FloatArray) -> RobustProblem:
+        """The same rows, where labels count by class such that they have these shares (K,)."""
+
+    @property
+    def anchors(self) -> FloatArray:
+        """(n, d) labeled rows in the order of the decision set."""
+        if self.decision_set.anchor_rows is None:
+            raise ValueError("the decision set must know its anchors' rows: build it with build_decision_set")
+        return self.data.rows[self.decision_set.anchor_rows]
+
+    def at(self, radius: float) -> list[SetAtRadius]:
+        """The decision set at a radius."""
+        return [SetAtRadius(self.decision_set.with_radius(radius), self.minimal)]
+
+    def at_excess(self, excess: float) -> list[SetAtRadius]:
+        return self.at(self.minimal.value + excess)
+
+    def calibrate(self, how: CalibratedRadius) -> RadiusEstimate:
+        """The radius, estimated from the labeled rows."""
+        return calibrate(self.data, self.decision_set, self.minimal, how)
+
+    def tied(self, excess: float) -> list[SetAtRadius]:
+        """The sets of an estimated excess: one, or with label intervals a union."""
+        return [SetAtRadius(*one) for one in tied_sets(self.decision_set, self.minimal, excess)]
+
+    def members(self, radius: float | str | CalibratedRadius) -> tuple[list[SetAtRadius], RadiusEstimate | None]:
+        """The sets at a radius, or at an estimate of it."""
+        if isinstance(radius, CalibratedRadius):
+            estimate = self.calibrate(radius)
+            return self.tied(estimate.excess), estimate
+        return self.at(float(radius)), None

@@ -1,1 +1,0 @@
-"""The ball alone: Wasserstein-robust logistic regression without unlabeled rows."""

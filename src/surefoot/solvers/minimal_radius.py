@@ -1,0 +1,238 @@
+"""The minimal radius: the smallest at which the decision set is not empty, by its closed form."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from surefoot._errors import InfeasibleRadiusError, ParameterError
+from surefoot._validation import FloatArray
+from surefoot.dual.adversary import Adversary
+from surefoot.problem.sets import DecisionSet
+from surefoot.solvers.transport import solve_transport
+
+# The cheapest relabeling: transport of label frequencies into their intervals, in exact arithmetic.
+
+_RELABELING_ROUNDING = 1e-15
+
+
+@dataclass(frozen=True)
+class Relabeling:
+    """share (K, K), [k, c]: share of label c turned into k; its cost; κ_kc + to_k − from_c ≥ 0, tight if share > 0."""
+
+    share: FloatArray
+    cost: float
+    to_potentials: FloatArray
+    from_potentials: FloatArray
+
+
+def cheapest_label_flow(p: FloatArray, intervals: FloatArray, label_cost: FloatArray) -> Relabeling:
+    """Min Σ_kc f_kc κ_kc over flows f ≥ 0 (K, K) with Σ_k f_kc = p_c and p_lo_k ≤ Σ_c f_kc ≤ p_hi_k.
+
+    p : (K,) label frequencies; intervals : (K, 2); label_cost : (K, K), κ_kc ≥ 0 the cost of turning c into k.
+
+    Frequencies are sums of weights: a bound that one misses by rounding is moved there, and what rounding leaves
+    between the sums of p and of the intervals is added to the largest bound.
+    """
+    K = len(p)
+    least, most = intervals.T
+    least = np.where(least - p <= _RELABELING_ROUNDING, np.minimum(least, p), least)
+    most = np.where(p - most <= _RELABELING_ROUNDING, np.maximum(most, p), most)
+    if np.all(p >= least) and np.all(p <= most):
+        return Relabeling(np.eye(K), 0.0, np.zeros(K), np.zeros(K))
+    (supply, lo, hi), mass_unit = _integers(p, least, most)
+    (costs,), cost_unit = _integers(label_cost.ravel())
+    _admit(sum(supply), lo, hi)
+    network = _LabelNetwork(K, supply, lo, hi, [costs[k * K : (k + 1) * K] for k in range(K)])
+    network.send_all()
+    flow = [[network.flow(k, c) for c in range(K)] for k in range(K)]
+    share = [[flow[k][c] / supply[c] if supply[c] else float(k == c) for c in range(K)] for k in range(K)]
+    spent = sum(flow[k][c] * costs[k * K + c] for k in range(K) for c in range(K))
+    to_labels, from_labels = network.potentials()
+    return Relabeling(
+        np.array(share),
+        spent / (mass_unit * cost_unit),
+        np.array([value / cost_unit for value in to_labels]),
+        np.array([value / cost_unit for value in from_labels]),
+    )
+
+
+def _integers(*arrays: FloatArray) -> tuple[list[list[int]], int]:
+    """The same numbers times a unit, a power of two that makes all of them whole."""
+    ratios = [[float(value).as_integer_ratio() for value in array] for array in arrays]
+    unit = max(below for row in ratios for _, below in row)
+    return [[above * (unit // below) for above, below in row] for row in ratios], unit
+
+
+def _admit(total: int, lo: list[int], hi: list[int]) -> None:
+    """Let Σ lo ≤ total ≤ Σ hi hold exactly."""
+    surplus, lack = sum(lo) - total, total - sum(hi)
+    if surplus > 0:
+        lo[lo.index(max(lo))] -= surplus
+    if lack > 0:
+        hi[hi.index(max(hi))] += lack
+
+
+class _LabelNetwork:
+    """Flow from labels c to labels k and on to a sink, by shortest augmenting paths.
+
+    Nodes: label c as given (c), label k as wanted (K + k), the sink (2K). The way from k to the sink has room p_lo_k at
+    a price −M that any plan pays for, then p_hi_k − p_lo_k for nothing: so lower bounds are met first.
+    """
+
+    def __init__(self, K: int, supply: list[int], lo: list[int], hi: list[int], costs: list[list[int]]) -> None:
+        self.K, self.sink, self.left = K, 2 * K, list(supply)
+        self.heads: list[int] = []
+        self.room: list[int] = []
+        self.price: list[int] = []
+        self.leaving: list[list[int]] = [[] for _ in range(2 * K + 1)]
+        total, most = sum(supply), 4 * (K + 1) * max(max(row) for row in costs) + 1
+        for k in range(K):
+            for c in range(K):
+                self._add_arc(c, K + k, total, costs[k][c])
+        for k in range(K):
+            self._add_arc(K + k, self.sink, lo[k], -most)
+            self._add_arc(K + k, self.sink, hi[k] - lo[k], 0)
+
+    def _add_arc(self, tail: int, head: int, room: int, price: int) -> None:
+        """An arc, and after it the way back: arc e and e ^ 1 belong together."""
+        for start, end, free, cost in ((tail, head, room, price), (head, tail, 0, -price)):
+            self.leaving[start].append(len(self.heads))
+            self.heads.append(end)
+            self.room.append(free)
+            self.price.append(cost)
+
+    def flow(self, k: int, c: int) -> int:
+        return self.room[2 * (k * self.K + c) + 1]
+
+    def send_all(self) -> None:
+        """Send the supply of all labels along cheapest paths; each saturates an arc or a supply."""
+        while any(self.left):
+            starts = [c for c in range(self.K) if self.left[c]]
+            distance, arrived_by = self._distances(dict.fromkeys(starts, 0))
+            path, node = [], self.sink
+            if node not in distance:
+                raise RuntimeError("the relabeling problem has no solution: the intervals admit no distribution")
+            while (arc := arrived_by[node]) is not None:
+                path.append(arc)
+                node = self.heads[arc ^ 1]
+            amount = min(self.left[node], *(self.room[arc] for arc in path))
+            self.left[node] -= amount
+            for arc in path:
+                self.room[arc] -= amount
+                self.room[arc ^ 1] += amount
+
+    def potentials(self) -> tuple[list[int], list[int]]:
+        """Multipliers of the labels wanted and of the labels given that prove the flow to be the cheapest."""
+        distance, _ = self._distances(dict.fromkeys(range(2 * self.K + 1), 0))
+        at_sink = distance[self.sink]
+        wanted = [at_sink - distance[self.K + k] for k in range(self.K)]
+        return wanted, [at_sink - distance[c] for c in range(self.K)]
+
+    def _distances(self, distance: dict[int, int]) -> tuple[dict[int, int], dict[int, int | None]]:
+        """Shortest distances over arcs with room, from nodes at given distances, and the last arc to each node."""
+        arrived_by: dict[int, int | None] = dict.fromkeys(distance)
+        changed = list(distance)
+        while changed:
+            waiting = dict.fromkeys(changed)
+            changed = []
+            for node in waiting:
+                here = distance[node]
+                for arc in self.leaving[node]:
+                    if self.room[arc] == 0:
+                        continue
+                    head, there = self.heads[arc], here + self.price[arc]
+                    if head not in distance or there < distance[head]:
+                        distance[head], arrived_by[head] = there, arc
+                        changed.append(head)
+        return distance, arrived_by
+
+
+# Radii are compared with the minimal one to this relative accuracy: that of the transport solver itself.
+_RADIUS_ACCURACY = 1e-9
+# Differences of costs below this share of the prices are rounding.
+_ROUNDING = 64.0 * float(np.finfo(float).eps)
+
+
+class FeatureTransport(Protocol):
+    """Plain transport between rows and anchors, its cost from above and from below, and the potentials (n,) behind."""
+
+    @property
+    def cost(self) -> float: ...
+    @property
+    def lower(self) -> float: ...
+    @property
+    def potentials(self) -> FloatArray: ...
+    def adversary(self, ds: DecisionSet, relabel: FloatArray, cost: float) -> Adversary:
+        """The plan, with the share relabel (K, K), [k, c], of each anchor class c turned into label k."""
+
+
+@dataclass(frozen=True)
+class MinimalRadius:
+    """ε_min = W_d(P_X, P̂_X) + cheapest relabeling of p̂ into the intervals, and the adversary that attains it.
+
+    value : from above, at this radius the set is known not to be empty; lower : from below, equal but for rounding
+    where rows are held in memory. anchor_potentials b (n,) and label_potentials l (K,) prove it: d_ji + κ_kc + b_i +
+    l_k ≥ u_j for all, tight on the plan.
+    """
+
+    value: float
+    lower: float
+    label_part: float
+    adversary: Adversary
+    transport: FeatureTransport
+    anchor_potentials: FloatArray
+    label_potentials: FloatArray
+
+    @classmethod
+    def of(cls, ds: DecisionSet, transport: FeatureTransport) -> MinimalRadius:
+        """Features and labels are moved independently of each other (docs/solver.md)."""
+        relabeling = cheapest_relabeling(ds)
+        value = transport.cost + relabeling.cost
+        return cls(
+            value,
+            transport.lower + relabeling.cost,
+            relabeling.cost,
+            transport.adversary(ds, relabeling.share, value),
+            transport,
+            transport.potentials - relabeling.from_potentials[ds.anchor_labels],
+            relabeling.to_potentials,
+        )
+
+    def excess(self, radius: float) -> float:
+        """What a radius leaves beyond the potentials' own dual value: 0 where that may be rounding."""
+        size = self.value + float(np.abs(self.anchor_potentials).max() + np.abs(self.label_potentials).max())
+        unproved = self.value - self.lower
+        return max(radius - self.value, 0.0) + (unproved if unproved > _ROUNDING * size else 0.0)
+
+    @property
+    def feature_part(self) -> float:
+        return self.transport.cost
+
+
+def solve_minimal_radius(ds: DecisionSet, transport: FeatureTransport | None = None) -> MinimalRadius:
+    """The closed form, for rows that are held in memory, or with a transport that is known."""
+    if transport is None:
+        transport = solve_transport(ds.distances, ds.row_weights, ds.anchor_weights)
+    return MinimalRadius.of(ds, transport)
+
+
+def cheapest_relabeling(ds: DecisionSet) -> Relabeling:
+    """Cheapest transport of the labeled frequencies into the intervals."""
+    return cheapest_label_flow(ds.label_frequencies, ds.intervals, ds.label_cost)
+
+
+def check_radius(ds: DecisionSet, minimal: MinimalRadius) -> None:
+    """Refuse an empty decision set before any iteration, and one of which it is not known whether it is empty."""
+    if ds.radius < min(minimal.lower, minimal.value) * (1.0 - _RADIUS_ACCURACY):
+        raise InfeasibleRadiusError(ds.radius, minimal.value)
+    if ds.radius < minimal.value * (1.0 - _RADIUS_ACCURACY):
+        raise ParameterError(
+            "radius",
+            f"must not lie between the two bounds of the minimal radius, {minimal.lower:.9g} and {minimal.value:.9g}, "
+            "where it is not known whether the set is empty",
+            f"{ds.radius:.9g}",
+            "Pass a $radius above.",
+        )

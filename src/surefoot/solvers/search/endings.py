@@ -1,0 +1,220 @@
+"""Polishing: centre a point of the path until its plans need next to no repair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from surefoot._validation import FloatArray
+from surefoot.dual.bounds import soft_plan
+from surefoot.dual.models import DualPoint, LinearModel
+from surefoot.dual.objective import SmoothedDual
+from surefoot.dual.sweep import InMemoryRows
+from surefoot.solvers.direction import StallError
+from surefoot.solvers.interior import InteriorPoint, InteriorState
+from surefoot.solvers.joint_objective import JointDual, JointEvaluation, JointPoint
+from surefoot.solvers.newton import NewtonOptions, centre_objective
+from surefoot.solvers.search.best_bounds import BestBounds, JointState, SetAtRadius
+
+# Where no classifier is better than one that gives every label the same probability: the worst case is log K.
+
+# Where F_τ is that of a constant answer, bounds are asked early, again each time that τ has fallen to this share.
+_ASK_AGAIN = 0.2
+# Not where smoothing costs more than this multiple of log K: F_τ is then large in any case.
+_TOO_SMOOTH = 0.05
+# A set for which some classifier is better than a constant one by this multiple of tol is none to hedge against.
+_BETTER = 0.6
+
+
+class SearchInProgress(Protocol):
+    """What is asked of a `Search`."""
+
+    judge: BestBounds
+    tol: float
+    fixed: bool
+    asked_at: float
+    n_steps: int
+
+    @property
+    def members(self) -> list[SetAtRadius]: ...
+    def alone(self, s: int, enough: float) -> Any:
+        """A search over one of the sets."""
+
+    def cold(self) -> JointState: ...
+    def report_path(self) -> None: ...
+
+
+def looks_constant(search: SearchInProgress, joint: JointDual, path: JointState) -> bool:
+    """Whether a classifier that answers the same everywhere may be the best, as far as F_τ can tell."""
+    if not search.judge.model.learns or search.fixed or path.tau > _ASK_AGAIN * search.asked_at:
+        return False
+    if path.smoothing_gap > _TOO_SMOOTH * np.log(search.members[0].decision_set.n_classes):
+        return False
+    value = joint.evaluate(path.point, path.tau, second_order=False).value
+    if value < np.log(search.members[0].decision_set.n_classes):
+        search.asked_at = 0.0  # F_τ falls with τ: it need not be asked again
+        return False
+    search.asked_at = path.tau
+    return True
+
+
+def hedge_against_one_set(search: SearchInProgress, quick: Callable[[Any], JointState | None]) -> None:
+    """Whether one set, that with most room, leaves no better classifier than a constant one: then no union does.
+
+    Where it leaves one, that shows early on its path.
+    """
+    members, judge = search.members, search.judge
+    s = int(np.argmax([one.decision_set.radius - one.minimal.value for one in members]))
+    if members[s].closed:
+        return
+    constant = float(np.log(members[s].decision_set.n_classes)) - _BETTER * search.tol
+    inner = search.alone(s, enough=constant)
+    begun = quick(inner)
+    inner.follow(inner.cold() if begun is None else begun, leave_behind=False)
+    search.n_steps += inner.n_steps
+    upper, lower = inner.judge.upper, inner.judge.lower
+    if upper is None or lower is None or lower.bound.value < constant:
+        return
+    adversary, theta = lower.adversaries[0], upper.path.point.theta
+    shares = judge.sweep.label_shares(judge.problems[s], adversary)
+    judge.consider_mixture({s: (adversary, shares)}, np.eye(len(members))[s], theta)
+    at = search.cold()
+    judge.consider_hedge(theta, search.tol, replace(at, point=JointPoint.with_theta(theta, list(at.point.parts))))
+    search.report_path()
+
+
+# The end of a path by an interior-point method, where one set is learned against and its rows are held in memory.
+
+# It takes over at this τ, in units of the loss; at this one where a round took more steps than so many: Newton crawls.
+_TAU, _EARLY_TAU, _MANY_STEPS = 4e-3, 2e-2, 15
+# Where it led nowhere it is tried again once τ has fallen to this share.
+_AGAIN = 0.1
+# It works on the whole plan at once: problems of more distances are left to the path.
+_MOST_DISTANCES = 400_000
+_MOST_INTERIOR_STEPS = 60
+# Bounds are asked for where the method's own gap, and the mass it has yet to place, are this share of tol; and again.
+_SURE, _SURER = 0.2, 0.1
+# On small problems it goes on to this gap, where neither the order of rows nor the start leaves a trace.
+_EXACT = 1e-8
+
+
+@dataclass
+class InteriorEnd:
+    """When a path may end inside, and what it takes.
+
+    at : the next τ at which it is tried, early : where Newton crawls; due : whether it is time to; taken : its steps.
+    """
+
+    judge: BestBounds
+    tol: float
+    at: float
+    early: float
+    steps: int = 0  # of the path when it was last asked
+    due: bool = False
+    taken: int = 0
+
+    @classmethod
+    def of(cls, judge: BestBounds, tol: float) -> InteriorEnd:
+        return cls(judge, tol, _TAU * judge.model.scale, _EARLY_TAU * judge.model.scale)
+
+    def wanted(self, path: JointState) -> bool:
+        """Whether to try now: asked after each round of a path."""
+        used, self.steps = path.steps - self.steps, path.steps
+        crawls = used > _MANY_STEPS and path.tau <= self.early
+        self.due = (path.tau <= self.at or crawls) and self._fits()
+        return self.due
+
+    def _fits(self) -> bool:
+        judge = self.judge
+        if not isinstance(judge.model, LinearModel) or not isinstance(judge.sweep, InMemoryRows):
+            return False
+        if len(judge.members) > 1 or judge.members[0].closed:
+            return False
+        return judge.sweep.distances.size <= _MOST_DISTANCES
+
+    def run(self, path: JointState, *, exact: bool) -> bool:
+        """Whether it brought the certified gap within tol, from a point of a path; exact : then go on to `_EXACT`."""
+        judge, member, sweep, model = self.judge, self.judge.members[0], self.judge.sweep, self.judge.model
+        if not isinstance(model, LinearModel) or not isinstance(sweep, InMemoryRows):
+            raise TypeError("only a linear model over rows in memory is learned inside")
+        self.at = self.early = _AGAIN * path.tau
+        kept = np.flatnonzero(sweep.weights > 0)  # a row without weight has no centre
+        ds = replace(member.opened, distances=sweep.distances[kept], row_weights=sweep.weights[kept])
+        method = InteriorPoint(ds, model.over(sweep).restricted(kept))
+        sure, last, done = _SURE * self.tol, None, False
+        for state in method.steps(
+            method.start(path.point.parts[0], path.tau, path.smoothing_gap), _MOST_INTERIOR_STEPS
+        ):
+            self.taken += 1
+            last = state
+            if state.left <= (_EXACT if done else sure):
+                self._certify(method, state, path)
+                done = judge.gap <= self.tol
+                if done and (not exact or state.left <= _EXACT):
+                    return True
+                sure = min(sure, _SURER * state.left)
+        if done and last is not None:
+            found, judge.upper = judge.upper, None  # the last point, not one that is better by chance
+            self._certify(method, last, path)
+            if judge.gap > self.tol:
+                judge.upper = found
+        return done
+
+    def _certify(self, method: InteriorPoint, state: InteriorState, path: JointState) -> None:
+        """Improve both bounds."""
+        judge, sweep = self.judge, self.judge.sweep
+        if not isinstance(sweep, InMemoryRows):
+            raise TypeError("plans are held where rows are")
+        point, one = state.point(method.problem), np.ones(1)
+        joint, share = state.plan(method.problem)
+        without = sweep.weights <= 0
+        if without.any():  # rows that the method does not know answer as the softmax does
+            losses = judge.model.over(sweep).losses(point.theta, slice(None))
+            soft = soft_plan(judge.problems[0].decision_set, sweep.distances, losses, point, path.tau)
+            soft[0][~without], soft[1][~without] = joint, share
+            joint, share = soft
+        wanted = sweep.plan_adversary(judge.problems[0], joint, share)
+        judge.consider_mixture({0: wanted}, one, point.theta)
+        judge.consider_points([point], [judge.risk(0, point)], one, replace(path, point=JointPoint((point,))))
+
+
+_MOST_STEPS = 30
+
+
+def polish(
+    joint: JointDual, path: JointState, options: NewtonOptions, *, tol: float, scale: float, typical: float
+) -> tuple[JointState, bool]:
+    """Centre until what is left to repair in the plans' marginals costs the lower bound far less than tol.
+
+    Also returned: whether it ran out of steps.
+    """
+    allowed = max(0.05 * tol, 0.3 * (tol - path.smoothing_gap))
+
+    def centred(point: JointPoint, here: JointEvaluation, decrement: float) -> bool:
+        parts = zip(joint.duals, point.parts, here.parts, strict=True)
+        repairs = np.array([_repair_costs(dual, part, local.gradient, scale, typical) for dual, part, local in parts])
+        model = 10.0 * np.square(here.gradient[: point.theta.size]).sum() / scale
+        return max(0.5 * decrement, *(here.weights @ repairs), model) <= allowed
+
+    try:
+        point, _, used = centre_objective(
+            joint, path.point, path.tau, replace(options, round_steps=_MOST_STEPS), centred=centred
+        )
+    except StallError:
+        return path, False
+    return replace(path, point=point, steps=path.steps + used), used >= _MOST_STEPS
+
+
+def _repair_costs(
+    dual: SmoothedDual, point: DualPoint, gradient: FloatArray, scale: float, typical: float
+) -> tuple[float, float]:
+    """About what it costs the adversary to make its anchor marginal, and its label probabilities, exact."""
+    ds, at = dual.set, dual.layout
+    price = point.alpha if at.alpha_free else scale / typical
+    off, label_cost = gradient[at.beta], float(ds.label_cost.max())
+    across = np.abs(np.add.reduceat(off, ds.class_offsets[:-1])).sum()
+    anchors = price * (np.abs(off).sum() * typical + across * label_cost)
+    return float(anchors), float(np.abs(gradient[at.lam]).sum() * (price * label_cost + 4.0 * scale))

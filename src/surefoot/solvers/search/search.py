@@ -1,0 +1,425 @@
+"""Search for both bounds of a robust problem: follow paths of the smoothed dual, certify, repair, go on.
+
+One loop serves one decision set, a union of sets, rows in memory and rows in blocks. Sets of a union that turn out
+not to matter are left behind as τ falls; the upper bound asks all of them, and one that matters after all is taken in
+again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot._validation import FloatArray
+from surefoot.dual.models import DualPoint, LinearModel
+from surefoot.dual.objective import SmoothedDual
+from surefoot.solvers.direction import StallError
+from surefoot.solvers.joint_objective import JointDual, JointEvaluation, JointPoint
+from surefoot.solvers.newton import NewtonOptions, PathState, centre_objective, follow
+from surefoot.solvers.search.best_bounds import BestBounds, JointState, SetAtRadius, with_theta
+from surefoot.solvers.search.endings import InteriorEnd, hedge_against_one_set, looks_constant, polish
+from surefoot.solvers.search.linear_programs import (
+    repair_by_linear_program,
+    try_vertex,
+    vertex_at_minimal_radius,
+    vertices_within,
+)
+from surefoot.solvers.starts import cold_start
+
+# The stages of a search: what each is called, and what it brought.
+
+# The stages of a search, in order; a vertex or an interior point may end a path. Ordinarily there is one path.
+AT_MINIMUM, WARM, QUICK, COLD = "minimal radius", "warm start", "path", "path from zero"
+PROGRAM, VERTEX, INSIDE = "linear program", "vertex", "interior point"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage of a search: its name, the certified gap after it, and whether it moved a bound."""
+
+    name: str
+    gap: float
+    improved: bool
+
+
+# Near the minimal radius the set is widened by this share of the ground cost per unit of relative smoothing.
+ROOM = 2e-2
+# At the minimal radius itself α is fixed at these multiples of loss / ground cost, one after the other; how high is
+# enough depends on ties among plans. Newton steps for each, unless the problem is small.
+_STEEP, _STEPS_AT_MINIMUM = (1e4, 3e5, 1e7), 200
+# There the path of a union ends at this share of tol, if not before: a smaller τ adds rounding errors only.
+_SMOOTH_ENOUGH = 0.1
+# Those sets do not matter whose dual value is below the largest by this multiple of the smoothing gap. They are left
+# behind each time that τ has fallen to this share, and once they are this share of all. One that matters after all
+# rejoins at a τ of at least the last number.
+_FAR, _STAGE, _MANY, _REJOIN_TAU = 2.0, 0.3, 0.25, 3e-3
+# Where polishing runs out of steps, a linear program over this share of the loss repairs the adversary, on problems of
+# at most so many distances, those of all sets counted.
+_REPAIR_SHARE, _FEW_TO_REPAIR = 1e-2, 2_000_000
+# Problems of at most so many distances are solved to rounding at their last τ.
+SMALL = 100_000
+
+
+@dataclass
+class Search:
+    """A search in progress.
+
+    typical : size of a distance; scale : size of the losses. `points` (S) are the latest dual points: that of a set
+    left behind stays where it was left, at the τ of `left_at`.
+    """
+
+    judge: BestBounds
+    typical: float
+    tol: float
+    options: NewtonOptions
+    on_round: Callable[[JointState], None] | None = None
+    enough: float = -np.inf  # the search over one set ends where its upper bound is no larger,
+    too_much: float = np.inf  # or where both will clearly be larger than this
+    points: list[DualPoint] = field(default_factory=list)
+    left_at: dict[int, float] = field(default_factory=dict)
+    decided: bool = False  # whether `enough` ended it
+    asked_at: float = np.inf  # the last τ at which a constant answer was tried
+    fixed: bool = False  # whether α is fixed where the radius is the minimal one
+    visited: list[JointState] = field(default_factory=list)
+    stages: list[Stage] = field(default_factory=list)
+    n_steps: int = 0
+    interior: InteriorEnd = field(init=False)  # of the path that is followed
+    uncentred: bool = False  # whether the last polishing ran out of steps
+
+    @property
+    def members(self) -> list[SetAtRadius]:
+        return self.judge.members
+
+    @property
+    def gap(self) -> float:
+        return self.judge.gap
+
+    @property
+    def ended(self) -> bool:
+        """Whether no more is asked of either bound."""
+        return self.gap <= self.tol or self.decided
+
+    @property
+    def scale(self) -> float:
+        return self.judge.model.scale
+
+    @property
+    def n_distances(self) -> int:
+        return self.judge.sweep.n_rows * len(self.members[0].decision_set.anchor_weights)
+
+    def run(self, start: JointState | None, quick: Callable[[Search], JointState | None]) -> None:
+        """Climb down the ladder of stages until the gap is within tol: from `start`, else from where `quick` says."""
+        if any(member.closed for member in self.members):
+            self._stage(AT_MINIMUM, self._at_minimal_radius)
+        if not self.ended and start is None and len(self.members) > 2 and self.judge.model.learns:
+            hedge_against_one_set(self, quick)
+        if self.ended:
+            return
+        begun = start if start is not None else quick(self)
+        if begun is not None:
+            self._stage(QUICK if start is None else WARM, lambda: self.follow(begun, leave_behind=True))
+        if not self.ended:
+            self._stage(QUICK if begun is None else COLD, lambda: self.follow(self.cold(), leave_behind=begun is None))
+        if not self.ended:
+            self._stage(PROGRAM, self._by_linear_program)
+
+    def report_path(self) -> None:
+        """Say that a path has led to the bounds at hand."""
+        self.stages.append(Stage(QUICK, self.gap, True))
+
+    def alone(self, s: int, enough: float) -> Search:
+        """A search over one of the sets."""
+        judge = BestBounds(self.judge.sweep, self.judge.model, [self.members[s]])
+        return Search(judge, self.typical, self.tol, self.options, self.on_round, enough)
+
+    def _stage(self, name: str, work: Callable[[], None]) -> None:
+        before, at = (self.judge.upper, self.judge.lower), len(self.stages)
+        work()
+        inner = self.stages[at:]  # a vertex that ended this stage
+        improved = before[0] is not self.judge.upper or before[1] is not self.judge.lower
+        self.stages[at:] = [Stage(name, self.gap, improved and not inner), *inner]
+
+    def cold(self) -> JointState:
+        """Where every path can begin."""
+        model = self.judge.model
+        starts = [cold_start(one.decision_set, model, self.scale, self.typical) for one in self.members]
+        return PathState(JointPoint(tuple(one.point for one in starts)), self.scale)
+
+    def dual(self, member: SetAtRadius, *, exact: bool = True) -> SmoothedDual:
+        """The smoothed problem of one set, given room to move while τ is large; or with α fixed where it is."""
+        model, sweep, minimal = self.judge.model, self.judge.sweep, member.minimal
+        if self.fixed and member.closed:
+            return SmoothedDual(member.decision_set, model, sweep, alpha_free=False, exact=exact)
+        return SmoothedDual(
+            member.opened,
+            model,
+            sweep,
+            minimal_radius=minimal.value,
+            potentials=(minimal.anchor_potentials, minimal.label_potentials),
+            room=ROOM * self.ground(member) / self.scale,
+            exact=exact,
+        )
+
+    def ground(self, member: SetAtRadius) -> float:
+        """Size of ground costs: radii are measured in it."""
+        return member.minimal.value or self.typical
+
+    def _joint(self, inside: list[int], *, exact: bool) -> JointDual:
+        return JointDual([self.dual(self.members[s], exact=exact) for s in inside])
+
+    def _at_minimal_radius(self) -> None:
+        """Where losses are fixed, by a linear program over the cheapest plans; else fix α of the sets without interior.
+
+        So high that no loss pays for leaving the cheapest plans: with losses of size `scale`, a plan dearer by δ would
+        have to gain αδ.
+        """
+        if not self.judge.model.learns and len(self.members) == 1:
+            vertex_at_minimal_radius(self.judge, self.cold(), self.tol)
+            if self.gap <= self.tol:
+                return
+        self.fixed, options = True, self.options
+        if self.n_distances > SMALL and len(self.members) == 1:
+            self.options = replace(options, max_steps=min(_STEPS_AT_MINIMUM, options.max_steps))
+        for steepness in _STEEP:
+            points = [self._steep_start(one, steepness) for one in self.members]
+            self.follow(PathState(JointPoint(tuple(points)), self.scale), leave_behind=False)
+            if self.gap <= self.tol:
+                break
+        self.fixed, self.options = False, options
+        self.visited.clear()  # at an α so high no other problem should start
+
+    def _steep_start(self, member: SetAtRadius, steepness: float) -> DualPoint:
+        model, minimal = self.judge.model, member.minimal
+        if not member.closed:
+            return cold_start(member.decision_set, model, self.scale, self.typical).point
+        alpha = steepness * self.scale / self.ground(member)
+        lam, beta = self.dual(member).layout.reference_potentials(minimal.anchor_potentials, minimal.label_potentials)
+        return DualPoint(np.zeros(model.shape), alpha, alpha * lam, alpha * beta)
+
+    def _by_linear_program(self) -> None:
+        """Where Newton stalls: at fixed losses the problem is a linear program; so is the repair of an adversary."""
+        shares = (1e-3, 1e-2, 1e-1)
+        for share in shares if self.judge.model.learns or self.n_distances > SMALL else (*shares, np.inf):
+            if self.judge.model.learns:
+                repair_by_linear_program(self.judge, share * self.scale)
+            else:
+                vertices_within(self.judge, share * self.scale, self.tol)
+            if self.gap <= self.tol:
+                return
+
+    def descend(self, start: JointState, final_tau: float) -> JointState:
+        """The early part of the path, to a smoothing from which a larger problem goes on."""
+        joint = self._joint(list(range(len(self.members))), exact=False)
+        path = follow(joint, start, 0.0, self.options, self._visit, final_tau)
+        self.visited.clear()
+        return path
+
+    def follow(self, path: JointState, *, leave_behind: bool) -> None:
+        """Follow the path of all sets until the certified gap is within tol or it can go no further."""
+        inside, target = list(range(len(self.members))), self.tol
+        leave_behind = leave_behind and len(inside) > 1
+        begun = path.tau
+        self.points = list(path.point.parts)
+        self.interior = InteriorEnd.of(self.judge, self.tol)
+        while True:
+            joint = self._joint(inside, exact=False)
+            final_tau = (_STAGE if path.tau < begun else 1.0) * path.tau if leave_behind else 0.0
+            finished = partial(self._finished, joint, leave_behind)
+            path = follow(joint, path, target, self.options, self._visit, final_tau, finished)
+            if self.gap <= self.tol:
+                break
+            if self._ends_inside(path):
+                break
+            if self.decided or self.asked_at == path.tau:
+                path = self._ask_early(inside, path)
+                if self.ended:
+                    break
+            ended = path.stalled or path.steps >= self.options.max_steps or path.tau <= self.options.smallest_tau
+            if len(inside) > 1 and self.fixed and path.smoothing_gap <= _SMOOTH_ENOUGH * self.tol:
+                ended = True
+            if path.smoothing_gap <= target or ended:
+                joint = self._joint(inside, exact=True)
+                path = self._polish(joint, path)
+                missed = self._certify(joint, inside, path)
+                path = self._refine(joint, inside, path) if self.gap <= self.tol else self._repaired(path, missed)
+                if self.gap <= self.tol or (ended and not missed):
+                    break
+                if missed:
+                    inside, leave_behind = sorted([*inside, *missed]), False
+                    path = self._rejoin(inside, path)
+                    continue
+                target = 0.3 * min(target, path.smoothing_gap)
+            elif leave_behind:
+                inside, path = self._leave_behind(joint, inside, path)
+            path = replace(path, tau=self.options.decrease * path.tau)
+        self.n_steps += path.steps + self.interior.taken
+
+    def _finished(self, joint: JointDual, leave_behind: bool, path: JointState) -> bool:
+        """Whether a path may end before its smoothing is small enough: asked after each round."""
+        inside = not self.fixed and self.interior.wanted(path)
+        if self._is_decided(path) or inside or self._vertex(path) or looks_constant(self, joint, path):
+            return True
+        return leave_behind and (~self._near(joint, path)).mean() >= _MANY
+
+    def _ends_inside(self, path: JointState) -> bool:
+        """Try to end by an interior-point method, where it is time to."""
+        if self.decided or not self.interior.due:
+            return False
+        found = self.interior.run(path, exact=self.n_distances <= SMALL)
+        if found:
+            self.stages.append(Stage(INSIDE, self.gap, True))
+        return found
+
+    def _is_decided(self, path: JointState) -> bool:
+        """Whether the one set is known to be good, or bad, enough."""
+        if (self.enough == -np.inf and self.too_much == np.inf) or len(self.members) > 1:
+            return False
+        risk = self.judge.risk(0, path.point.parts[0])[0]
+        self.decided = risk <= self.enough or risk - 1.5 * path.smoothing_gap > self.too_much
+        return self.decided
+
+    def _ask_early(self, inside: list[int], path: JointState) -> JointState:
+        """Both bounds, at a τ that is large still."""
+        joint = self._joint(inside, exact=True)
+        if not self.decided:
+            path = self._polish(joint, path)
+        self._certify(joint, inside, path)
+        if not self.decided:
+            self.judge.consider_hedge(path.point.theta, self.tol, path)
+        return path
+
+    def _vertex(self, path: JointState) -> bool:
+        """Try to end at a vertex, where losses are fixed and there is one set."""
+        if self.judge.model.learns or len(self.members) > 1 or self.members[0].closed:
+            return False
+        try_vertex(self.judge, path, self.tol)
+        if self.gap <= self.tol:
+            self.stages.append(Stage(VERTEX, self.gap, True))
+        return self.gap <= self.tol
+
+    def _leave_behind(self, joint: JointDual, inside: list[int], path: JointState) -> tuple[list[int], JointState]:
+        """Drop the sets whose dual value lies below the largest by far more than a smaller τ could change."""
+        near = self._near(joint, path)
+        for s, part in zip(inside, path.point.parts, strict=True):
+            self.points[s], self.left_at[s] = part, path.tau
+        kept = [s for s, keep in zip(inside, near, strict=True) if keep]
+        return kept, replace(path, point=JointPoint(tuple(self.points[s] for s in kept)))
+
+    @staticmethod
+    def _near(joint: JointDual, path: JointState) -> NDArray[np.bool_]:
+        """Which sets matter still: their dual values are not below the largest by far."""
+        here = joint.evaluate(path.point, path.tau, second_order=False)
+        values = np.array([part.value for part in here.parts])
+        near: NDArray[np.bool_] = values >= values.max() - _FAR * path.smoothing_gap
+        return near
+
+    def _rejoin(self, inside: list[int], path: JointState) -> JointState:
+        """Start again from the points at hand, at a τ where the sets now taken in can still change much."""
+        point = JointPoint.with_theta(path.point.theta, [self.points[s] for s in inside])
+        return PathState(point, max(path.tau, _REJOIN_TAU), path.steps)
+
+    def _certify(self, joint: JointDual, inside: list[int], path: JointState) -> list[int]:
+        """Improve both bounds; return the sets left behind over which this classifier is worse than the lower bound."""
+        judge, theta = self.judge, path.point.theta
+        for s, part in zip(inside, path.point.parts, strict=True):
+            self.points[s] = part
+        weights = np.ones(1)
+        if len(self.members) > 1:
+            weights = np.zeros(len(self.members))
+            weights[inside] = joint.evaluate(path.point, path.tau, second_order=False).weights
+        least = judge.consider_mixture(judge.soft_adversaries(weights, self.points, path.tau), weights, theta)
+        points = with_theta(theta, self.points)
+        found = [judge.risk(s, point) for s, point in enumerate(points)]
+        allowed = max(least + self.tol, *(found[s][0] for s in inside))
+        for s in range(len(self.members)):
+            if found[s][0] > allowed:
+                found[s], points[s] = self._worst_case(s, theta, allowed)
+        self.points = points
+        judge.consider_points(points, found, weights, path)
+        return [s for s, (risk, _) in enumerate(found) if risk > allowed]
+
+    def _worst_case(self, s: int, theta: FloatArray, allowed: float) -> tuple[tuple[float, float], DualPoint]:
+        """The risk of a classifier over one set, penalty included, its least Φ, and the dual point that proves it.
+
+        Only as exact as it takes to tell whether it is allowed.
+        """
+        model = self.judge.model
+        if not isinstance(model, LinearModel):
+            raise TypeError("only a union of sets, learned against, leaves sets behind")
+        sweep, frozen = self.judge.sweep.at_coefficients(model, theta)
+        penalty = model.penalty_value(theta)
+        inner = Search(
+            BestBounds(sweep, frozen, [self.members[s]]),
+            self.typical,
+            0.25 * self.tol,
+            fixed_loss_options(self.options),
+            enough=allowed - penalty,
+            too_much=allowed - penalty,
+        )
+        start = None
+        if s in self.left_at:
+            known = replace(self.points[s], theta=np.zeros((0, 0)))
+            start = PathState(JointPoint((known,)), self.left_at[s])
+        inner.run(start, Search.cold)
+        upper = inner.judge.upper
+        if upper is None:
+            raise RuntimeError("no point was certified")
+        return (upper.risk + penalty, upper.floors[0]), replace(upper.points[0], theta=theta)
+
+    def _visit(self, state: JointState) -> None:
+        if len(state.point.parts) == len(self.members):
+            self.visited.append(state)
+        if self.on_round is not None:
+            self.on_round(state)
+
+    def _polish(self, joint: JointDual, path: JointState) -> JointState:
+        path, self.uncentred = polish(joint, path, self.options, tol=self.tol, scale=self.scale, typical=self.typical)
+        return path
+
+    def _repaired(self, path: JointState, missed: list[int]) -> JointState:
+        """Where Newton crawls, a smaller τ will not place the mass that is off: on small problems a program does."""
+        few = self.n_distances * len(self.members) <= _FEW_TO_REPAIR
+        if self.judge.model.learns and few and self.uncentred and not missed:
+            repair_by_linear_program(self.judge, _REPAIR_SHARE * self.scale)
+            if self.gap <= self.tol:
+                self.stages.append(Stage(PROGRAM, self.gap, True))
+        return path
+
+    def _refine(self, joint: JointDual, inside: list[int], path: JointState) -> JointState:
+        """Go on to rounding at the last τ, on small problems: the order of rows and steps then leaves no trace."""
+        if self.n_distances > SMALL:
+            return path
+        options, before = replace(self.options, round_steps=12), np.inf
+
+        def no_smaller(_point: JointPoint, _here: JointEvaluation, decrement: float) -> bool:
+            nonlocal before
+            last, before = before, decrement
+            return decrement < 1e-18 or decrement > 0.1 * last
+
+        try:
+            point, _, used = centre_objective(joint, path.point, path.tau, options, centred=no_smaller)
+        except StallError:
+            return path  # no decrease left to find: the point is as good as float64 allows
+        exact = replace(path, point=point, steps=path.steps + used)
+        found, self.judge.upper = self.judge.upper, None
+        self._certify(joint, inside, exact)
+        if self.gap > self.tol:
+            self.judge.upper = found
+        return exact
+
+    def checkpoint(self) -> JointState | None:
+        """An early point of the path, smooth enough to start a nearby problem from; None where no path led here."""
+        if not self.visited:
+            return None
+        largest_tau = 0.02 * self.scale
+        smooth = next((state for state in self.visited if state.tau <= largest_tau), self.visited[-1])
+        return replace(smooth, steps=0, smoothing_gap=np.inf, stalled=False)
+
+
+def fixed_loss_options(options: NewtonOptions) -> NewtonOptions:
+    """Where losses are fixed a linear program ends the path, which need not be followed closely."""
+    return replace(options, decrease=options.decrease**2)

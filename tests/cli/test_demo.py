@@ -1,0 +1,106 @@
+"""The demonstration: what it prints must be true, and its figure must show something."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from surefoot.cli import demo
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
+    """What the demonstration printed, and the figure it wrote."""
+    figure = tmp_path_factory.mktemp("demo") / "figure.png"
+    with redirect_stdout(io.StringIO()) as printed:
+        assert demo.main(["--out", str(figure)]) == 0
+    return printed.getvalue(), figure
+
+
+def rows_of(printed: str) -> dict[str, list[str]]:
+    """The table: name of the model, then its cells."""
+    names = [*demo.NAMES.values(), 'robust, radius="auto"']
+    lines = printed.splitlines()
+    return {name: next(line for line in lines if line.startswith(name))[len(name) :].split() for name in names}
+
+
+def test_the_printed_certificate_bounds_the_printed_risk(run: tuple[str, Path]) -> None:
+    rows = rows_of(run[0])
+    for name in demo.NAMES.values():
+        _, certified, true, certified_likelihood, true_likelihood, _, covered = rows[name]
+        assert covered == "yes", name
+        assert float(true) <= float(certified), name
+        assert float(certified_likelihood) <= float(true_likelihood), name
+
+
+def test_unlabeled_rows_buy_a_better_promise_than_the_ball(run: tuple[str, Path]) -> None:
+    rows = rows_of(run[0])
+    strong, weak, ball = (float(rows[demo.NAMES[key]][1]) for key in ("strong", "weak", "ball"))
+    assert strong < weak < ball
+    assert ball == pytest.approx(np.log(2), abs=1e-4)
+
+
+def test_the_first_steps_show_this_table(run: tuple[str, Path]) -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "start.md"
+    shown, printed = rows_of(page.read_text(encoding="utf-8")), rows_of(run[0])
+    for name, cells in printed.items():
+        assert shown[name][-1] == cells[-1], name
+        ours, theirs = ([float(cell.rstrip("%")) for cell in row[:-1]] for row in (shown[name], cells))
+        assert ours == pytest.approx(theirs, rel=5e-3), name
+
+
+def test_the_figure_is_an_image_with_three_curves(run: tuple[str, Path]) -> None:
+    from matplotlib.colors import to_rgb
+    from matplotlib.image import imread
+
+    image = imread(run[1])
+    height, width = image.shape[:2]
+    assert min(height, width) > 400
+    for colour in [*(colour for colour, _ in demo.STYLES.values()), demo.TRUTH]:
+        near = np.abs(image[..., :3] - to_rgb(colour)).max(axis=2) < 0.02
+        assert near.sum() > 200, colour
+
+
+def test_the_priors_contain_the_truth_or_the_table_says_no() -> None:
+    task = demo.Task.breast_cancer(0)
+    outcome = demo.Outcome.of(task.fit_robust(task.radius(), [0.5, 0.5]), task)
+    assert not outcome.covers(task, task.radius())
+
+
+def test_each_seed_labels_other_rows() -> None:
+    first, second = (demo.Task.breast_cancer(seed) for seed in (0, 1))
+    assert len(first.labeled) == demo.N_LABELS
+    assert set(first.labeled) != set(second.labeled)
+    assert sorted([*first.labeled, *first.unlabeled]) == list(range(len(first.X)))
+    assert np.abs(first.X).max() == 1.0
+
+
+def test_without_matplotlib_the_fix_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(SystemExit) as stopped:
+        demo.main([])
+    assert stopped.value.code == 1
+    assert "pip install matplotlib" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--out", "figure.txt"], r"must end in one of .*'figure.txt'"),
+        (["--out", "no-such-folder/figure.png"], "folder that exists"),
+        (["--seed", "-1"], "whole number at least 0; got '-1'"),
+        (["--seed", "one"], "whole number at least 0; got 'one'"),
+    ],
+)
+def test_bad_arguments(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        demo.main(arguments)
+    assert re.search(message, capsys.readouterr().err)

@@ -1,0 +1,196 @@
+"""Where the rows lie makes no difference: few are solved in memory, many over blocks, whoever holds them."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import dask.array as da
+import dask.dataframe as dd
+import numpy as np
+import pandas as pd
+import pytest
+from distributed import Client
+from sklearn.naive_bayes import GaussianNB
+
+import surefoot as sf
+import surefoot.active as al
+from generators import BlockPool, draw_flexibility
+from refusals import refuses
+from surefoot.backends.dask_rows import DaskRows
+from surefoot.costs import Precomputed
+from surefoot.problem import placement
+from surefoot.solvers import transport
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[Client]:
+    with Client(n_workers=1, threads_per_worker=2, processes=False, dashboard_address=":0") as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def pool() -> BlockPool:
+    return BlockPool.draw(n=10, M=700)
+
+
+@pytest.fixture(scope="module")
+def sources(pool: BlockPool, client: Client, tmp_path_factory: pytest.TempPathFactory) -> list[Any]:
+    """The same rows in six forms."""
+    folder = tmp_path_factory.mktemp("rows")
+    array = da.from_array(pool.U, chunks=(123, -1))
+    frame = dd.from_pandas(pd.DataFrame(pool.U, columns=["a", "b", "c"]), npartitions=3)
+    wrapped = sf.Unlabeled(pool.memmap(folder))
+    return [pool.U, pool.memmap(folder), wrapped, pool.parquet(folder), array, frame, DaskRows(array, client)]
+
+
+def certified(pool: BlockPool, U: Any) -> tuple[Any, ...]:
+    found = pool.fit(U, None).certificate_
+    return found.risk, found.lower, found.minimal_radius, found.worst_case.transport_cost
+
+
+def judged(pool: BlockPool, U: Any) -> tuple[Any, ...]:
+    bayes = GaussianNB().fit(pool.X, pool.y)
+    found = sf.certify(bayes, pool.X, pool.y, X_unlabeled=U, radius=pool.radius + 0.01, loss="zero_one")
+    return found.risk, found.lower
+
+
+def smallest(pool: BlockPool, U: Any) -> tuple[Any, ...]:
+    return (sf.minimal_radius(pool.X, pool.y, X_unlabeled=U, label_prior=[0.4, 0.6]),)
+
+
+def scored(pool: BlockPool, U: Any) -> tuple[Any, ...]:
+    impact = np.random.default_rng(0).random((len(pool.U), 2))
+    return tuple(al.robust_model_change(impact, pool.X, pool.y, X_unlabeled=U, label_prior=[0.4, 0.6]))
+
+
+@pytest.mark.parametrize("work", [certified, judged, smallest, scored])
+@pytest.mark.parametrize("most", [1 << 24, 0], ids=["few", "many"])
+def test_every_source_gives_the_same_result_with_the_default_solver(
+    pool: BlockPool, sources: list[Any], monkeypatch: pytest.MonkeyPatch, work: Callable[..., Any], most: int
+) -> None:
+    monkeypatch.setattr(placement, "MOST_DISTANCES", most)
+    first = work(pool, sources[0])
+    for other in sources[1:]:
+        assert work(pool, other) == first
+
+
+def test_every_source_gives_the_same_plan_where_there_are_few_rows_per_anchor(
+    pool: BlockPool, sources: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exact = smallest(pool, sources[0])[0]
+    monkeypatch.setattr(placement, "MOST_DISTANCES", 0)
+    monkeypatch.setattr(transport, "_PAIRS_ENTRIES", 0)
+    monkeypatch.setattr(transport, "_SIMPLEX_ROWS", 1000)
+    found = {smallest(pool, source) for source in sources}
+    assert len(found) == 1
+    assert found.pop()[0] == pytest.approx(exact, rel=1e-12)
+
+
+@pytest.mark.usefixtures("client")
+def test_few_rows_of_a_cluster_are_fetched_and_counted(pool: BlockPool) -> None:
+    rows = DaskRows(da.from_array(pool.U, chunks=(123, -1)))
+    pool.fit(rows, None)
+    assert rows.traffic.received == pool.U.nbytes
+    assert rows.traffic.passes == 1
+
+
+@pytest.mark.usefixtures("client", "in_blocks")
+def test_only_the_rows_of_a_sample_leave_their_workers(pool: BlockPool) -> None:
+    rows = DaskRows(da.from_array(pool.U, chunks=(123, -1)))
+    chosen = np.array([0, 5, 122, 123, 699])
+    np.testing.assert_array_equal(rows.take(chosen), pool.U[chosen])
+    assert rows.traffic.received == 5 * 3 * 8
+
+
+def test_what_blocks_cannot_do_is_done_in_memory(
+    pool: BlockPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(placement, "MOST_DISTANCES", 0)
+    fine = pool.fit(pool.U, None, tol=1e-7)
+    assert fine.certificate_.gap <= 1e-7
+    assert pool.fit(pool.U, None, radius="calibrated").certificate_.estimate is not None
+    distances = np.linalg.norm(np.vstack([pool.X, pool.U])[:, None] - pool.X, axis=2)
+    assert pool.fit(pool.U, None, metric=Precomputed(distances)).certificate_.status == "optimal"
+    losses = np.random.default_rng(0).random((len(distances), 2))
+    own = sf.certify(None, pool.X, pool.y, X_unlabeled=pool.U, radius=pool.radius + 0.1, losses=losses)
+    assert own.gap <= 1e-6
+    with refuses("losses"):
+        sf.certify(None, pool.X, pool.y, X_unlabeled=pool.memmap(tmp_path), radius=1.0, losses=losses)
+
+
+def test_paths_curves_and_estimates_over_blocks(
+    pool: BlockPool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    clf, radii = sf.RobustLogisticRegression(tol=1e-3), [pool.radius, pool.radius + 0.1]
+    bayes = GaussianNB().fit(pool.X, pool.y)
+    asked = {"label_prior": [0.5, 0.5], "tol": 1e-3}
+
+    def everything(rows: Any) -> tuple[Any, ...]:
+        path = sf.radius_curve(clf, pool.X, pool.y, X_unlabeled=rows, radii=radii)
+        curve = sf.radius_curve(bayes, pool.X, pool.y, X_unlabeled=rows, radii=np.array(radii) + 0.1, **asked)
+        return path, curve, sf.calibrate_radius(pool.X, pool.y, X_unlabeled=rows)
+
+    here = everything(pool.U)
+    monkeypatch.setattr(placement, "MOST_DISTANCES", 0)
+    for rows in (pool.U, pool.parquet(tmp_path)):
+        path, curve, estimate = everything(rows)
+        np.testing.assert_allclose(path.risk, here[0].risk, atol=2e-3)
+        np.testing.assert_allclose(path.median_confidence, here[0].median_confidence, atol=2e-2)
+        np.testing.assert_allclose(curve.risk, here[1].risk, atol=2e-3)
+        assert estimate.radius == pytest.approx(here[2].radius, rel=2e-5)
+
+
+@pytest.mark.usefixtures("client")
+@pytest.mark.parametrize("most", [1 << 24, 0], ids=["few", "many"])
+def test_columns_must_be_those_of_the_labeled_rows(
+    pool: BlockPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    monkeypatch.setattr(placement, "MOST_DISTANCES", most)
+    pool.parquet(tmp_path)
+    X = pd.DataFrame(pool.X, columns=["x0", "x1", "x2"])
+    turned = ["x2", "x1", "x0"]
+    clf = sf.RobustLogisticRegression(pool.radius)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # of scikit-learn, about names
+        clf.fit(X, pool.y, X_unlabeled=sf.ParquetRows(tmp_path / "parts"))
+    if most:  # a classifier sees stored rows with their names
+        judge = GaussianNB().fit(X, pool.y)
+        stored, held = sf.ParquetRows(tmp_path / "parts"), pd.DataFrame(pool.U, columns=list(X))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            both = [sf.certify(judge, X, pool.y, X_unlabeled=U, radius=pool.radius).risk for U in (stored, held)]
+        assert both[0] == both[1]
+    frame = pd.DataFrame(pool.U[:, ::-1], columns=turned)
+    stored = sf.ParquetRows(tmp_path / "parts", columns=turned)
+    for U in (stored, dd.from_pandas(frame, npartitions=2), frame):
+        with refuses("X_unlabeled"):
+            clf.fit(X, pool.y, X_unlabeled=U)
+        with refuses("X_unlabeled"):
+            sf.minimal_radius(X, pool.y, X_unlabeled=U)
+
+
+@pytest.mark.parametrize("grid", [False, True], ids=["", "ties"])
+@pytest.mark.parametrize("prior", ["strong", "weak", "none"])
+@pytest.mark.parametrize("K", [2, 3])
+def test_scores_over_blocks_are_those_in_memory(
+    monkeypatch: pytest.MonkeyPatch, K: int, prior: str, grid: bool
+) -> None:
+    problem = draw_flexibility(3, K, prior, N=400, weighted=prior == "weak", grid=grid)
+    impact = np.random.default_rng(1).random((len(problem.U), K))
+    candidates = np.random.default_rng(2).permutation(len(problem.U))[:120]
+    keywords: dict[str, Any] = {"classes": np.arange(K), "radius": "minimal", "X_unlabeled": problem.U}
+    for margin in (0.0, 0.05, 0.3, 1.0):
+        asked = problem.keywords | keywords | {"margin": margin * problem.kappa * problem.unit}
+        asked |= {"candidates": candidates}
+        here = al.label_flexibility(problem.X, problem.y, **asked)
+        with monkeypatch.context() as patch:
+            patch.setattr(placement, "MOST_DISTANCES", 0)
+            patch.setattr("surefoot.active.flexibility._ENTRIES", 100)  # several batches of programs
+            there = al.label_flexibility(problem.X, problem.y, **asked)
+            scores = there.least_expectation(impact[candidates])
+        assert there.features is not None
+        assert there.minimal_radius == pytest.approx(here.minimal_radius, rel=1e-10)
+        np.testing.assert_allclose(scores, here.least_expectation(impact[candidates]), atol=1e-8)

@@ -1,0 +1,45 @@
+"""Small desks for tests: a pool of numbered rows, a hidden truth, and a learner that needs no fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from surefoot.pool.labeling.label_log import Job, Ranking
+from surefoot.pool.labeling.schedule import Goal, Settings
+from surefoot.pool.labeling.service import LabelingService
+from surefoot.pool.store import Store
+
+CLASSES = ["no", "yes"]
+
+
+def make_store(folder: Path, n_rows: int = 200) -> Store:
+    about = {"label": "churn", "classes": CLASSES, "rows": n_rows, "fingerprint": "x"}
+    return Store(folder / "pool.csv.surefoot.db", about)
+
+
+def make_desk(folder: Path, n_rows: int = 200, **settings: object) -> LabelingService:
+    values = {"goal": Goal(0.1, 0.9, 0), "random_first": 4, **settings}
+    return LabelingService(make_store(folder, n_rows), n_rows, CLASSES, Settings(**values))
+
+
+def truth(n_rows: int) -> np.ndarray:
+    return np.random.default_rng(1).integers(0, 2, n_rows)
+
+
+class Knowing:
+    """A learner that knows the truth but for a share of rows."""
+
+    def __init__(self, n_rows: int, wrong: float) -> None:
+        self.truth = truth(n_rows)
+        self.predictions = np.where(np.random.default_rng(2).random(n_rows) < wrong, 1 - self.truth, self.truth)
+
+    def rank(self, job: Job) -> Ranking | None:
+        rows = tuple(row for row in range(len(self.truth)) if row not in job.labels)
+        proba = np.full((len(self.truth), 2), 0.3, dtype=np.float32)
+        proba[np.arange(len(self.truth)), self.predictions] = 0.7
+        return Ranking(rows, self.predictions, proba, len(job.labels), model=b"model")
+
+    def report(self, job: Job) -> bytes:
+        return b"<!doctype html><title>report</title>"
