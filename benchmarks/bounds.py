@@ -136,7 +136,7 @@ def audit_record(X: Array, y: Labels, n: int, draw: int) -> Record:
     clf, pool = trained(X, y, order[:n]), order[n : n + 3000]
     found: Record = {"true_error": float(np.mean(clf.predict(X[pool]) != y[pool]))}
     for picks in ("uniform", "weighted"):
-        audit = sf.Audit(clf, X[pool], level=LEVEL, picks=picks, classes=[0, 1], random_state=draw)
+        audit = sf.Audit(clf, X[pool], level=LEVEL, sampling=picks, classes=[0, 1], random_state=draw)
         for size in AUDIT_SIZES:
             audit.run(lambda row: int(y[pool[row]]), max_labels=size)
             found[f"{picks}_{size}"] = audit.anytime_bound().value

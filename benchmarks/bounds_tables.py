@@ -152,6 +152,6 @@ def draw_bounds(out: Path, names: list[str], sizes: list[int], path: Path) -> No
 
 def draw_sizes(path: Path) -> None:
     """Labels that an audit takes, against the believed error, for several targets."""
-    axes = sf.audit_size(target=0.05, believed_error=0.0, n_pool=5000).plot([0.02, 0.05, 0.1, 0.2])
+    axes = sf.audit_size(target=0.05, expected_error=0.0, n_pool=5000).plot([0.02, 0.05, 0.1, 0.2])
     path.parent.mkdir(parents=True, exist_ok=True)
     axes.figure.savefig(path, dpi=110)

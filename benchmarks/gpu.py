@@ -97,8 +97,8 @@ def pass_seconds(data: tuple[Any, Any, Any], precision: str, name: str, second_o
     X, y, U = data
     labeled = LabeledData.check(X, y, sample_weight=None, classes=None, metric="euclidean")
     ds, how = labeled.decision_set("clopper-pearson", 1.0), Compute("cuda", precision, memory=128 << 30)
-    game = BlockedProblem.of(labeled, ds, ArrayRows(U), how).linear(0.0, True)
-    bare = DualProblem.of(ds.with_radius(1.0), game.model)
+    game = BlockedProblem.from_labeled_set(labeled, ds, ArrayRows(U), how).linear(0.0, True)
+    bare = DualProblem.from_decision_set(ds.with_radius(1.0), game.model)
     point = DualPoint(np.full(game.model.shape, 0.1), 5.0, np.zeros(2), np.zeros(len(ds.anchor_weights)))
     times = []
     for _ in range(6):

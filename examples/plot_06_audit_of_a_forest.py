@@ -24,12 +24,12 @@ forest = RandomForestClassifier(random_state=0).fit(X_train, y_train)
 # %%
 # Before it begins: how many labels will it take, if the forest is as good as we believe?
 
-sf.audit_size(target=0.1, believed_error=0.05, n_pool=len(X_pool))
+sf.audit_size(target=0.1, expected_error=0.05, n_pool=len(X_pool))
 
 # %%
 # The audit draws the rows itself. Its bound holds at every number of labels at once, so that one may look, and stop.
 
-audit = sf.Audit(forest, X_pool, target_error=0.1, picks="uniform", random_state=0)
+audit = sf.Audit(forest, X_pool, target_error=0.1, sampling="uniform", random_state=0)
 bounds, seen = [], []
 while (row := audit.next()) is not None:
     audit.record(row, y_pool[row])

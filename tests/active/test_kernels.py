@@ -59,7 +59,7 @@ def test_rerouting_is_transport_with_the_row_told_where_to_draw_from(seed: int, 
     ds, rng = problem.decision_set, np.random.default_rng(seed)
     unit = problem.unit
     features = FeaturesInMemory(ds)
-    transport, graph = features.transport, ResidualGraph.of(ds, features, unit)
+    transport, graph = features.transport, ResidualGraph.from_decision_set(ds, features, unit)
     slots, beta, raw, via = graph.arrays
     for j in rng.choice(np.arange(len(problem.X), 40), size=6, replace=False):
         a = rng.dirichlet(np.ones(K)) if j % 2 else np.eye(K)[rng.integers(K)]
@@ -92,7 +92,7 @@ def _told(distances: np.ndarray, ds: object, j: int, a: np.ndarray) -> float:
 def test_a_plan_has_all_its_mass_in_full_entries_and_parts() -> None:
     problem = draw_flexibility(2, 2, "none", N=50)
     ds = problem.decision_set
-    graph = ResidualGraph.of(ds, FeaturesInMemory(ds), problem.unit)
+    graph = ResidualGraph.from_decision_set(ds, FeaturesInMemory(ds), problem.unit)
     (rows, amounts, following, count), head = graph.parts
     assert count[0] == len(rows) == np.sum(~graph.is_full)
     assert graph.amounts[graph.is_full].sum() + amounts.sum() == pytest.approx(50)

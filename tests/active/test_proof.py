@@ -78,7 +78,7 @@ def test_a_bad_classifier_is_given_up_early_and_taught() -> None:
 def test_a_budget_is_given_up_at_the_last_moment_possible() -> None:
     """One error less, and the audit could still have proved its target within the budget."""
     X, y = pool(noise=0.6)
-    found = labeling(X, target_error=0.1, policy=AuditPolicy(budget=50), picks="uniform")
+    found = labeling(X, target_error=0.1, policy=AuditPolicy(budget=50), sampling="uniform")
     found.run(lambda row: y[row], max_labels=120)
     audit = found.audits[1]
     row = list(audit.labels)[-1]
@@ -117,7 +117,7 @@ def test_audits_wait_for_new_labels(known: int) -> None:
 @pytest.mark.parametrize("stop", [7, 20, 26, 45])
 def test_it_resumes_at_any_label(tmp_path: Path, stop: int) -> None:
     X, y = pool(noise=0.3)
-    options: dict[str, Any] = {"target_error": 0.2, "picks": "uniform"}
+    options: dict[str, Any] = {"target_error": 0.2, "sampling": "uniform"}
     whole = labeling(X, **options).run(lambda row: y[row], max_labels=60)
     path = tmp_path / "proof.jsonl"
     labeling(X, journal=path, **options).run(lambda row: y[row], max_labels=stop)
@@ -171,7 +171,7 @@ def test_known_labels_and_learners() -> None:
     found = labeling(X, y=known)
     assert found.next().phase == "audit"  # enough to learn from
     learner = sf.active.ActiveLearner(LogisticRegression(), X, known, strategy=RandomSampling(), classes=[0, 1])
-    other = ProvenLabeling.of(learner, target_error=0.1, random_state=0)
+    other = ProvenLabeling.from_loop(learner, target_error=0.1, random_state=0)
     assert other.labels == {row: int(y[row]) for row in range(30)}
     assert other.run(lambda row: y[row]).proved
 
@@ -200,8 +200,8 @@ def test_a_pool_that_ends() -> None:
     [
         ({"target_error": 1.5}, ("target_error", 1.5)),
         ({"level": 1.0}, ("level", 1.0)),
-        ({"uniform_share": 0.1}, ("uniform_share", 0.1)),
-        ({"picks": "best"}, ("picks", "'best'")),
+        ({"uniform_fraction": 0.1}, ("uniform_fraction", 0.1)),
+        ({"sampling": "best"}, ("sampling", "'best'")),
     ],
 )
 def test_bad_input(options: dict[str, Any], message: Refused) -> None:

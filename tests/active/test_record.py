@@ -125,13 +125,13 @@ def test_it_resumes_in_the_middle_of_an_audit(tmp_path: Path, picks: str) -> Non
                 found.give_up()
         return found
 
-    whole = work(labeling(None, picks=picks), 30)
+    whole = work(labeling(None, sampling=picks), 30)
     path = tmp_path / "series.jsonl"
-    first = work(labeling(None, picks=picks, journal=path), 21)
+    first = work(labeling(None, sampling=picks, journal=path), 21)
     with pytest.raises(LockedError):
-        labeling(None, picks=picks, journal=path)
+        labeling(None, sampling=picks, journal=path)
     first.close()
-    resumed = labeling(None, picks=picks, journal=path)
+    resumed = labeling(None, sampling=picks, journal=path)
     assert len(resumed.labels) == 21
     assert resumed.next() is None  # the classifier is not in the journal
     work(resumed, 30)
@@ -141,7 +141,7 @@ def test_it_resumes_in_the_middle_of_an_audit(tmp_path: Path, picks: str) -> Non
     assert resumed.audit.anytime_upper == whole.audit.anytime_upper
     resumed.close()
     with refuses("level", 0.8):
-        labeling(None, picks=picks, journal=path, level=0.8)
+        labeling(None, sampling=picks, journal=path, level=0.8)
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def ever_below(seed: int, picks: str) -> bool:
     rng = np.random.default_rng(seed)
     hidden = (rng.random(N) < 0.4).astype(np.intp)
     policy = AuditPolicy(give_up=Never(), budget=50)
-    found = ProvenLabeling(None, numbered(N), target_error=0.02, policy=policy, picks=picks, random_state=seed)
+    found = ProvenLabeling(None, numbered(N), target_error=0.02, policy=policy, sampling=picks, random_state=seed)
     for rate in (0.4, 0.2, 0.1):
         clf, error = told(hidden, rate, rng, list(found.labels))
         audit = found.freeze(clf)

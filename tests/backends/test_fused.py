@@ -77,7 +77,7 @@ def rows(request: pytest.FixtureRequest) -> Rows:
 @pytest.mark.parametrize("second_order", [False, True])
 def test_sums_of_the_solver(rows: Rows, second_order: bool) -> None:
     theirs = rows.sums(torch_rows.add_row_sums, rows.point, rows.D, second_order)
-    ours = rows.sums(fused_rows.add_row_sums, fused_rows.FusedRows.of(rows.point), rows.D, second_order)
+    ours = rows.sums(fused_rows.add_row_sums, fused_rows.FusedRows.from_rows(rows.point), rows.D, second_order)
     assert list(ours) == list(RowSums.__dataclass_fields__)
     for name, found in ours.items():
         torch.testing.assert_close(
@@ -89,7 +89,7 @@ def test_sums_in_float32(rows: Rows) -> None:
     at = rows.point
     narrow = SoftRows(at.alpha, at.tau, at.beta.float(), at.kappa.float(), at.columns)
     theirs = rows.sums(torch_rows.add_row_sums, at, rows.D, True)
-    ours = rows.sums(fused_rows.add_row_sums, fused_rows.FusedRows.of(narrow), rows.D.float(), True)
+    ours = rows.sums(fused_rows.add_row_sums, fused_rows.FusedRows.from_rows(narrow), rows.D.float(), True)
     for name, found in ours.items():  # an exponent of size 1/τ has lost its last digits
         torch.testing.assert_close(found, theirs[name], rtol=1e-4, atol=2e-7 / at.tau)
 

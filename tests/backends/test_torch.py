@@ -34,7 +34,7 @@ def solved(request: pytest.FixtureRequest) -> tuple[dict[str, BlockStore], DualP
     data = LabeledData.check(pool.X, pool.y, sample_weight=None, classes=None, metric="euclidean")
     ds = data.decision_set("clopper-pearson", 1.0)
     problems = {
-        device: BlockedProblem.of(data, ds, ArrayRows(pool.U), how)
+        device: BlockedProblem.from_labeled_set(data, ds, ArrayRows(pool.U), how)
         for device, how in {"cpu": sf.Compute(), "torch": sf.Compute("torch"), "cuda": sf.Compute("cuda")}.items()
         if device != "cuda" or torch.cuda.is_available()
     }
@@ -43,7 +43,7 @@ def solved(request: pytest.FixtureRequest) -> tuple[dict[str, BlockStore], DualP
     coordinates = game.coordinates
     assert coordinates is not None
     sweeps = {device: one.sweeps[-1].in_coordinates(coordinates) for device, one in problems.items()}
-    return sweeps, DualProblem.of(solution.decision_set, game.model), solution
+    return sweeps, DualProblem.from_decision_set(solution.decision_set, game.model), solution
 
 
 @pytest.mark.parametrize("device", DEVICES)

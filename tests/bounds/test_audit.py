@@ -38,7 +38,7 @@ def answer(row: int) -> int:
 class TestDraws:
     @pytest.mark.parametrize("picks", ["uniform", "weighted"])
     def test_every_row_comes_once_and_the_bound_ends_at_the_truth(self, picks: str) -> None:
-        found = audit(picks=picks).run(answer)
+        found = audit(sampling=picks).run(answer)
         assert sorted(found.labels) == list(range(N))
         assert found.next() is None
         assert found.n_errors == round(ERROR * N)
@@ -117,15 +117,15 @@ class TestBounds:
         assert not audit().run(answer).proved  # no target
 
     def test_picks_follow_the_planned_size(self) -> None:
-        weighted = audit(picks="auto", n_labels=200, rule="anytime")
+        weighted = audit(sampling="auto", n_labels=200, rule="anytime")
         assert not weighted.is_uniform
         assert "betting" in weighted.anytime_bound().method
-        assert audit(picks="auto", n_labels=199, rule="anytime").is_uniform
-        assert audit(picks="auto").is_uniform
-        with refuses("picks"):
-            audit(picks="weighted").bound()
-        with refuses("picks", "'uniform'"):
-            audit(picks="weighted", n_labels=50)
+        assert audit(sampling="auto", n_labels=199, rule="anytime").is_uniform
+        assert audit(sampling="auto").is_uniform
+        with refuses("sampling"):
+            audit(sampling="weighted").bound()
+        with refuses("sampling", "'uniform'"):
+            audit(sampling="weighted", n_labels=50)
 
     def test_it_prints(self) -> None:
         found = audit(target_error=0.2).run(answer, max_labels=30)
@@ -144,8 +144,8 @@ class TestRefusals:
             ({"n_labels": 0}, ("n_labels", 0)),
             ({"rule": "both"}, ("rule", "'both'")),
             ({"rule": "planned"}, ("n_labels", "None")),
-            ({"picks": "unsure"}, ("picks", "'unsure'")),
-            ({"uniform_share": 0.1, "picks": "weighted"}, ("uniform_share", 0.2)),
+            ({"sampling": "unsure"}, ("sampling", "'unsure'")),
+            ({"uniform_fraction": 0.1, "sampling": "weighted"}, ("uniform_fraction", 0.2)),
             ({"random_state": -1}, ("random_state", -1)),
             ({"y": [0, 1]}, ("y", "shape (2,)")),
         ],
@@ -187,10 +187,10 @@ class TestRefusals:
 class TestJournal:
     @pytest.mark.parametrize("picks", ["uniform", "weighted"])
     def test_it_resumes_where_it_was(self, tmp_path: Path, picks: str) -> None:
-        whole = audit(picks=picks).run(answer, max_labels=40)
+        whole = audit(sampling=picks).run(answer, max_labels=40)
         path = tmp_path / "audit.jsonl"
-        audit(picks=picks, journal=path).run(answer, max_labels=17)
-        resumed = audit(picks=picks, journal=path).run(answer, max_labels=40)
+        audit(sampling=picks, journal=path).run(answer, max_labels=17)
+        resumed = audit(sampling=picks, journal=path).run(answer, max_labels=40)
         assert resumed.labels == whole.labels
         assert resumed.anytime_bound().value == whole.anytime_bound().value
         lines = [json.loads(line) for line in path.read_text().splitlines()]
@@ -379,7 +379,7 @@ class TestSize:
         import matplotlib as mpl
 
         mpl.use("agg")
-        size = sf.audit_size(target=0.1, believed_error=0.0, n_pool=400)
+        size = sf.audit_size(target=0.1, expected_error=0.0, n_pool=400)
         axes = size.plot([0.1])
         shares, labels = axes.lines[0].get_data()
         np.testing.assert_array_equal(labels, size.curve(np.asarray(shares) / 100))
@@ -399,7 +399,7 @@ class TestSize:
 
     def test_the_plan_is_the_least_that_does(self) -> None:
         """Against a search over every number of labels and every number of errors allowed."""
-        size = sf.audit_size(target=0.1, believed_error=0.03, n_pool=200, power=0.8)
+        size = sf.audit_size(target=0.1, expected_error=0.03, n_pool=200, power=0.8)
         bad, real = 21, 6
         enough = [
             n
@@ -415,7 +415,7 @@ class TestSize:
         M, target = 10, 0.1
         wrong = np.arange(400) < M
         clf = Told(np.where(wrong, 1, 0), np.full(400, 0.1))
-        size = sf.audit_size(target=target, believed_error=M / 400, n_pool=400, power=0.8)
+        size = sf.audit_size(target=target, expected_error=M / 400, n_pool=400, power=0.8)
         assert size.n_labels is not None
         assert size.n_anytime is not None
         planned = [
@@ -445,7 +445,7 @@ class TestSize:
         assert str(size.n_labels) in repr(size)
         assert audit(target_error=0.1).expected_size(0.02).n_pool == N
 
-    @pytest.mark.parametrize("bad", [{"target": 2}, {"believed_error": -1}, {"n_pool": 0}, {"level": 1}, {"power": 7}])
+    @pytest.mark.parametrize("bad", [{"target": 2}, {"expected_error": -1}, {"n_pool": 0}, {"level": 1}, {"power": 7}])
     def test_refusals(self, bad: dict[str, float]) -> None:
         with refuses(next(iter(bad))):
             sf.audit_size(**bad)  # type: ignore[arg-type]

@@ -129,7 +129,7 @@ def test_the_least_labels_are_those_without_an_error() -> None:
             break
         found.settle(draw.row, "no")
     assert found.n_labels == least
-    with refuses("picks"):
+    with refuses("sampling"):
         engine(belief=BELIEF, target=0.1).labels_needed()
 
 

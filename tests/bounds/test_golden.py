@@ -92,7 +92,7 @@ def test_a_series_of_audits_resumes(tmp_path: Path, golden: dict[str, Any]) -> N
         numbered(N),
         target_error=0.02,
         policy=AuditPolicy(budget=12),
-        picks=golden["picks"],
+        sampling=golden["picks"],
         random_state=3,
         journal=restore(tmp_path, golden["journal"]),
     )
@@ -122,7 +122,7 @@ def test_a_loop_resumes(tmp_path: Path, golden: dict[str, Any]) -> None:
         classes=[0, 1],
         journal=restore(tmp_path, golden["journal"]),
         random_state=5,
-        picks=golden["picks"],
+        sampling=golden["picks"],
     )
     state = found.state
     for name in ("phase", "n_labels", "audit_labels", "audit_errors", "bound", "audit_level"):

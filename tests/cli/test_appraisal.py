@@ -21,7 +21,7 @@ def test_a_bound_from_some_rows_holds_over_all(
 ) -> None:
     make_pool(900, 40).to_csv(tmp_path / "t.csv", index=False)
     pool = clean(read_labeled_table(tmp_path / "t.csv", "churn"))
-    start = LabeledTable.of(pool, np.zeros(len(pool.rows), dtype=bool))
+    start = LabeledTable.from_pool(pool, np.zeros(len(pool.rows), dtype=bool))
     losses = appraisal.losses_of(train(start, FitOptions(), Clock()).clf, start)
     exact = worst.worst_case(start, choices, losses)
     monkeypatch.setattr(worst, "_ENTRIES", 1)
@@ -43,7 +43,7 @@ def test_learning_is_bounded_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     make_pool(300, 40).to_csv(tmp_path / "t.csv", index=False)
     pool = clean(read_labeled_table(tmp_path / "t.csv", "churn"))
-    start = LabeledTable.of(pool, np.zeros(len(pool.rows), dtype=bool))
+    start = LabeledTable.from_pool(pool, np.zeros(len(pool.rows), dtype=bool))
     assert most_rows(start) > 50_000
     assert train(start, FitOptions(), Clock()).complete
     monkeypatch.setattr(model, "_WORK", 1)

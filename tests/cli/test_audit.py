@@ -149,8 +149,8 @@ class TestAudit:
         ("options", "message"),
         [
             (("--level", "1.5"), "level must be a number from 0 to 1"),
-            (("--picks", "best"), "picks must be"),
-            (("--labels", "10", "--picks", "weighted"), "--picks must be 'uniform'"),
+            (("--sampling", "best"), "--sampling must be"),
+            (("--labels", "10", "--sampling", "weighted"), "--sampling must be 'uniform'"),
         ],
     )
     def test_bad_options(self, run_cli: Run, options: tuple[str, ...], message: str) -> None:

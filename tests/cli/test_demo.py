@@ -69,7 +69,7 @@ def test_the_figure_is_an_image_with_three_curves(run: tuple[str, Path]) -> None
 
 def test_the_priors_contain_the_truth_or_the_table_says_no() -> None:
     task = demo.Task.breast_cancer(0)
-    outcome = demo.Outcome.of(task.fit_robust(task.radius(), [0.5, 0.5]), task)
+    outcome = demo.Outcome.from_model(task.fit_robust(task.radius(), [0.5, 0.5]), task)
     assert not outcome.covers(task, task.radius())
 
 

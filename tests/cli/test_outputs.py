@@ -31,7 +31,7 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("surefoot.cli.app.Call.read_pool", read)
     monkeypatch.setattr("surefoot.pool.table.read_table", read)
     monkeypatch.setattr("surefoot.pool.model_file.load_model", read)
-    monkeypatch.setattr("surefoot.cli.demo.Demonstration.of", read)
+    monkeypatch.setattr("surefoot.cli.demo.Demonstration.from_seed", read)
 
 
 def contents() -> dict[str, bytes]:

@@ -92,9 +92,9 @@ def test_where_a_point_has_moved_rows_ask_all_anchors(
 def test_threads_give_the_same_bits() -> None:
     ds, model = problem()
     at = point(ds, model, 20.0)
-    alone = InMemoryRows.of(ds, model)
+    alone = InMemoryRows.from_decision_set(ds, model)
     with ThreadPoolExecutor(3) as executor:
-        together = InMemoryRows.of(ds, model, executor)
+        together = InMemoryRows.from_decision_set(ds, model, executor)
         for tau in (0.02, 0.01):
             duals = [SmoothedDual(ds, model, sweep) for sweep in (alone, together)]
             one, two = (dual.evaluate(at, tau, second_order=True) for dual in duals)
@@ -122,10 +122,10 @@ def test_a_limit_never_hides_a_smaller_value() -> None:
 def test_small_problems_and_large_smoothings_have_no_list() -> None:
     ds, model = problem()
     at = point(ds, model, 0.01)
-    held = InMemoryRows.of(ds, model)
+    held = InMemoryRows.from_decision_set(ds, model)
     SmoothedDual(ds, model, held).evaluate(at, 1.0, second_order=True)
     assert held.lists.last is None
     few = replace(ds, distances=ds.distances[:100], row_weights=np.full(100, 0.01))
-    held = InMemoryRows.of(few, model.restricted(np.arange(100)))
+    held = InMemoryRows.from_decision_set(few, model.restricted(np.arange(100)))
     SmoothedDual(few, model, held).evaluate(point(ds, model, 20.0), 1e-3, second_order=True)
     assert held.lists.last is None

@@ -65,7 +65,7 @@ def test_a_step_solves_the_linearised_conditions_of_optimality(K: int, prior: st
     )
     step, moved = NewtonSystem(method.problem, at, slacks).direction(wanted)
     there = at.moved(step, 1.0, 1.0)
-    left = Gradient.of(
+    left = Gradient.at_slacks(
         method.problem, Multipliers(there.plan, there.labels, there.price, there.price_up, there.price_down)
     )
     labels = -left.scores.sum(axis=0)[method.problem.free]

@@ -42,7 +42,7 @@ class Problem:
         self.fixed = FixedLosses(rng.random((N, 2)))
 
     def solve(self, model: Model, quick: Any = quick_start_in_memory, **keywords: Any) -> Solution:
-        rows = InMemoryRows.of(self.ds, model)
+        rows = InMemoryRows.from_decision_set(self.ds, model)
         keywords = {"tol": 1e-5, "typical": typical_distance(rows, self.ds), "quick": quick, **keywords}
         return solve(rows, model, [SetAtRadius(self.ds, self.minimal)], **keywords)
 

@@ -276,7 +276,7 @@ def test_bad_input_is_refused() -> None:
 def test_derivatives_of_the_joint_objective_and_its_newton_direction(K: int) -> None:
     ds, model = draw(K, seed=3, l2=0.05)
     members = [SetAtRadius(*one) for one in one_per_class(ds, 0.05)]
-    search = Search(BestBounds(InMemoryRows.of(ds, model), model, members), 1.0, 1e-4, DEFAULT_OPTIONS)
+    search = Search(BestBounds(InMemoryRows.from_decision_set(ds, model), model, members), 1.0, 1e-4, DEFAULT_OPTIONS)
     dual = JointDual([search.dual(one) for one in members])
     rng, tau, h = np.random.default_rng(0), 0.5, 1e-5
     parts = [

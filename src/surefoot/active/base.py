@@ -35,7 +35,7 @@ class Pool:
     extra: FloatArray | None = None
 
     @classmethod
-    def of(cls, X: ArrayLike, y: ArrayLike, candidates: ArrayLike | None, missing_label: Any) -> Pool:
+    def from_arguments(cls, X: ArrayLike, y: ArrayLike, candidates: ArrayLike | None, missing_label: Any) -> Pool:
         """Check rows, labels and candidates; by default every unlabeled row is a candidate."""
         rows = check_array(X, dtype=np.float64, input_name="X")
         labels = column_or_1d(check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y"))
@@ -197,7 +197,7 @@ class QueryStrategy(BaseEstimator):
         utilities : array of shape (batch_size, N), or (batch_size, m)
             Scores before each choice, NaN for rows that are not considered; only with return_utilities.
         """
-        pool = Pool.of(X, y, candidates, self.missing_label)
+        pool = Pool.from_arguments(X, y, candidates, self.missing_label)
         model = self._model(clf, pool, fit_clf, sample_weight)
         indices, utilities = self._choose(model, pool, batch_size)
         return (indices, utilities) if return_utilities else indices
@@ -216,12 +216,12 @@ class QueryStrategy(BaseEstimator):
         RobustModelChange also needs the labeled rows X (n, d) and y (n,): `functools.partial(strategy, X=X, y=y)`.
         """
         if X is None or y is None:
-            pool = Pool.of(X_pool, np.full(len(np.asarray(X_pool)), np.nan), None, np.nan)
+            pool = Pool.from_arguments(X_pool, np.full(len(np.asarray(X_pool)), np.nan), None, np.nan)
         else:
             rows, labels = check_labeled_rows(X, y)
             more = check_more_rows(X_pool, "X_pool", rows.shape[1])
             marked = np.concatenate([labels.astype(object), np.full(len(more), None)])
-            pool = Pool.of(np.vstack([rows, more]), marked, None, None)
+            pool = Pool.from_arguments(np.vstack([rows, more]), marked, None, None)
         model = self._model(estimator, pool, False, None)
         return self._choose(model, pool, batch_size)[0] - int(pool.labeled.sum())
 

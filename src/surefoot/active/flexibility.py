@@ -142,7 +142,7 @@ class LabelFlexibility:
 
     @cached_property
     def _labels(self) -> Relabeling:
-        return Relabeling.of(self.decision_set, self._unit)
+        return Relabeling.from_decision_set(self.decision_set, self._unit)
 
     @cached_property
     def _forced(self) -> FloatArray:
@@ -159,7 +159,7 @@ class LabelFlexibility:
 
     @cached_property
     def _graph(self) -> ResidualGraph:
-        return ResidualGraph.of(self.decision_set, self._features, self._unit)
+        return ResidualGraph.from_decision_set(self.decision_set, self._features, self._unit)
 
     @cached_property
     def _class_costs(self) -> ClassCosts:
@@ -190,7 +190,7 @@ class LabelFlexibility:
 
         labels, below = self._labels, self._class_costs.below
         K, C = labels.flow.shape
-        program = LabelProgram.of(labels, self._budget)
+        program = LabelProgram.from_labels(labels, self._budget)
         values = np.empty(len(left))
         for part in row_chunks(len(left), len(self.decision_set.anchor_weights), _ENTRIES):
             graph, distances, rows = self._graph.narrowed(self.rows[left[part]])

@@ -110,7 +110,7 @@ class NearestCertifier:
                 classes=classes,
                 tol=self.tol,
             )
-        judged = ClassifierLoss.of(clf, problem.data.classes, self.loss, _CLIP, own=False)
+        judged = ClassifierLoss.from_arguments(clf, problem.data.classes, self.loss, _CLIP, own=False)
         return certify_over(judged.game(problem, rows, pool, None), judged, problem.at_excess(excess), self.tol)
 
 
@@ -311,7 +311,7 @@ class ActiveLearner:
         if self._fitted_to != self._answers:
             self._fitted_to = dict(self._answers)
             mark = getattr(self.clf, "missing_label", np.nan)
-            pool = Pool.of(self.X, self._marked(mark), None, mark)
+            pool = Pool.from_arguments(self.X, self._marked(mark), None, mark)
             with shared_geometry(self._geometry):  # the query that follows asks for the same distances
                 self.model = fit_to(self.clf, pool, None) if self._answers else None
                 self.certificate = None if self.model is None else self._certificate()

@@ -17,11 +17,11 @@ from surefoot.active.proof_state import AUDIT, EXHAUSTED, LEARN, PROVED, AuditRe
 from surefoot.bounds._arguments import (
     AUTO,
     UNIFORM,
-    believed_error,
     check_label,
     check_level,
     check_seed,
-    check_uniform_share,
+    check_uniform_fraction,
+    expected_error,
     known_classes_of,
     known_labels,
 )
@@ -59,9 +59,9 @@ class ProvenLabeling(AuditRecord):
         Chooses the rows to learn from, as in `ActiveLearner`.
     policy : AuditPolicy or None, default=None
         When an audit begins, how many labels it may take, and when it is given up; by default AuditPolicy().
-    picks : {"uniform", "weighted", "auto"}, default="auto"
+    sampling : {"uniform", "weighted", "auto"}, default="auto"
         How audits draw rows, as in `Audit`; "auto": weighted if 200 labels or more are planned.
-    uniform_share : float in [0.2, 1], default=0.6
+    uniform_fraction : float in [0.2, 1], default=0.6
         Share of the weighted draws that is uniform.
     classes : array of shape (K,) or None, default=None
         All labels that are allowed.
@@ -99,8 +99,8 @@ class ProvenLabeling(AuditRecord):
         level: float = 0.9,
         strategy: Any = None,
         policy: AuditPolicy | None = None,
-        picks: str = AUTO,
-        uniform_share: float = 0.6,
+        sampling: str = AUTO,
+        uniform_fraction: float = 0.6,
         classes: ArrayLike | None = None,
         journal: str | os.PathLike[str] | EventLog | None = None,
         random_state: int | None = None,
@@ -109,7 +109,7 @@ class ProvenLabeling(AuditRecord):
         self.X = X if self._learner is None else self._learner.X
         self.target_error = check_unit_scalar(target_error, "target_error")
         self.policy = AuditPolicy() if policy is None else policy
-        self.picks, self.uniform_share = picks, check_uniform_share(uniform_share)
+        self.sampling, self.uniform_fraction = sampling, check_uniform_fraction(uniform_fraction)
         self.classes = None if classes is None else np.asarray(classes).tolist()
         self._frozen: Any = None
         self._pending: Question | None = None
@@ -121,8 +121,8 @@ class ProvenLabeling(AuditRecord):
             "level": check_level(level),
             "budget": self.policy.budget,
             "rule": self.policy.rule,
-            "picks": picks,
-            "uniform_share": self.uniform_share,
+            "picks": sampling,
+            "uniform_share": self.uniform_fraction,
             "seed": check_seed(random_state),
         }
         choices = (("seed", random_state), ("known", y), ("budget", self.policy.budget))
@@ -135,7 +135,7 @@ class ProvenLabeling(AuditRecord):
                 self.give_up()
 
     @classmethod
-    def of(cls, learner: ActiveLearner, *, target_error: float, **options: Any) -> ProvenLabeling:
+    def from_loop(cls, learner: ActiveLearner, *, target_error: float, **options: Any) -> ProvenLabeling:
         """Go on from a labeling loop, with its classifier, rows, labels, strategy and classes.
 
         Parameters
@@ -276,9 +276,9 @@ class ProvenLabeling(AuditRecord):
         AuditEngine
             The audit, at its share of the level. `next` asks for its rows.
         """
-        predictions, belief, _ = frozen(clf, self.X, self.picks, self._planned_budget(), self.policy.rule)
-        follows = self.picks != UNIFORM and callable(getattr(clf, "predict_proba", None))
-        mark = hash_predictions(predictions, believed_error(clf, self.X) if follows else None)
+        predictions, belief, _ = frozen(clf, self.X, self.sampling, self._planned_budget(), self.policy.rule)
+        follows = self.sampling != UNIFORM and callable(getattr(clf, "predict_proba", None))
+        mark = hash_predictions(predictions, expected_error(clf, self.X) if follows else None)
         if mark != self._mark:
             self._write({"freeze": self.n_audits + 1, "predictions": mark})
         if self.n_audits not in self.audits:
@@ -290,7 +290,7 @@ class ProvenLabeling(AuditRecord):
                 target=self.target_error,
                 plan=self._budget if self.policy.rule == PLANNED else None,
                 belief=belief,
-                uniform_fraction=self.uniform_share,
+                uniform_fraction=self.uniform_fraction,
             )
             for row, label in self._audited.items():
                 settle_next(audit, row, label)

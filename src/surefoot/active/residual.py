@@ -89,7 +89,7 @@ class Relabeling:
     labels: NDArray[np.intp]
 
     @classmethod
-    def of(cls, ds: DecisionSet, unit: float) -> Relabeling:
+    def from_decision_set(cls, ds: DecisionSet, unit: float) -> Relabeling:
         """The relabeling of a decision set, in units of a row's mass."""
         labels = np.flatnonzero(ds.intervals[:, 1] > 0)
         share = cheapest_relabeling(ds).share[np.ix_(labels, ds.present)]
@@ -152,7 +152,7 @@ class LabelProgram:
     basis: NDArray[np.int64]
 
     @classmethod
-    def of(cls, labels: Relabeling, budget: float) -> LabelProgram:
+    def from_labels(cls, labels: Relabeling, budget: float) -> LabelProgram:
         """Phase one of the simplex method, done once for all rows."""
         from surefoot.kernels.forced_labels import minimise, pivot
 
@@ -245,7 +245,7 @@ class ResidualGraph:
     amounts: FloatArray
 
     @classmethod
-    def of(cls, ds: DecisionSet, features: Features, unit: float) -> ResidualGraph:
+    def from_decision_set(cls, ds: DecisionSet, features: Features, unit: float) -> ResidualGraph:
         """The residual graph of an optimal plan, in units of mass `unit`."""
         transport = features.transport
         plan = transport.plan.tocsr().copy()
@@ -294,7 +294,7 @@ class ResidualGraph:
         cost, via = self.full_arcs[0].copy(), self.full_arcs[1].copy()
         (rows, *_), _ = self.parts
         residual_costs(
-            self.distances.at(rows), 0, np.arange(len(rows)), self.anchors[~self.is_full], self.potentials, self.dust,
+            self.distances.distances_at(rows), 0, np.arange(len(rows)), self.anchors[~self.is_full], self.potentials, self.dust,
             cost, via,
         )  # fmt: skip
         return cost
@@ -349,7 +349,7 @@ class ResidualGraph:
         kept = np.unique(np.concatenate([rows, via[via >= 0], parted]))
         counts = np.diff(self.ptr)[kept]
         entries = np.repeat(self.ptr[kept] - np.cumsum(counts) + counts, counts) + np.arange(counts.sum())
-        held = self.distances.at(kept)
+        held = self.distances.distances_at(kept)
         narrow = replace(
             self,
             distances=HeldDistances(held),

@@ -85,7 +85,7 @@ class RowBlock:
     distances: FloatArray | None = None
     losses: Any = None
 
-    def of(
+    def from_problem(
         self,
         problem: DualProblem,
         anchors: Anchors,
@@ -211,7 +211,7 @@ class BlockedRows(BlockStore):
         losses = None if self.losses_at is None else partial(self.losses_at, start, stop)
         held = RowBlock(rows, weights, start, self.kept_distances(rows, start), losses)
         most_pairs = self.keep_bytes / (4 * PAIR_BYTES) * (stop - start) / self.n_rows
-        return held.of(problem, self.anchors, self.coordinates, self.lists.of_block(start, most_pairs))
+        return held.from_problem(problem, self.anchors, self.coordinates, self.lists.of_block(start, most_pairs))
 
     def _rows(self, start: int, stop: int) -> tuple[FloatArray, FloatArray]:
         weights = np.full(stop - start, self.unit)

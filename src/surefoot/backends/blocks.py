@@ -71,7 +71,7 @@ class BlockedProblem(RobustProblem):
     executor: Any = None
 
     @classmethod
-    def of(
+    def from_labeled_set(
         cls,
         data: LabeledData,
         decision_set: DecisionSet,
@@ -177,11 +177,11 @@ class BlockedProblem(RobustProblem):
         kept = sweep if isinstance(sweep, BlockedRows) else None
         distances = StreamedDistances(rows, self.anchors, self.data.metric, kept)
         with solver_threads(None):
-            return PlannedTransport.of(distances, self.row_weights, self.decision_set.anchor_weights)
+            return PlannedTransport.from_distances(distances, self.row_weights, self.decision_set.anchor_weights)
 
     @cached_property
     def minimal(self) -> MinimalRadius:
-        return MinimalRadius.of(self.decision_set, self.transports[-1])
+        return MinimalRadius.from_transport(self.decision_set, self.transports[-1])
 
     def linear(self, l2: float, fit_intercept: bool, *, standardized: bool = False) -> BlockedObjective:
         with solver_threads(None):
@@ -264,7 +264,7 @@ class BlockedObjective(Objective):
         """The search over a sample: the sets keep their excess over the minimal radius."""
         members = []
         for member in whole.members:
-            minimal = MinimalRadius.of(member.decision_set, self.problem.transports[level])
+            minimal = MinimalRadius.from_transport(member.decision_set, self.problem.transports[level])
             excess = member.decision_set.radius - member.minimal.value
             members.append(SetAtRadius(member.decision_set.with_radius(minimal.value + excess), minimal))
         judge = BestBounds(self.sweeps[level], self.model, members)
@@ -320,7 +320,7 @@ class PlannedTransport(TransportSolution):
     typical_distance: float
 
     @classmethod
-    def of(cls, distances: DistanceRows, rows: FloatArray, anchors: FloatArray) -> PlannedTransport | None:
+    def from_distances(cls, distances: DistanceRows, rows: FloatArray, anchors: FloatArray) -> PlannedTransport | None:
         """Exact, where there are few rows per anchor; None where there are more, or it failed."""
         found = transport_by_pairs(distances, rows, anchors)
         if found is None:
@@ -406,6 +406,6 @@ class StreamedDistances:
                 found = self.metric.distances(block[part], self.anchors) if kept is None else kept[part]
                 yield slice(start + part.start, start + part.stop), found
 
-    def at(self, rows: NDArray[np.intp]) -> FloatArray:
+    def distances_at(self, rows: NDArray[np.intp]) -> FloatArray:
         wanted, back = np.unique(rows, return_inverse=True)
         return self.metric.distances(self.source.take(wanted), self.anchors)[back]

@@ -131,7 +131,7 @@ def _sweep(
     if how.device != "cpu":
         return _on_device(source, weights, unit, anchors, losses_at, how)
     block_rows = how.rows_at_a_time(source)
-    losses = None if losses_at is None else StoredLosses.of(source, losses_at, block_rows)
+    losses = None if losses_at is None else StoredLosses.from_source(source, losses_at, block_rows)
     return BlockedRows(source, weights, unit, anchors, losses, executor, _share(source, how), block_rows)
 
 
@@ -150,7 +150,7 @@ def _on_device(
             "device", "must be one that torch sees; it sees no CUDA device here", repr(how.device), 'Pass device="cpu".'
         )
     losses = None if losses_at is None else losses_at(source.read(0, source.n_rows))
-    return TorchRows.of(
+    return TorchRows.from_source(
         source,
         weights,
         unit,
@@ -179,7 +179,9 @@ class StoredLosses:
     file: object | None
 
     @classmethod
-    def of(cls, source: RowSource, losses_at: Callable[[FloatArray], FloatArray], block_rows: int) -> StoredLosses:
+    def from_source(
+        cls, source: RowSource, losses_at: Callable[[FloatArray], FloatArray], block_rows: int
+    ) -> StoredLosses:
         """Ask for the losses of one block after another."""
         matrix, file = None, None
         for start, stop in block_edges(source.n_rows, block_rows):

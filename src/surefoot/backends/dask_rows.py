@@ -330,7 +330,7 @@ def _fingerprints(block: RowBlock) -> NDArray[np.uint64]:
 def _block_total(block: RowBlock, distances: FloatArray | None, losses: FloatArray | None, shared: Any) -> Any:
     problem, anchors, coordinates, work, parameters = shared
     held = replace(block, distances=distances, losses=losses)
-    return _one_thread(lambda: work(held.of(problem, anchors, coordinates), *parameters))
+    return _one_thread(lambda: work(held.from_problem(problem, anchors, coordinates), *parameters))
 
 
 def _feature_total(block: RowBlock, shared: Any) -> RowTotals:

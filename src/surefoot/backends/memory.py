@@ -35,7 +35,7 @@ class InMemoryProblem(RobustProblem):
     n_jobs: int | None = 1
 
     @classmethod
-    def of(
+    def from_data(
         cls,
         data: LabeledData,
         label_prior: LabelPrior | ArrayLike | str | None,
@@ -85,7 +85,7 @@ class InMemoryProblem(RobustProblem):
 
     def play(self, model: Model, coordinates: Coordinates | None = None) -> InMemoryObjective:
         """Any model over the rows."""
-        return InMemoryObjective(self, InMemoryRows.of(self.decision_set, model), model, coordinates)
+        return InMemoryObjective(self, InMemoryRows.from_decision_set(self.decision_set, model), model, coordinates)
 
     def with_label_shares(self, shares: FloatArray) -> InMemoryProblem:
         return replace(self, decision_set=self.decision_set.with_label_shares(shares))

@@ -150,7 +150,7 @@ class TorchRows(BlockStore):
     design: Tensor | None = None
 
     @classmethod
-    def of(
+    def from_source(
         cls,
         source: RowSource,
         weights: FloatArray,
@@ -205,10 +205,10 @@ class TorchRows(BlockStore):
         ds, xp, fused = problem.decision_set, TorchArrays(self.held.rows.device), self.held.fused
         zeros = RowSums.zeros(ds.n_classes, len(ds.anchor_weights), problem.model.shape, second_order)
         sums = {name: xp.zeros(part.shape) for name, part in vars(zeros).items()}
-        constants: Any = SoftRows.of(ds, point, tau, cast("str", xp.device), dtype)
+        constants: Any = SoftRows.from_decision_set(ds, point, tau, cast("str", xp.device), dtype)
         add: Any = add_row_sums
         if fused is not None:
-            constants, add = fused.FusedRows.of(constants), fused.add_row_sums
+            constants, add = fused.FusedRows.from_rows(constants), fused.add_row_sums
         lam = xp.send(point.lam)
         columns = len(ds.anchor_weights) if second_order or fused is None else 4 * ds.present_label_cost.size
         for block in self.blocks(problem, dtype):
@@ -229,13 +229,13 @@ class TorchRows(BlockStore):
     def anchor_repair(self, problem: DualProblem, point: DualPoint, tau: float) -> AnchorRepair:
         """From the sums of the solver: they have what the plan brings to each anchor."""
         mass = self.row_sums(problem, point, tau, second_order=False, exact=True).beta
-        return AnchorRepair.of(problem.decision_set, mass)
+        return AnchorRepair.from_mass(problem.decision_set, mass)
 
     def _logistic(self, problem: DualProblem, adversary: Adversary) -> LogisticSums:
         """Labels (N, K) are found once: they take far less room than distances."""
         if not isinstance(problem.model, LinearModel):
             raise TypeError("soft labels are for a model that is learned")
-        q = torch.cat([adversary.at(block) for block in self.blocks(problem)])
+        q = torch.cat([adversary.labels_on(block) for block in self.blocks(problem)])
         kept = self.held.weights > 0
         model = problem.model.over(self)  # type: ignore[arg-type]
         if bool(kept.all()):

@@ -32,7 +32,7 @@ class ObservedLosses:
     low: float
     high: float
 
-    def at(self, chosen: NDArray[Any]) -> ObservedLosses:
+    def at_rows(self, chosen: NDArray[Any]) -> ObservedLosses:
         """Some of the rows."""
         return replace(self, values=self.values[chosen], wrong=self.wrong[chosen])
 
@@ -55,7 +55,7 @@ def observe(
     classifier: Any, X: Any, y: NDArray[Any], classes: NDArray[Any], loss: str | ArrayLike, clip: float
 ) -> ObservedLosses:
     """Losses of a fitted classifier at rows X with labels y, each among `classes`."""
-    judged = ClassifierLoss.of(classifier, classes, loss, clip, own=False)
+    judged = ClassifierLoss.from_arguments(classifier, classes, loss, clip, own=False)
     if judged.losses is None:
         raise TypeError("a classifier that is there has losses")
     values = judged.losses(X)[np.arange(len(y)), np.searchsorted(classes, y)]
@@ -66,7 +66,7 @@ def observe(
     return ObservedLosses(values, wrong, judged.name, low, high)
 
 
-def believed_error(classifier: Any, X: Any) -> FloatArray:
+def expected_error(classifier: Any, X: Any) -> FloatArray:
     """(N,) how probable the classifier itself holds it that its prediction is wrong: 1 − max_k p_k."""
     if not callable(getattr(classifier, "predict_proba", None)):
         raise ParameterError(
@@ -227,11 +227,13 @@ def check_seed(random_state: int | None) -> int:
     return int(random_state)
 
 
-def check_uniform_share(value: float) -> float:
+def check_uniform_fraction(value: float) -> float:
     """A share η in [0.2, 1]: every row keeps a chance, so that no weight 1/(N q) exceeds 5."""
-    share = check_unit_scalar(value, "uniform_share")
+    share = check_unit_scalar(value, "uniform_fraction")
     if share < LEAST_UNIFORM_SHARE:
-        raise ParameterError("uniform_share", f"must be at least {LEAST_UNIFORM_SHARE}", repr(value), "Pass 0.6, say.")
+        raise ParameterError(
+            "uniform_fraction", f"must be at least {LEAST_UNIFORM_SHARE}", repr(value), "Pass 0.6, say."
+        )
     return share
 
 

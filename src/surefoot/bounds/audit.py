@@ -16,11 +16,11 @@ from surefoot.bounds._arguments import (
     AUTO,
     UNIFORM,
     WEIGHTED,
-    believed_error,
     check_label,
     check_level,
     check_seed,
-    check_uniform_share,
+    check_uniform_fraction,
+    expected_error,
     is_fitted,
     known_classes_of,
     known_labels,
@@ -62,10 +62,10 @@ class Audit:
         Labels planned, fixed beforehand: the audit is done when they are there.
     rule : {"anytime", "planned"} or None, default=None
         Which bound proves the target: one of them, decided beforehand. By default "planned" where n_labels is given.
-    picks : {"uniform", "weighted", "auto"}, default="uniform"
+    sampling : {"uniform", "weighted", "auto"}, default="uniform"
         "weighted" draws rows that the classifier is unsure of more often, with known probabilities, and takes its own
         belief as control variate; needs predict_proba and the anytime rule. "auto": weighted from 200 planned labels.
-    uniform_share : float in [0.2, 1], default=0.6
+    uniform_fraction : float in [0.2, 1], default=0.6
         Share of the weighted draws that is uniform.
     classes : array of shape (K,) or None, default=None
         All classes, where labels may show one that the classifier does not know.
@@ -102,8 +102,8 @@ class Audit:
         target_error: float | None = None,
         n_labels: int | None = None,
         rule: str | None = None,
-        picks: str = UNIFORM,
-        uniform_share: float = 0.6,
+        sampling: str = UNIFORM,
+        uniform_fraction: float = 0.6,
         classes: ArrayLike | None = None,
         journal: str | os.PathLike[str] | EventLog | None = None,
         random_state: int | None = None,
@@ -120,9 +120,9 @@ class Audit:
         self.planned = None if n_labels is None else check_positive_integer(n_labels, "n_labels")
         self.rule = check_rule(rule, self.planned, "n_labels")
         self.classes = known_classes_of(clf, classes)
-        predictions, belief, how = frozen(clf, X_pool, picks, self.planned, self.rule)
+        predictions, belief, how = frozen(clf, X_pool, sampling, self.planned, self.rule)
         known = known_labels(y, len(predictions), self.classes)
-        share = check_uniform_share(uniform_share)
+        share = check_uniform_fraction(uniform_fraction)
         about: dict[str, Any] = {
             "rows": len(predictions),
             "pool": hash_rows(X_pool),
@@ -266,7 +266,7 @@ class Audit:
         """
         return audit_bound(self._engine, None)
 
-    def expected_size(self, believed_error: float) -> AuditSize:
+    def expected_size(self, expected_error: float) -> AuditSize:
         """How many labels the target will take, if the classifier errs that often: asked before the first label.
 
         Rows whose labels are known from the start are not drawn: the target is what it leaves for the others, and the
@@ -274,7 +274,7 @@ class Audit:
 
         Parameters
         ----------
-        believed_error : float
+        expected_error : float
             The share of the rows to draw from on which the classifier is believed to err.
 
         Returns
@@ -286,7 +286,7 @@ class Audit:
             raise ParameterError("target_error", "must be given for the size of an audit", "None", "Pass a target.")
         rows = self._engine.n_drawable
         allowed = self.target_error * len(self._engine.predictions) - self._engine.known_errors
-        return audit_size(min(max(allowed, 0.0) / max(rows, 1), 1.0), believed_error, n_pool=rows, level=self.level)
+        return audit_size(min(max(allowed, 0.0) / max(rows, 1), 1.0), expected_error, n_pool=rows, level=self.level)
 
     def __repr__(self) -> str:
         target = "" if self.target_error is None else f", target {self.target_error:.4g}"
@@ -312,21 +312,23 @@ class Audit:
 
 
 def frozen(
-    clf: Any, X: ArrayLike, picks: str, n_labels: int | None, rule: str
+    clf: Any, X: ArrayLike, sampling: str, n_labels: int | None, rule: str
 ) -> tuple[list[Any], FloatArray | None, str]:
     """What an audit keeps of a classifier: predictions, the belief that weights the draws, and how rows are drawn."""
     predictions = np.asarray(clf.predict(X)).ravel().tolist()
-    if picks not in (UNIFORM, WEIGHTED, AUTO):
-        raise ParameterError("picks", "must be 'uniform', 'weighted' or 'auto'", repr(picks), "Pass one of these.")
-    if picks == WEIGHTED and rule == PLANNED:
+    if sampling not in (UNIFORM, WEIGHTED, AUTO):
         raise ParameterError(
-            "picks", "must be 'uniform' for the exact bound at a planned number of labels", "'weighted'", "Pass it."
+            "sampling", "must be 'uniform', 'weighted' or 'auto'", repr(sampling), "Pass one of these."
         )
-    how = picks
-    if picks == AUTO:
+    if sampling == WEIGHTED and rule == PLANNED:
+        raise ParameterError(
+            "sampling", "must be 'uniform' for the exact bound at a planned number of labels", "'weighted'", "Pass it."
+        )
+    how = sampling
+    if sampling == AUTO:
         many = n_labels is not None and n_labels >= WEIGHTED_FROM
         how = WEIGHTED if many and rule != PLANNED and callable(getattr(clf, "predict_proba", None)) else UNIFORM
-    return predictions, believed_error(clf, X) if how == WEIGHTED else None, how
+    return predictions, expected_error(clf, X) if how == WEIGHTED else None, how
 
 
 def settle_next(engine: AuditEngine, row: int, label: Any) -> None:
@@ -341,7 +343,7 @@ def audit_bound(engine: AuditEngine, planned: int | None) -> ErrorBound:
     """The exact bound of an audit at a planned number of labels, or its anytime bound."""
     if planned is not None and not engine.is_uniform:
         raise ParameterError(
-            "picks", "must be uniform for the exact bound", "an audit that weighs its picks", "Read anytime_bound()."
+            "sampling", "must be uniform for the exact bound", "an audit that weighs its picks", "Read anytime_bound()."
         )
     assumptions: tuple[str, ...] = ()
     if planned is not None:

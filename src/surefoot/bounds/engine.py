@@ -36,13 +36,13 @@ class RowSampler:
     """Draws one row after the other from those left; the same seed and history give the same row.
 
     Without a belief (N,), the classifier's own probability of being wrong at each row, draws are uniform. Else row i is
-    drawn with probability uniform_share / r + (1 − uniform_share) s_i / Σ s, over the r rows left, s the standard
+    drawn with probability uniform_fraction / r + (1 − uniform_fraction) s_i / Σ s, over the r rows left, s the standard
     deviation of an error that has this probability.
     """
 
     seed: tuple[int, ...]
     belief: FloatArray | None
-    uniform_share: float = 1.0
+    uniform_fraction: float = 1.0
 
     def probabilities(self, left: NDArray[np.intp]) -> FloatArray:
         """(r,) of the rows left (r,)."""
@@ -54,7 +54,7 @@ class RowSampler:
         total = float(spread.sum())
         if total <= 0:
             return uniform
-        mixed: FloatArray = self.uniform_share * uniform + (1.0 - self.uniform_share) * spread / total
+        mixed: FloatArray = self.uniform_fraction * uniform + (1.0 - self.uniform_fraction) * spread / total
         return mixed / mixed.sum()
 
     def draw(self, left: NDArray[np.intp], step: int) -> tuple[int, FloatArray]:
@@ -210,10 +210,10 @@ class AuditEngine:
     def _labels_after(self, n: int, x: int, rate: float) -> int | None:
         if not isinstance(self._errors, PoolErrors):
             raise ParameterError(
-                "picks",
+                "sampling",
                 "must be uniform to tell the number of labels needed",
                 "an audit that weights its draws",
-                "Begin an audit with picks='uniform'.",
+                "Begin an audit with sampling='uniform'.",
             )
         case = self._n_too_many, n, x
         if case not in self._needed:

@@ -17,7 +17,7 @@ from surefoot._validation import FloatArray, check_more_rows
 from surefoot.bounds._arguments import (
     Arguments,
     ObservedLosses,
-    believed_error,
+    expected_error,
     fit_clone,
     is_fitted,
     known_classes,
@@ -58,7 +58,7 @@ def crossfit_bound(asked: Arguments, control_variate: bool, n_folds: int) -> Err
     fitted = _cross_fit(asked, control_variate, n_folds)
 
     def bound_of(labels: NDArray[np.intp], _pool: Any, level: float, by_cluster: bool) -> ErrorBound:
-        some = fitted.seen.at(labels)
+        some = fitted.seen.at_rows(labels)
         value, how = _upper(fitted, some, labels, level)
         return ErrorBound(
             value=value,
@@ -95,8 +95,8 @@ def _cross_fit(asked: Arguments, control_variate: bool, n_folds: int) -> CrossFi
         parts.append(observe(model, rows, y[held], classes, asked.loss, asked.clip))
         order.append(held)
         if control_variate:
-            beliefs[held] = believed_error(model, rows)
-            means += float(believed_error(model, U).mean()) * len(held) / len(y)
+            beliefs[held] = expected_error(model, rows)
+            means += float(expected_error(model, U).mean()) * len(held) / len(y)
     back = np.argsort(np.concatenate(order))
     joined = replace(
         parts[0],
@@ -178,7 +178,7 @@ def unseen_bound(asked: Arguments, X_train: ArrayLike | None, *, anytime: bool) 
     seen = observe(classifier, _safe_indexing(asked.X, chosen), asked.y[chosen], classes, asked.loss, asked.clip)
 
     def bound_of(labels: NDArray[np.intp], pool: NDArray[np.intp] | None, level: float, by_cluster: bool) -> ErrorBound:
-        some = seen.at(labels)
+        some = seen.at_rows(labels)
         size = None if pool is None else len(np.unique(clusters.numbers[pool])) if by_cluster else len(pool)
         value, how = _upper_held_out(some, level, size, anytime)
         drawn = (_POPULATION if size is None else _POOL).format(rows=LABELED_GROUPS if by_cluster else LABELED_ROWS)
@@ -311,7 +311,7 @@ def _by_group(
     labeled = np.full(seen.n, None) if other else np.asarray(groups)[: seen.n]
     found = {}
     for name, one in (certificate.groups or {}).items():
-        some = seen.at(labeled == name)
+        some = seen.at_rows(labeled == name)
         found[name] = replace(
             whole,
             value=float(one.risk),

@@ -28,14 +28,14 @@ class AuditSize(PrintsAsTable):
     ----------
     n_labels : int or None
         To plan: with this many, the exact bound is at most the target with probability `power`, if the classifier errs
-        on `believed_error` of the pool. None where labeling all of the pool would not do.
+        on `expected_error` of the pool. None where labeling all of the pool would not do.
     n_errors : int or None
         Errors among them that are allowed.
     n_anytime : int or None
         Within this many the anytime bound is at most the target with the same probability; it may be there earlier.
     target : float
         The share of errors to prove.
-    believed_error : float
+    expected_error : float
         The share that the classifier is believed to make.
     n_pool : int
         Rows of the pool.
@@ -49,7 +49,7 @@ class AuditSize(PrintsAsTable):
     n_errors: int | None
     n_anytime: int | None
     target: float
-    believed_error: float
+    expected_error: float
     n_pool: int
     level: float
     power: float
@@ -136,14 +136,14 @@ class AuditSize(PrintsAsTable):
             ("proves", f"an error of at most {self.target:.4g} at level {self.level:.4g}"),
             (
                 "with chance",
-                f"{self.power:.4g} or more, if the classifier errs on {self.believed_error:.4g} of the pool",
+                f"{self.power:.4g} or more, if the classifier errs on {self.expected_error:.4g} of the pool",
             ),
             ("if it errs on", others),
         ]
 
 
 def audit_size(
-    target: float = 0.05, believed_error: float = 0.02, n_pool: int = 5000, *, level: float = 0.9, power: float = 0.8
+    target: float = 0.05, expected_error: float = 0.02, n_pool: int = 5000, *, level: float = 0.9, power: float = 0.8
 ) -> AuditSize:
     """The labels to plan for an audit of a pool, drawn uniformly without replacement.
 
@@ -154,14 +154,14 @@ def audit_size(
     ----------
     target : float, default=0.05
         The share of errors to prove.
-    believed_error : float, default=0.02
+    expected_error : float, default=0.02
         The share that the classifier is believed to make.
     n_pool : int, default=5000
         Rows of the pool.
     level : float in (0, 1), default=0.9
         Probability with which the bound holds.
     power : float in (0, 1), default=0.8
-        Probability that the target is proved, if the classifier errs on `believed_error` of the pool.
+        Probability that the target is proved, if the classifier errs on `expected_error` of the pool.
 
     Returns
     -------
@@ -170,11 +170,11 @@ def audit_size(
 
     Examples
     --------
-    >>> audit_size(target=0.05, believed_error=0.0, n_pool=5000).n_labels
+    >>> audit_size(target=0.05, expected_error=0.0, n_pool=5000).n_labels
     45
     """
     least = check_unit_scalar(target, "target")
-    believed = check_unit_scalar(believed_error, "believed_error")
+    believed = check_unit_scalar(expected_error, "expected_error")
     N = check_positive_integer(n_pool, "n_pool")
     at, chance = check_level(level), check_unit_scalar(power, "power")
     found = _plan(least, believed, N, at, chance)

@@ -146,16 +146,16 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
         tol=tol,
         memory_only=losses is not None,
     )
-    judged = ClassifierLoss.of(classifier, problem.data.classes, loss, clip, own=losses is not None)
+    judged = ClassifierLoss.from_arguments(classifier, problem.data.classes, loss, clip, own=losses is not None)
     parts = rows_as_passed(problem, X, X_unlabeled, X_target) if isinstance(problem, InMemoryProblem) else None
-    at_rows, scale = judged.at(problem, parts, losses)
+    at_rows, scale = judged.losses_on(problem, parts, losses)
     if measured.transformed:
         judged = replace(judged, losses=None)  # fresh rows are measured as these are: their losses must be given
     members, estimate = problem.members(asked)
     whole = certify_over(problem.fixed(at_rows, scale), judged, members, tol, estimate)
     if groups is None:
         return whole
-    found = RowGroups.of(groups, problem, parts)
+    found = RowGroups.from_arguments(groups, problem, parts)
     each = {}
     for name, share in zip(found.names, found.shares.tolist(), strict=True):
         game = problem.fixed(found.within(name, at_rows), scale)
@@ -256,7 +256,7 @@ class ClassifierLoss:
     largest: float | None
 
     @classmethod
-    def of(
+    def from_arguments(
         cls,
         classifier: Any,
         classes: NDArray[Any],
@@ -289,7 +289,9 @@ class ClassifierLoss:
         name = ZERO_ONE if isinstance(loss, str) else "cost"
         return cls(name, ClassifierLosses(classifier, classes, matrix, clip), float(matrix.max()))
 
-    def at(self, problem: RobustProblem, parts: list[Any] | None, losses: ArrayLike | None) -> tuple[Any, float | None]:
+    def losses_on(
+        self, problem: RobustProblem, parts: list[Any] | None, losses: ArrayLike | None
+    ) -> tuple[Any, float | None]:
         """Losses (N, K) at the rows in memory, `parts` as they were passed; over blocks a function, and their size."""
         if not isinstance(problem, InMemoryProblem) or parts is None:
             if self.losses is None:
@@ -307,7 +309,7 @@ class ClassifierLoss:
     def game(self, problem: RobustProblem, X: Any, X_unlabeled: Any, losses: ArrayLike | None) -> Objective:
         """The classifier against the adversary; it sees rows as they are passed, over blocks their numbers."""
         parts = rows_as_passed(problem, X, X_unlabeled) if isinstance(problem, InMemoryProblem) else None
-        return problem.fixed(*self.at(problem, parts, losses))
+        return problem.fixed(*self.losses_on(problem, parts, losses))
 
 
 def _needs(classifier: Any, method: str, what: str) -> None:

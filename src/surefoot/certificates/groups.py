@@ -33,7 +33,7 @@ class RowGroups:
     member_of: NDArray[Any] | GroupFunction
 
     @classmethod
-    def of(
+    def from_arguments(
         cls, groups: ArrayLike | GroupFunction, problem: RobustProblem, parts: Iterable[Any] | None = None
     ) -> RowGroups:
         """Groups of the rows, whose `parts` are those in memory as they were passed, and None over blocks."""

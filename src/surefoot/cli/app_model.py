@@ -77,7 +77,7 @@ def fit(
     say_pool(output, table)
     with output.working("learning") as say:
         clock = Clock(time, say)
-        trained = train(LabeledTable.of(table, picked_rows(table.table), group_column=cv_groups), choices, clock)
+        trained = train(LabeledTable.from_pool(table, picked_rows(table.table), group_column=cv_groups), choices, clock)
         judged = appraise(trained, choices, clock, worst=not no_error)
     output.note(*trained.notes)
     say_judged(output, judged, table.classes)
@@ -357,7 +357,7 @@ def demo(
         )
     check_outputs([demo.figure_file(out)], [], force=force)
     with call.output.working("fitting"):
-        shown = demo.Demonstration.of(seed)
+        shown = demo.Demonstration.from_seed(seed)
     call.output.say(shown.report)
     with call.output.working("drawing"):
         shown.draw(out)

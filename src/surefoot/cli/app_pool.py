@@ -206,8 +206,8 @@ def audit(
     labels: Annotated[
         int | None, typer.Option("--labels", min=1, help="Labels planned: an exact bound at this number.")
     ] = None,
-    picks: Annotated[
-        str, typer.Option("--picks", help="'uniform', or 'weighted' towards rows the model is unsure of.")
+    sampling: Annotated[
+        str, typer.Option("--sampling", help="'uniform', or 'weighted' towards rows the model is unsure of.")
     ] = "uniform",
     name: Annotated[str, typer.Option("--audit", help="Name of the audit; each model needs one of its own.")] = "audit",
     classes: o.Classes = "",
@@ -228,6 +228,6 @@ def audit(
     check_writable(pool)
     check_writable(store_path(pool))
     content, read = read_content(pool), partial(call.read_labelable, more=classifier.classes)
-    options = {"target_error": target, "level": level, "n_labels": labels, "picks": picks, "random_state": seed}
+    options = {"target_error": target, "level": level, "n_labels": labels, "sampling": sampling, "random_state": seed}
     with seated(call.output, read(content), content, read) as sitting:
         return audit_table(call.output, classifier, sitting, name, **options)

@@ -90,7 +90,7 @@ class Outcome:
     confidence: float
 
     @classmethod
-    def of(cls, model: Classifier, task: Task) -> Outcome:
+    def from_model(cls, model: Classifier, task: Task) -> Outcome:
         true_risk = -model.predict_log_proba(task.X)[np.arange(len(task.y)), task.y].mean()
         confidence = np.median(model.predict_proba(task.X).max(axis=1))
         return cls(model.certificate_, float(true_risk), float(model.score(task.X, task.y)), float(confidence))
@@ -112,7 +112,7 @@ class Curve:
     confidence: FloatArray
 
     @classmethod
-    def of(cls, outcomes: Iterable[Outcome]) -> Curve:
+    def from_outcomes(cls, outcomes: Iterable[Outcome]) -> Curve:
         rows = [(o.certificate.radius, o.certificate.likelihood, o.confidence) for o in outcomes]
         radii, likelihood, confidence = np.array(rows).T
         return cls(radii, likelihood, confidence)
@@ -164,9 +164,12 @@ def curves(task: Task, true_radius: float) -> dict[str, Curve]:
         least = task.minimal_radius(prior)
         # radii that lie closer together near the minimal one, where the curves are steep
         radii = least + max(end - least, 0.2 * least) * np.linspace(0.0, 1.0, N_RADII) ** 2
-        found[key] = Curve.of(Outcome.of(task.fit_robust(float(radius), prior), task) for radius in radii)
-    found["ball"] = Curve.of(
-        Outcome.of(task.fit_ball(float(radius)), task) for radius in end * np.linspace(0.0, 1.0, 2 * N_RADII) ** 2
+        found[key] = Curve.from_outcomes(
+            Outcome.from_model(task.fit_robust(float(radius), prior), task) for radius in radii
+        )
+    found["ball"] = Curve.from_outcomes(
+        Outcome.from_model(task.fit_ball(float(radius)), task)
+        for radius in end * np.linspace(0.0, 1.0, 2 * N_RADII) ** 2
     )
     return found
 
@@ -212,7 +215,7 @@ class Demonstration:
     outcomes: dict[str, Outcome]
 
     @classmethod
-    def of(cls, seed: int) -> Demonstration:
+    def from_seed(cls, seed: int) -> Demonstration:
         task = Task.breast_cancer(seed)
         true_radius, priors = task.radius(), task.priors()
         models: dict[str, Classifier] = {
@@ -221,7 +224,7 @@ class Demonstration:
             NAMES["ball"]: task.fit_ball(true_radius),
             'robust, radius="auto"': task.fit_robust("auto", priors["weak"]),
         }
-        return cls(task, true_radius, {name: Outcome.of(model, task) for name, model in models.items()})
+        return cls(task, true_radius, {name: Outcome.from_model(model, task) for name, model in models.items()})
 
     @property
     def report(self) -> str:
@@ -286,7 +289,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         parser.error(str(error))
     if find_spec("matplotlib") is None:
         parser.exit(1, "The figure needs matplotlib, which is not installed. Install it: pip install matplotlib\n")
-    shown = Demonstration.of(asked.seed)
+    shown = Demonstration.from_seed(asked.seed)
     print(shown.report)
     shown.draw(asked.out)
     print(f"\nFigure: {asked.out}")

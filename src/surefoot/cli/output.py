@@ -41,7 +41,7 @@ OPTIONS = {
     "n_jobs": "--jobs",
     "name": "the study",
     "out": "--out",
-    "picks": "--picks",
+    "sampling": "--sampling",
     "radius": "--radius",
     "random_state": "--seed",
     "seed": "--seed",

@@ -42,7 +42,7 @@ class LabeledBlock(Protocol):
 class LabelRule(Protocol):
     """Labels (B, K) of the rows of a block."""
 
-    def at(self, block: LabeledBlock) -> Any: ...
+    def labels_on(self, block: LabeledBlock) -> Any: ...
 
 
 class Adversary(LabelRule, Protocol):
@@ -69,7 +69,7 @@ class LabelTable:
         """(K,) μ(y=k)."""
         return decision_set.row_weights @ self.label_proba
 
-    def at(self, block: LabeledBlock) -> Any:
+    def labels_on(self, block: LabeledBlock) -> Any:
         stop = block.start + len(block.weights)
         return arrays_of(block.weights).send(self.label_proba[block.start : stop])
 
@@ -84,10 +84,10 @@ class RuleMixture:
     parts: tuple[tuple[float, LabelRule, FloatArray | None], ...]
     transport_cost: float
 
-    def at(self, block: LabeledBlock) -> Any:
+    def labels_on(self, block: LabeledBlock) -> Any:
         xp, total = arrays_of(block.weights), None
         for weight, rule, change in self.parts:
-            q = rule.at(block)
+            q = rule.labels_on(block)
             q = weight * (q if change is None else q @ xp.send(change))
             total = q if total is None else total + q
         return total
@@ -121,7 +121,7 @@ class SoftPlanLabels:
     point: DualPoint
     tau: float
 
-    def at(self, block: LabeledBlock) -> Any:
+    def labels_on(self, block: LabeledBlock) -> Any:
         ds, xp = self.decision_set, arrays_of(block.weights)
         q = xp.zeros((len(block.weights), ds.n_classes))
         for rows in row_chunks(len(block.weights), block.distances.shape[1], xp.entries):
@@ -144,7 +144,7 @@ class NearestPlanLabels:
     classes: FloatArray
     relabel: FloatArray
 
-    def at(self, block: LabeledBlock) -> Any:
+    def labels_on(self, block: LabeledBlock) -> Any:
         xp = arrays_of(block.weights)
         q = xp.zeros((len(block.weights), len(self.relabel)))
         for rows in row_chunks(len(block.weights), block.distances.shape[1], xp.entries):

@@ -35,7 +35,7 @@ class DualProblem:
     model: Model
 
     @classmethod
-    def of(cls, ds: DecisionSet, model: Model) -> DualProblem:
+    def from_decision_set(cls, ds: DecisionSet, model: Model) -> DualProblem:
         n = len(ds.anchor_weights)
         bare = ds if len(ds.row_weights) == 0 else replace(ds, distances=np.empty((0, n)), row_weights=np.empty(0))
         return cls(bare, model)
@@ -50,7 +50,7 @@ class DualProblem:
             intervals=np.ones((1, 2)),
             radius=0.0,
         )
-        return cls.of(plain, NoLosses(np.empty(0)))
+        return cls.from_decision_set(plain, NoLosses(np.empty(0)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,11 +143,11 @@ class Block:
 
     def labels(self, adversary: Adversary) -> FloatArray:
         """(B, K) μ(y=k | x)."""
-        return np.asarray(arrays_of(self.weights).fetch(adversary.at(self)))
+        return np.asarray(arrays_of(self.weights).fetch(adversary.labels_on(self)))
 
     def label_shares(self, adversary: Adversary) -> RowTotals:
         """(K,) Σ m q."""
-        return RowTotals((arrays_of(self.weights).fetch(self.weights @ adversary.at(self)),))
+        return RowTotals((arrays_of(self.weights).fetch(self.weights @ adversary.labels_on(self)),))
 
     def row_weights(self) -> FloatArray:
         return np.asarray(arrays_of(self.weights).fetch(self.weights))
@@ -155,11 +155,11 @@ class Block:
     def expected_loss(self, adversary: Adversary) -> RowTotals:
         """Σ m E_q ℓ of fixed losses."""
         losses = self.model.losses(np.zeros((0, 0)), slice(None))
-        return RowTotals((np.array([float(self.weights @ (adversary.at(self) * losses).sum(axis=1))]),))
+        return RowTotals((np.array([float(self.weights @ (adversary.labels_on(self) * losses).sum(axis=1))]),))
 
     def soft_labels(self, adversary: Adversary) -> SoftLabels:
         """The rows that have weight, under the adversary's labels: the scores of the others may be anything."""
-        model, q = self.model, adversary.at(self)
+        model, q = self.model, adversary.labels_on(self)
         if not isinstance(model, LinearModel):
             raise TypeError("soft labels are for a model that is learned")
         kept = self.weights > 0

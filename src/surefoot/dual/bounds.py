@@ -317,7 +317,7 @@ class AnchorRepair:
     across: FloatArray
 
     @classmethod
-    def of(cls, ds: DecisionSet, mass: FloatArray) -> AnchorRepair:
+    def from_mass(cls, ds: DecisionSet, mass: FloatArray) -> AnchorRepair:
         starts, slots = ds.class_offsets[:-1], ds.anchor_slots
         keep = np.minimum(1.0, ds.anchor_weights / np.maximum(mass, 1e-300))
         lack = np.maximum(ds.anchor_weights - keep * mass, 0.0)

@@ -120,7 +120,7 @@ class KeptLosses:
     theta: FloatArray | None = None
     last: tuple[FloatArray, FloatArray] = (np.empty((0, 0)), np.empty((0, 0)))
 
-    def at(self, model: Model, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+    def losses_at(self, model: Model, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
         if self.theta is None or not np.array_equal(self.theta, theta):
             losses = model.losses(theta, slice(None))
             self.theta, self.last = theta, (losses, np.exp(-losses))

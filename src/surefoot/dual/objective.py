@@ -131,8 +131,8 @@ class SmoothedDual:
         exact: bool = False,
     ):
         self.set, self.model = decision_set, model
-        self.sweep = InMemoryRows.of(decision_set, model) if sweep is None else sweep
-        self._problem = DualProblem.of(decision_set, model)
+        self.sweep = InMemoryRows.from_decision_set(decision_set, model) if sweep is None else sweep
+        self._problem = DualProblem.from_decision_set(decision_set, model)
         self._minimal_radius, self._room, self._exact = minimal_radius, room, exact
         self.layout = Layout(
             model.shape, alpha_free, free_label_multipliers(decision_set.intervals), len(decision_set.anchor_weights)

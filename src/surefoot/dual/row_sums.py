@@ -206,12 +206,12 @@ class WeightedRows:
     def _keep_losses(self, theta: FloatArray) -> None:
         """Before threads ask for them: all at once."""
         if self.kept is not None and self.model.learns:
-            self.kept.at(self.model, theta)
+            self.kept.losses_at(self.model, theta)
 
     def _losses(self, theta: FloatArray, rows: slice) -> tuple[FloatArray, FloatArray]:
         """Losses (B, K) at some rows, and exp(−ℓ)."""
         if self.kept is not None and self.model.learns:
-            losses, p = self.kept.at(self.model, theta)
+            losses, p = self.kept.losses_at(self.model, theta)
             return losses[rows], p[rows]
         losses = self.model.losses(theta, rows)
         return losses, np.exp(-losses)
@@ -237,7 +237,7 @@ class WeightedRows:
             rows = slice(start, min(start + B, group[1]))
             losses, p = self._losses(point.theta, rows)
             X, m = model.design(rows), self.weights[rows]
-            chunk = Chunk.of(ds, X, m, losses - point.lam, rough)
+            chunk = Chunk.from_rows(ds, X, m, losses - point.lam, rough)
             if near is None:
                 add_products = chunk.soften(self.distances[rows], point, tau, sums, second_order)
             else:
@@ -279,7 +279,7 @@ class Chunk:
     rough: bool
 
     @classmethod
-    def of(cls, ds: DecisionSet, X: FloatArray, m: FloatArray, gains: FloatArray, rough: bool = False) -> Chunk:
+    def from_rows(cls, ds: DecisionSet, X: FloatArray, m: FloatArray, gains: FloatArray, rough: bool = False) -> Chunk:
         (B, K), C = gains.shape, len(ds.class_offsets) - 1
         return cls(ds, X, m, gains, np.empty(B), np.empty((B, K)), np.empty((B, K)), np.empty((B, K, C)), rough)
 
@@ -355,7 +355,7 @@ class ListedAnchors:
         self.failed += len(again)
         add_rest = None
         if len(again) and not self.loose:
-            rest = Chunk.of(chunk.decision_set, chunk.X[again], chunk.m[again], chunk.gains[again])
+            rest = Chunk.from_rows(chunk.decision_set, chunk.X[again], chunk.m[again], chunk.gains[again])
             add_rest = rest.soften(distances[rows.start + again], point, tau, sums, second_order)
             for mine, theirs in ((chunk.phi, rest.phi), (chunk.q, rest.q), (chunk.cck, rest.cck), (chunk.s, rest.s)):
                 mine[again] = theirs

@@ -79,7 +79,7 @@ class RowStore(ABC):
 
     def anchor_repair(self, problem: DualProblem, point: DualPoint, tau: float) -> AnchorRepair:
         """What makes the anchor marginal of the softmax plan exact."""
-        return AnchorRepair.of(problem.decision_set, self.total(problem, Block.plan_mass, point, tau).sums[0])
+        return AnchorRepair.from_mass(problem.decision_set, self.total(problem, Block.plan_mass, point, tau).sums[0])
 
     def soft_adversary(
         self, problem: DualProblem, point: DualPoint, tau: float
@@ -139,7 +139,7 @@ class InMemoryRows(RowStore):
     kept: KeptLosses = field(default_factory=KeptLosses)
 
     @classmethod
-    def of(cls, ds: DecisionSet, model: Model, executor: Executor | None = None) -> InMemoryRows:
+    def from_decision_set(cls, ds: DecisionSet, model: Model, executor: Executor | None = None) -> InMemoryRows:
         """The rows of a decision set and of its model."""
         if isinstance(model, LinearModel):
             return cls(ds.distances, ds.row_weights, model.X, None, executor)
@@ -211,7 +211,7 @@ class InMemoryRows(RowStore):
         joint : (N, K, C) P(label, class of anchor | row), share : (N, n) P(anchor | row, class).
         """
         ds = problem.decision_set
-        repair = AnchorRepair.of(ds, self.weights @ (joint.sum(axis=1)[:, ds.anchor_slots] * share))
+        repair = AnchorRepair.from_mass(ds, self.weights @ (joint.sum(axis=1)[:, ds.anchor_slots] * share))
         cost = self.weights @ repair.cost(ds, joint, repair.moments(ds, self.distances, share))
         q = joint.sum(axis=2)
         return LabelTable(q, float(cost)), self.weights @ q

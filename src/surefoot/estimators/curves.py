@@ -69,7 +69,9 @@ def learned_curve(
         weights = np.ones(len(labeled)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     else:
         model.radius = 0.0  # radii are numbers, and the ground cost and penalty those of fits at numbers
-        problem = FitProblem.of(model, X, y, sample_weight, X_unlabeled, FitProgress(model), compute=model.compute)
+        problem = FitProblem.from_arguments(
+            model, X, y, sample_weight, X_unlabeled, FitProgress(model), compute=model.compute
+        )
         minimal = problem.problem.minimal.value
         grid = grid_of(radii, n_radii, minimal, float(problem.problem.decision_set.label_cost.max()))
         steps = _robust_steps(problem, grid)
@@ -93,7 +95,7 @@ class _Step:
 def _robust_steps(problem: FitProblem, grid: FloatArray) -> list[_Step]:
     tol = problem.settings.tol
     steps = []
-    for radius, bound in zip(grid, bound_along(grid, problem.at, tol), strict=True):
+    for radius, bound in zip(grid, bound_along(grid, problem.at_radius, tol), strict=True):
         best = bound.solution
         coef, intercept = problem.game.coefficients(best.theta)
         penalty = best.model.penalty_value(best.theta)
@@ -197,12 +199,12 @@ def judged_curve(  # noqa: PLR0913 - one keyword per part of the problem
         tol=tol,
         memory_only=losses is not None,
     )
-    judged = ClassifierLoss.of(classifier, problem.data.classes, loss, clip, own=losses is not None)
+    judged = ClassifierLoss.from_arguments(classifier, problem.data.classes, loss, clip, own=losses is not None)
     game = judged.game(problem, X, X_unlabeled, losses)
     grid = grid_of(radii, n_radii, problem.minimal.value, float(problem.decision_set.label_cost.max()))
 
     def solve(radius: float, *, warm_start: JointState | None) -> Solution:
-        return game.solve(problem.at(radius), tol=tol, warm_start=warm_start)
+        return game.solve(problem.at_radius(radius), tol=tol, warm_start=warm_start)
 
     bounds = bound_along(grid, solve, tol)
     warn_about_largest_gap((bound.upper - bound.lower for bound in bounds), tol)

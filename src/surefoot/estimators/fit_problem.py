@@ -66,14 +66,14 @@ class Learner(Protocol):
     def problem(self) -> RobustProblem: ...
     @property
     def game(self) -> Objective: ...
-    def at(self, radius: float) -> Solution: ...
+    def at_radius(self, radius: float) -> Solution: ...
 
 
 def fit_to_predict(learner: Learner) -> Solution:
     """Learn at the predictive radius; at a smaller one where that makes a constant answer, and a better one exists."""
     problem = learner.problem
     excess = EXCESS * float(problem.decision_set.label_cost.max())
-    solution = learner.at(problem.minimal.value + excess)
+    solution = learner.at_radius(problem.minimal.value + excess)
     rows = some_rows(problem)[0]
     if not answers_alike(rows, *learner.game.coefficients(solution.theta)):
         return solution
@@ -83,7 +83,7 @@ def fit_to_predict(learner: Learner) -> Solution:
         return solution
     for _ in range(_MOST_FALLS):
         excess *= _FALL
-        smaller = learner.at(problem.minimal.value + excess)
+        smaller = learner.at_radius(problem.minimal.value + excess)
         if not answers_alike(rows, *learner.game.coefficients(smaller.theta)):
             return smaller
     return solution
@@ -186,7 +186,7 @@ class FitSettings:
     n_jobs: int | None
 
     @classmethod
-    def of(cls, estimator: Any) -> FitSettings:
+    def from_estimator(cls, estimator: Any) -> FitSettings:
         return cls(
             check_positive_scalar(estimator.tol, "tol"),
             _l2_of(estimator),
@@ -269,7 +269,7 @@ class FitProblem:
     l2: float = 0.0
 
     @classmethod
-    def of(
+    def from_arguments(
         cls,
         estimator: Any,
         X: ArrayLike,
@@ -283,7 +283,7 @@ class FitProblem:
         memory_only: bool = False,
     ) -> Self:
         """Check the arguments of fit; sets classes_ and the feature names of the estimator."""
-        settings = FitSettings.of(estimator)
+        settings = FitSettings.from_estimator(estimator)
         rows, codes, weights = check_labeled(estimator, X, y, sample_weight, estimator.classes)
         label_cost, metric = ground_cost(estimator)
         data = LabeledData(rows, codes, weights, None, estimator.classes_, resolve_metric(metric))
@@ -309,11 +309,11 @@ class FitProblem:
         if radius in (AUTO, PREDICTIVE):
             found = self._auto() if radius == AUTO else self._to_predict()
             return replace(found, certificate=replace(found.certificate, promise=False))
-        return self.fitted(self.at(float(radius)))
+        return self.fitted(self.at_radius(float(radius)))
 
-    def at(self, radius: float, *, warm_start: JointState | None = None, tol: float | None = None) -> Solution:
+    def at_radius(self, radius: float, *, warm_start: JointState | None = None, tol: float | None = None) -> Solution:
         """Both bounds at a radius."""
-        return self.against(self.problem.at(radius), warm_start=warm_start, tol=tol)
+        return self.against(self.problem.at_radius(radius), warm_start=warm_start, tol=tol)
 
     def against(
         self, members: list[SetAtRadius], *, warm_start: JointState | None = None, tol: float | None = None
@@ -357,7 +357,9 @@ class FitProblem:
     def _auto(self) -> FittedModel:
         asked, problem = self.settings, self.problem
         if not isinstance(problem, InMemoryProblem):
-            return self.fitted(self.at(problem.minimal.value + self.sampled(_AUTO_ROWS, 0, _AUTO_TOL).auto_excess()))
+            return self.fitted(
+                self.at_radius(problem.minimal.value + self.sampled(_AUTO_ROWS, 0, _AUTO_TOL).auto_excess())
+            )
         search = largest_confident_radius(
             problem.decision_set,
             self.linear_model,

@@ -161,7 +161,7 @@ class RobustLogisticRegression(LinearClassifier):
         """
         progress = FitProgress(self)
         asked = resolve_radius(self.radius, auto=True)
-        problem = FitProblem.of(
+        problem = FitProblem.from_arguments(
             self, X, y, sample_weight, X_unlabeled, progress, X_target=X_target, compute=self.compute
         )
         problem.solve(asked).store(self)

@@ -37,7 +37,7 @@ class FusedRows:
     tau: float
 
     @classmethod
-    def of(cls, at: SoftRows) -> FusedRows:
+    def from_rows(cls, at: SoftRows) -> FusedRows:
         scalars = torch.tensor([at.alpha, 1.0 / at.tau], dtype=torch.float64, device=at.beta.device)
         packed = torch.cat([scalars.to(at.beta.dtype), at.beta])
         return cls(packed, scalars, at.kappa.double(), at.columns, at.tau)

@@ -25,7 +25,7 @@ class SoftRows:
     columns: tuple[tuple[int, int], ...]
 
     @classmethod
-    def of(cls, ds: Any, point: Any, tau: float, device: str, dtype: torch.dtype) -> SoftRows:
+    def from_decision_set(cls, ds: Any, point: Any, tau: float, device: str, dtype: torch.dtype) -> SoftRows:
         beta = torch.as_tensor(point.beta, dtype=dtype, device=device)
         kappa = torch.as_tensor(ds.present_label_cost, dtype=dtype, device=device)
         return cls(point.alpha, tau, beta, kappa, ds.class_columns)

@@ -199,7 +199,7 @@ class DualLoss(nn.Module):
             label_cost=label_cost,
             memory_only=True,
         )
-        member = problem.at(check_positive_scalar(radius, "radius", allow_zero=True))[0]
+        member = problem.at_radius(check_positive_scalar(radius, "radius", allow_zero=True))[0]
         data, ds = problem.data, member.decision_set
         check_radius(ds, member.minimal)
         loss = cls(ds, problem.anchors, metric)

@@ -176,7 +176,9 @@ class StochasticRobustLogisticRegression(LinearClassifier):
                 repr(radius),
                 "Pass one of these, or use RobustLogisticRegression.",
             )
-        rows = StochasticFit.of(self, X, y, sample_weight, X_unlabeled, progress, X_target=X_target, memory_only=True)
+        rows = StochasticFit.from_arguments(
+            self, X, y, sample_weight, X_unlabeled, progress, X_target=X_target, memory_only=True
+        )
         problem = replace(rows, steps=steps)
         problem.solve(radius).store(self)
         problem.warn_about(self.certificate_)
@@ -333,7 +335,7 @@ def algorithm2(
     f = check_impact(impact, len(found.rows), len(found.classes))
     ds = found.decision_set.with_radius(found.radius)
     if found.features is not None:  # its stochastic steps draw any row at any time: all distances are held
-        ds = replace(ds, distances=found.features.distances.at(np.arange(len(ds.row_weights))))
+        ds = replace(ds, distances=found.features.distances.distances_at(np.arange(len(ds.row_weights))))
     return np.array([algorithm2_score(ds, int(row), f[at], steps) for at, row in enumerate(found.rows)])
 
 

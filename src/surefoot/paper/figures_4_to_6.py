@@ -153,8 +153,12 @@ def _problem(sample: Sample, device: str) -> tuple[RobustProblem, float]:
     data = LabeledData.check(X, y, sample_weight=None, classes=[0, 1], metric=Euclidean())
     if device != "cpu":
         alone = data.decision_set(sample.label_probabilities, LABEL_COST)
-        return BlockedProblem.of(data, alone, ArrayRows(sample.unlabeled), Compute(device)), sample.distance()
-    problem = InMemoryProblem.of(replace(data, unlabeled=sample.unlabeled), sample.label_probabilities, LABEL_COST)
+        return BlockedProblem.from_labeled_set(
+            data, alone, ArrayRows(sample.unlabeled), Compute(device)
+        ), sample.distance()
+    problem = InMemoryProblem.from_data(
+        replace(data, unlabeled=sample.unlabeled), sample.label_probabilities, LABEL_COST
+    )
     ds = problem.decision_set
     cost = ds.distances + LABEL_COST * (sample.y[:, None] != ds.anchor_labels)
     return problem, solve_transport(cost, ds.row_weights, ds.anchor_weights).cost

@@ -254,7 +254,7 @@ def appraise_classifier(classifier: Classifier, pool: Pool, choices: FitOptions,
     order = np.concatenate([np.flatnonzero(pool.labeled), np.flatnonzero(~pool.labeled)])
     inputs = classifier.inputs(table.cells, table.label)
     losses = classifier.losses(inputs, pool.classes, loss)[order]
-    start = LabeledTable.of(pool, picked_rows(table))
+    start = LabeledTable.from_pool(pool, picked_rows(table))
     bound = cross_fitted_recipe(classifier, start, inputs, choices, clock) if loss == ZERO_ONE else None
     clock.say("finding the worst case")
     return Appraisal.from_parts(bound, worst_case(start, choices, {loss: losses}, auto=classifier.auto_radius))

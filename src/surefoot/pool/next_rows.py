@@ -179,7 +179,7 @@ class RankedRows:
 def rank(pool: Pool, choices: FitOptions, clock: Clock, *, n: int, most: int) -> RankedRows:
     """Train a model, and find the n rows whose labels would change it most, among `most` unlabeled rows (0 for all)."""
     keep = working_rows(pool, most, choices.seed)
-    trained = train(LabeledTable.of(pool.subset(keep), picked_rows(pool.table)[keep]), choices, clock)
+    trained = train(LabeledTable.from_pool(pool.subset(keep), picked_rows(pool.table)[keep]), choices, clock)
     rows = keep[np.flatnonzero(~trained.start.pool.labeled)]
     chosen = [(int(rows[one.position]), one) for one in candidates(trained, n, choices.seed)]
     return RankedRows(pool, chosen, pool.identifier, None if len(keep) == len(pool.rows) else most, trained.notes)

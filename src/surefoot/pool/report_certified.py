@@ -128,7 +128,7 @@ class SampledRows:
     weights: FloatArray
 
     @classmethod
-    def of(cls, fitted: ModelWithRows, seed: int, entries: int = ERROR_ENTRIES) -> SampledRows:
+    def from_fit(cls, fitted: ModelWithRows, seed: int, entries: int = ERROR_ENTRIES) -> SampledRows:
         n, M = len(fitted.X), len(fitted.U)
         sample = drawn(M, int(np.clip(entries // (n * n_sets(fitted)), _FEWEST, _MOST)), seed)
         size = M if sample is None else len(sample)
@@ -254,7 +254,9 @@ def radius_curve(fitted: ModelWithRows, sampled: SampledRows) -> tuple[RadiusCur
         tol=_DRAWN,
         classes=fitted.clf.classes_,
     )
-    problem = FitProblem.of(model, fitted.X, fitted.y, sampled.weights, Unlabeled(sampled.rows), FitProgress(model))
+    problem = FitProblem.from_arguments(
+        model, fitted.X, fitted.y, sampled.weights, Unlabeled(sampled.rows), FitProgress(model)
+    )
     problem = FitProblem.over(_in_shares(fitted, problem.problem), problem.settings, problem.progress)
     rows = np.vstack([fitted.X, sampled.rows])
     fixed = problem.problem.fixed(log_loss_matrix(fitted.clf.decision_function(rows)))

@@ -145,11 +145,11 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     say("bounding the error", 0.0)
     error = None if worst is None else worst.risk(ZERO_ONE)
     if error is None:
-        error = error_bound(fitted, SampledRows.of(fitted, seed))
+        error = error_bound(fitted, SampledRows.from_fit(fitted, seed))
     promise = _promise(fitted, names, error)
     bounds = bounds_of(fitted, fresh)
     say("following the radius", 0.3)
-    curve, worst_coef = radius_curve(fitted, SampledRows.of(fitted, seed, CURVE_ENTRIES))
+    curve, worst_coef = radius_curve(fitted, SampledRows.from_fit(fitted, seed, CURVE_ENTRIES))
     say("choosing rows to label", 0.7)
     chosen = choose(fitted, names.classes, n_query, seed)
     say("checking the data", 0.8)

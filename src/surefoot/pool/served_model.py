@@ -214,7 +214,7 @@ class PoolLearner:
 
     def _train(self, pool: Pool, keep: NDArray[np.intp], picked: NDArray[np.bool_]) -> TrainedModel:
         """With equal weights, picked rows too: audits judge the model, so that it may be whatever predicts best."""
-        start = LabeledTable.of(pool.subset(keep), picked[keep])
+        start = LabeledTable.from_pool(pool.subset(keep), picked[keep])
         return train(replace(start, nearest=False), self._choices, Clock())
 
     def _measure(self, trained: TrainedModel) -> ErrorBound | None:

@@ -59,7 +59,7 @@ class LabeledTable:
     group_column: str | None = None
 
     @classmethod
-    def of(
+    def from_pool(
         cls, pool: Pool, picked: NDArray[np.bool_], *, nearest: bool = False, group_column: str | None = None
     ) -> LabeledTable:
         """With picked labels, or where these are to come, `nearest` keeps the certificates comparable."""
@@ -194,7 +194,9 @@ def _classifier(kind: str, start: LabeledTable, choices: FitOptions) -> RobustLo
 
 def _problem(clf: RobustLogisticRegression, start: LabeledTable) -> FitProblem:
     """The problem of a fit, with the confidence that suits what is known of the classes."""
-    problem = FitProblem.of(clf, start.rows, start.y, start.weights, Unlabeled(start.rest), FitProgress(clf))
+    problem = FitProblem.from_arguments(
+        clf, start.rows, start.y, start.weights, Unlabeled(start.rest), FitProgress(clf)
+    )
     clf.confidence = auto_confidence(problem.problem.decision_set.intervals)
     return replace(problem, settings=replace(problem.settings, confidence=clf.confidence))
 
@@ -214,8 +216,8 @@ def _error(
 ) -> float:
     """Bound on the share of errors over the set of the fit."""
     whole = problem.problem
-    judged = ClassifierLoss.of(clf, clf.classes_, ZERO_ONE, _CLIP, own=False)
-    members = whole.at(clf.certificate_.radius) if estimate is None else whole.tied(estimate.excess)
+    judged = ClassifierLoss.from_arguments(clf, clf.classes_, ZERO_ONE, _CLIP, own=False)
+    members = whole.at_radius(clf.certificate_.radius) if estimate is None else whole.tied(estimate.excess)
     return float(
         certify_over(judged.game(whole, start.rows, start.rest, None), judged, members, _TOL_ERROR, estimate).risk
     )

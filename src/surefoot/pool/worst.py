@@ -124,7 +124,7 @@ def worst_case(
     if estimate is not None:
         members = problem.tied(estimate.excess)
     else:
-        members = problem.at((float(choices.radius) if kind == NUMBER else float(auto or 0.0)) - sampled.shift)
+        members = problem.at_radius((float(choices.radius) if kind == NUMBER else float(auto or 0.0)) - sampled.shift)
     found = {
         name: replace(sampled.certify(name, values, members, _TOL, estimate), promise=kind != AUTO)
         for name, values in losses.items()
@@ -273,7 +273,7 @@ class Radii:
 
 def radii_of(pool: Pool, choices: FitOptions, clock: Clock, *, reference: Table | None, n_path: int) -> Radii:
     """Find the radii of a pool; n_path radii of a path, 0 for none."""
-    start = LabeledTable.of(pool, picked_rows(pool.table))
+    start = LabeledTable.from_pool(pool, picked_rows(pool.table))
     prior = resolve_prior(choices.prior, start)
     clock.say("solving the transport problem")
     least = minimal_radius(start.rows, start.y, X_unlabeled=start.rest, label_prior=prior, classes=start.classes)

@@ -58,7 +58,7 @@ class DistanceRows(Protocol):
     @property
     def shape(self) -> tuple[int, int]: ...
     def chunks(self) -> Iterator[tuple[slice, FloatArray]]: ...
-    def at(self, rows: NDArray[np.intp]) -> FloatArray: ...
+    def distances_at(self, rows: NDArray[np.intp]) -> FloatArray: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,7 +75,7 @@ class HeldDistances:
         for rows in row_chunks(*self.shape):
             yield rows, self.matrix[rows]
 
-    def at(self, rows: NDArray[np.intp]) -> FloatArray:
+    def distances_at(self, rows: NDArray[np.intp]) -> FloatArray:
         return self.matrix[rows]
 
 

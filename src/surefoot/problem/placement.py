@@ -156,12 +156,14 @@ def robust_problem(
         how = compute or Compute()
         workers = effective_n_jobs(n_jobs)
         executor = ThreadPoolExecutor(workers) if workers > 1 else None
-        return BlockedProblem.of(data, data.decision_set(label_prior, label_cost), placed.source, how, executor)
+        return BlockedProblem.from_labeled_set(
+            data, data.decision_set(label_prior, label_cost), placed.source, how, executor
+        )
     whole = data if placed.rows is None else replace(data, unlabeled=placed.rows)
     rest = None if whole.unlabeled is None else ArrayRows(whole.unlabeled)
     stacked = StackedRows(whole.rows, rest)
     whole, label_cost = settle_ground_cost(whole, label_cost, stacked.n_rows, stacked.take)
-    return InMemoryProblem.of(whole, label_prior, label_cost, n_jobs)
+    return InMemoryProblem.from_data(whole, label_prior, label_cost, n_jobs)
 
 
 def rows_as_passed(problem: InMemoryProblem, X: Any, X_unlabeled: Any, X_target: Any = None) -> list[Any]:

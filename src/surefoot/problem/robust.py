@@ -212,12 +212,12 @@ class RobustProblem(ABC):
             raise ValueError("the decision set must know its anchors' rows: build it with build_decision_set")
         return self.data.rows[self.decision_set.anchor_rows]
 
-    def at(self, radius: float) -> list[SetAtRadius]:
+    def at_radius(self, radius: float) -> list[SetAtRadius]:
         """The decision set at a radius."""
         return [SetAtRadius(self.decision_set.with_radius(radius), self.minimal)]
 
     def at_excess(self, excess: float) -> list[SetAtRadius]:
-        return self.at(self.minimal.value + excess)
+        return self.at_radius(self.minimal.value + excess)
 
     def calibrate(self, how: CalibratedRadius) -> RadiusEstimate:
         """The radius, estimated from the labeled rows."""
@@ -232,4 +232,4 @@ class RobustProblem(ABC):
         if isinstance(radius, CalibratedRadius):
             estimate = self.calibrate(radius)
             return self.tied(estimate.excess), estimate
-        return self.at(float(radius)), None
+        return self.at_radius(float(radius)), None

@@ -187,7 +187,7 @@ class Views:
         return shown
 
     def history(self, person: Person, token: str, request: Request) -> str:
-        return history_page(self.state, person, token, Query.of(dict(request.query_params)))
+        return history_page(self.state, person, token, Query.from_request(dict(request.query_params)))
 
     async def static(self, request: Request) -> Response:
         name = request.path_params["name"]

@@ -110,7 +110,7 @@ def why_html(state: AppState, pick: Event) -> str:
     if pick.purpose not in (e.AUDIT, e.SECOND):
         if desk.ranking is not None:
             leanings = [*desk.ranking.leanings(pick.row, desk.book.classes, 2), ("", 0.0)][:2]
-        found = state.neighbours.of(pick.row, desk.book.labels)
+        found = state.neighbours.nearest_labeled(pick.row, desk.book.labels)
         near = [(one.row + 1, one.label, state.cards.summary(one.row)) for one in found]
     return render("surefoot.serve", "why.html", purpose=pick.purpose, leanings=leanings, near=near)
 
@@ -125,7 +125,7 @@ class Query:
     page: int = 1
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> Query:
+    def from_request(cls, given: Mapping[str, str]) -> Query:
         person, page = given.get("person", ""), given.get("page", "1")
         return cls(
             given.get("q", "").strip()[:200],

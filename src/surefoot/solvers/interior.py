@@ -61,7 +61,7 @@ class InteriorPoint:
     """The method for one decision set and a linear model over its rows."""
 
     def __init__(self, ds: DecisionSet, model: LinearModel):
-        self.problem = InteriorProblem.of(ds, model)
+        self.problem = InteriorProblem.from_decision_set(ds, model)
 
     def start(self, point: DualPoint, tau: float, gap: float) -> InteriorState:
         """From a point of the path: each row at its centre, and mostly the softmax plan.
@@ -91,7 +91,7 @@ class InteriorPoint:
         plan = problem.spread(labels.sum(axis=1)) * near
         price = float(np.divide(mu, point.alpha))
         at = Variables(point.theta, point.alpha, up, down, point.beta, u, psi, plan, labels, price, *prices)
-        slacks = Slacks.of(problem, at)
+        slacks = Slacks.at_variables(problem, at)
         plan = _CENTRAL * mu * m[:, None] / slacks.plan + (1.0 - _CENTRAL) * plan
         labels = _CENTRAL * mu * m[:, None, None] / slacks.labels + (1.0 - _CENTRAL) * labels
         return InteriorState(replace(at, plan=plan, labels=labels), slacks)
@@ -122,7 +122,7 @@ class InteriorPoint:
         step, moved = system.direction(_corrected(problem, state, wanted, primal * dual, ahead, moved))
         primal, dual = _lengths(at, slacks, step, moved, _TO_BOUNDARY)
         at = at.moved(step, primal, dual)
-        slacks = Slacks.of(problem, at)
+        slacks = Slacks.at_variables(problem, at)
         if not min(slacks.plan.min(), slacks.labels.min()) > 0:
             raise LinAlgError("a slack is lost in rounding")
         off = np.abs(at.plan.sum(axis=0) - problem.ds.anchor_weights).sum()
@@ -197,7 +197,7 @@ class NewtonSystem:
     def direction(self, to: Multipliers) -> tuple[Variables, Slacks]:
         """The step towards multipliers."""
         model, m, X = self.problem.model, self.problem.ds.row_weights, self.problem.model.X
-        gradient = Gradient.of(self.problem, to)
+        gradient = Gradient.at_slacks(self.problem, to)
         z, scores = self.rows.reduced(gradient)
         half = solve_triangular(self.upper_z, self.scale_z * z, trans=1, check_finite=False)
         theta = model.penalty_gradient(self.at.theta) + (m[:, None] * self.proba + scores)[:, 1:].T @ X

@@ -37,7 +37,7 @@ class InteriorProblem:
     hi: FloatArray
 
     @classmethod
-    def of(cls, ds: DecisionSet, model: LinearModel) -> InteriorProblem:
+    def from_decision_set(cls, ds: DecisionSet, model: LinearModel) -> InteriorProblem:
         free = free_label_multipliers(ds.intervals)
         return cls(ds, model, free, *ds.intervals[free].T)
 
@@ -108,7 +108,7 @@ class Slacks:
     labels: FloatArray
 
     @classmethod
-    def of(cls, problem: InteriorProblem, at: Variables) -> Slacks:
+    def at_variables(cls, problem: InteriorProblem, at: Variables) -> Slacks:
         """At variables, or of a step: constraints are linear and without a constant."""
         ds = problem.ds
         plan = at.alpha * ds.distances
@@ -143,7 +143,7 @@ class Gradient:
     scores: FloatArray
 
     @classmethod
-    def of(cls, problem: InteriorProblem, to: Multipliers) -> Gradient:
+    def at_slacks(cls, problem: InteriorProblem, to: Multipliers) -> Gradient:
         ds, by_class = problem.ds, to.labels.sum(axis=1)
         alpha = ds.radius - float(np.vdot(to.plan, ds.distances)) - to.price
         return cls(
@@ -252,7 +252,7 @@ class RowSystem:
         up = np.where(problem.is_interval, split, lam)
         down = np.where(problem.is_interval, up - lam, 0.0)
         found = Variables(theta, alpha, up, down, beta, -u, -psi, at.plan, at.labels, 0.0, up, down)
-        moved = Slacks.of(problem, found)
+        moved = Slacks.at_variables(problem, found)
         found = replace(
             found,
             plan=to.plan - at.plan - self.W * moved.plan,

@@ -73,7 +73,7 @@ class JointEvaluation:
     theta_curvature: FloatArray | None = None
 
     @classmethod
-    def of(cls, parts: Sequence[Evaluation], barrier: float, n_theta: int) -> JointEvaluation:
+    def from_parts(cls, parts: Sequence[Evaluation], barrier: float, n_theta: int) -> JointEvaluation:
         if len(parts) == 1:
             return cls(parts[0].value, parts[0].gradient, np.ones(1), barrier, tuple(parts))
         value, weights = smooth_maximum(np.array([part.value for part in parts]), barrier)
@@ -128,7 +128,7 @@ class JointDual:
     def _joined(
         self, point: JointPoint, parts: Sequence[Evaluation], tau: float, *, second_order: bool
     ) -> JointEvaluation:
-        joined = JointEvaluation.of(parts, BARRIER * tau, self._n_theta)
+        joined = JointEvaluation.from_parts(parts, BARRIER * tau, self._n_theta)
         labels = [part.labels for part in parts if part.labels is not None]
         if not second_order or not labels:
             return joined
@@ -162,8 +162,8 @@ class JointDual:
             return Direction(one.step, one.decrement, one.ridge, lambda there: one.decrement_at(there.parts[0]))
         if here.hessian is None:
             raise ValueError("direction needs an evaluation with second_order=True")
-        arrow = _Arrow.of(self.duals, here)
-        gradient = _ArrowGradient.of(self.duals, here)
+        arrow = _Arrow.from_duals(self.duals, here)
+        gradient = _ArrowGradient.from_duals(self.duals, here)
         while ridge < 1e8:
             try:
                 factors = arrow.factorized(ridge)
@@ -173,7 +173,7 @@ class JointDual:
             if np.isfinite(decrement) and decrement >= 0:
 
                 def decrement_at(there: JointEvaluation, factors: _ArrowFactors = factors) -> float:
-                    return factors.solve(_ArrowGradient.of(self.duals, there))[1]
+                    return factors.solve(_ArrowGradient.from_duals(self.duals, there))[1]
 
                 return Direction(step, decrement, ridge, decrement_at)
             ridge *= 100.0
@@ -188,7 +188,7 @@ class _ArrowGradient:
     own: list[FloatArray]
 
     @classmethod
-    def of(cls, duals: Sequence[SmoothedDual], here: JointEvaluation) -> _ArrowGradient:
+    def from_duals(cls, duals: Sequence[SmoothedDual], here: JointEvaluation) -> _ArrowGradient:
         p = duals[0].layout.theta.stop
         triples = zip(duals, here.parts, here.weights, strict=True)
         own = [w * gradient_along_ray(part.gradient, dual.ray, dual.layout.alpha)[p:] for dual, part, w in triples]
@@ -242,7 +242,7 @@ class _Arrow:
     natural: FloatArray  # (p+1,)
 
     @classmethod
-    def of(cls, duals: Sequence[SmoothedDual], here: JointEvaluation) -> _Arrow:
+    def from_duals(cls, duals: Sequence[SmoothedDual], here: JointEvaluation) -> _Arrow:
         p, stiffness = duals[0].layout.theta.stop, np.square(here.weights) / here.barrier
         slopes = np.array([part.gradient[:p] for part in here.parts])
         slopes -= stiffness @ slopes / stiffness.sum()

@@ -187,7 +187,7 @@ class MinimalRadius:
     label_potentials: FloatArray
 
     @classmethod
-    def of(cls, ds: DecisionSet, transport: FeatureTransport) -> MinimalRadius:
+    def from_transport(cls, ds: DecisionSet, transport: FeatureTransport) -> MinimalRadius:
         """Features and labels are moved independently of each other (docs/solver.md)."""
         relabeling = cheapest_relabeling(ds)
         value = transport.cost + relabeling.cost
@@ -216,7 +216,7 @@ def solve_minimal_radius(ds: DecisionSet, transport: FeatureTransport | None = N
     """The closed form, for rows that are held in memory, or with a transport that is known."""
     if transport is None:
         transport = solve_transport(ds.distances, ds.row_weights, ds.anchor_weights)
-    return MinimalRadius.of(ds, transport)
+    return MinimalRadius.from_transport(ds, transport)
 
 
 def cheapest_relabeling(ds: DecisionSet) -> Relabeling:

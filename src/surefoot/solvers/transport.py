@@ -87,7 +87,7 @@ class EqualRows:
     first: NDArray[np.intp]
 
     @classmethod
-    def of(cls, distances: FloatArray, weights: FloatArray) -> EqualRows | None:
+    def from_distances(cls, distances: FloatArray, weights: FloatArray) -> EqualRows | None:
         """None where too few rows are equal."""
         parts = list(row_chunks(*distances.shape))
         marks = np.concatenate([fingerprints(distances[part]) for part in parts])
@@ -282,7 +282,11 @@ def solve_transport(distances: FloatArray, row_weights: FloatArray, anchor_weigh
     to rounding, at a fraction of the cost.
     """
     N, n = distances.shape
-    equal = EqualRows.of(distances, row_weights) if distances.size > _MERGE_ENTRIES and N / n > _SIMPLEX_ROWS else None
+    equal = (
+        EqualRows.from_distances(distances, row_weights)
+        if distances.size > _MERGE_ENTRIES and N / n > _SIMPLEX_ROWS
+        else None
+    )
     if equal is not None:
         few = solve_transport(distances[equal.first], equal.distinct_weights, anchor_weights)
         plan = equal.spread(few.plan)
@@ -406,7 +410,7 @@ def _fixed_and_free(
     free: NDArray[np.intp],
     room: FloatArray,
 ) -> TransportSolution:
-    plan, potentials = _simplex(np.ascontiguousarray(distances.at(free)), rows[free], room)
+    plan, potentials = _simplex(np.ascontiguousarray(distances.distances_at(free)), rows[free], room)
     r, c = np.nonzero(plan)
     data = np.concatenate([plan[r, c], rows[fixed]])
     whole = csr_array(

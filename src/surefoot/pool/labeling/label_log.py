@@ -91,7 +91,7 @@ class Neighbours:
         self._near = np.empty((0, features.shape[1]))
         self._squares = np.empty(0)
 
-    def of(self, row: int, labels: dict[int, str], n: int = 3) -> list[Neighbour]:
+    def nearest_labeled(self, row: int, labels: dict[int, str], n: int = 3) -> list[Neighbour]:
         """At most n of them, nearest first."""
         self._follow(labels)
         here = self._features[row]

@@ -226,7 +226,7 @@ class LabelLoop:
         self.fit, self.sitting.news = None, False
         if self.n_random < self.random_first or self.n_seen < 2 or self.pool.labeled[self.keep].all():
             return
-        start = LabeledTable.of(self.pool.subset(self.keep), self.sitting.picked()[self.keep], nearest=True)
+        start = LabeledTable.from_pool(self.pool.subset(self.keep), self.sitting.picked()[self.keep], nearest=True)
         self.fit = learn(start, self.choices, error=self.loss == ZERO_ONE)
         self.risks.append(float(self.fit.certificate.risk if self.loss == LOG_LOSS else self.fit.error or 0.0))
 

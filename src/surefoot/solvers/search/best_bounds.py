@@ -53,7 +53,7 @@ class SetAtRadius:
         return radius < self.opened.radius or radius == self.minimal.value == 0.0
 
     def problem(self, model: Model) -> DualProblem:
-        return DualProblem.of(self.decision_set, model)
+        return DualProblem.from_decision_set(self.decision_set, model)
 
 
 @dataclass(frozen=True)

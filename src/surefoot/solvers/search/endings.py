@@ -117,7 +117,7 @@ class InteriorEnd:
     taken: int = 0
 
     @classmethod
-    def of(cls, judge: BestBounds, tol: float) -> InteriorEnd:
+    def from_bounds(cls, judge: BestBounds, tol: float) -> InteriorEnd:
         return cls(judge, tol, _TAU * judge.model.scale, _EARLY_TAU * judge.model.scale)
 
     def wanted(self, path: JointState) -> bool:

@@ -49,7 +49,7 @@ class Triples:
     loss: FloatArray
 
     @classmethod
-    def of(cls, ds: DecisionSet, row_weights: FloatArray, largest_cost: float, table: FloatArray) -> Triples:
+    def from_table(cls, ds: DecisionSet, row_weights: FloatArray, largest_cost: float, table: FloatArray) -> Triples:
         """From the rows that `Block.near_triples` gives."""
         rows, labels, anchors = (table[:, column].astype(np.intp) for column in range(3))
         rest = (np.ascontiguousarray(table[:, column]) for column in (3, 4, 5))
@@ -171,14 +171,14 @@ def with_violated(
     table = sweep.gather(problem, Block.better_triples, point, slack, kept)
     if len(table) == 0:
         return None
-    more = Triples.of(triples.decision_set, triples.row_weights, triples.largest_cost, table)
+    more = Triples.from_table(triples.decision_set, triples.row_weights, triples.largest_cost, table)
     return triples.with_columns(np.concatenate(both) for both in zip(triples.columns, more.columns, strict=True))
 
 
 def _triples(sweep: RowStore, problem: DualProblem, table: FloatArray) -> Triples:
     ds, weights = problem.decision_set, sweep.gather(problem, Block.row_weights)
     largest = sweep.total(problem, Block.largest_distance).largest[0] + float(ds.label_cost.max())
-    return Triples.of(ds, weights, largest, table)
+    return Triples.from_table(ds, weights, largest, table)
 
 
 def solve_restricted(triples: Triples, priced: Triples | None = None) -> tuple[LabelTable, DualPoint] | None:
@@ -372,7 +372,7 @@ def vertices_within(judge: BestBounds, slack: float, tol: float) -> None:
     """The program over all triples within slack at the best dual point so far, if they are not too many."""
     if judge.upper is None:
         return
-    opened = DualProblem.of(judge.members[0].opened, judge.model)
+    opened = DualProblem.from_decision_set(judge.members[0].opened, judge.model)
     triples = triples_within(judge.sweep, opened, judge.upper.points[0], slack)
     if triples is not None:
         _solve_with_additions(judge, opened, judge.upper.path, triples, tol)
@@ -407,7 +407,7 @@ def repair_by_linear_program(judge: BestBounds, slack: float) -> None:
     points, weights, path = list(judge.upper.points), judge.upper.weights, judge.upper.path
     repaired: dict[int, tuple[Adversary, FloatArray]] = {}
     for s, (one, shares) in judge.soft_adversaries(weights, points, path.tau).items():
-        opened = DualProblem.of(judge.members[s].opened, judge.model)
+        opened = DualProblem.from_decision_set(judge.members[s].opened, judge.model)
         triples = triples_within(judge.sweep, opened, points[s], slack)
         found = None
         if triples is not None:

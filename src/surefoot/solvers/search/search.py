@@ -224,7 +224,7 @@ class Search:
         leave_behind = leave_behind and len(inside) > 1
         begun = path.tau
         self.points = list(path.point.parts)
-        self.interior = InteriorEnd.of(self.judge, self.tol)
+        self.interior = InteriorEnd.from_bounds(self.judge, self.tol)
         while True:
             joint = self._joint(inside, exact=False)
             final_tau = (_STAGE if path.tau < begun else 1.0) * path.tau if leave_behind else 0.0

@@ -73,7 +73,7 @@ class Solution:
     n_steps: int
 
     @classmethod
-    def of(cls, search: Search) -> Solution:
+    def from_search(cls, search: Search) -> Solution:
         """The best bounds that a search has found."""
         upper, lower = search.judge.upper, search.judge.lower
         if upper is None or lower is None:
@@ -165,7 +165,7 @@ def solve(
     search = Search(BestBounds(sweep, model, list(members)), typical, tol, options, on_round, enough)
     search.run(warm_start, quick)
     search.judge.uncross(tol)
-    return Solution.of(search)
+    return Solution.from_search(search)
 
 
 def solve_certified(
@@ -199,7 +199,7 @@ def solve_held(
     """`solve` for sets over the same rows, held in memory; label costs, intervals and radii may differ."""
     _check_sets(sets, model)
     with solver_threads(n_jobs) as executor:
-        rows = InMemoryRows.of(sets[0][0], model, executor)
+        rows = InMemoryRows.from_decision_set(sets[0][0], model, executor)
         return solve(
             rows,
             model,

@@ -341,7 +341,7 @@ def test_neighbours_are_the_nearest_labeled_rows_however_labels_come_and_go() ->
     features = rng.normal(size=(80, 4)).round(1)
     features[40:60] = features[:20]  # the same rows again: distances of zero, and ties
     near, labels = Neighbours(features), {}
-    assert near.of(0, labels) == []
+    assert near.nearest_labeled(0, labels) == []
     for step in range(120):
         row = int(rng.integers(80))
         if step % 7 == 6:
@@ -352,9 +352,9 @@ def test_neighbours_are_the_nearest_labeled_rows_however_labels_come_and_go() ->
         for asked in (row, int(rng.integers(80))):
             others = [other for other in labels if other != asked]
             expected = sorted(np.linalg.norm(features[other] - features[asked]) for other in others)[:3]
-            found = near.of(asked, labels)
+            found = near.nearest_labeled(asked, labels)
             assert [one.distance for one in found] == pytest.approx(expected, abs=1e-12)
             assert all(one.row != asked and labels[one.row] == one.label for one in found)
             exact = [np.linalg.norm(features[one.row] - features[asked]) for one in found]
             assert [one.distance for one in found] == pytest.approx(exact, abs=1e-12)
-    assert near.of(0, {}) == []
+    assert near.nearest_labeled(0, {}) == []
