@@ -294,8 +294,8 @@ class ResidualGraph:
         cost, via = self.full_arcs[0].copy(), self.full_arcs[1].copy()
         (rows, *_), _ = self.parts
         residual_costs(
-            self.distances.distances_at(rows), 0, np.arange(len(rows)), self.anchors[~self.is_full], self.potentials, self.dust,
-            cost, via,
+            self.distances.distances_at(rows), 0, np.arange(len(rows)), self.anchors[~self.is_full], self.potentials,
+            self.dust, cost, via,
         )  # fmt: skip
         return cost
 
