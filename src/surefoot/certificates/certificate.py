@@ -207,7 +207,7 @@ class Certificate(PrintsAsTable):
             return []
         one = isinstance(self.label_cost, float)
         cost = f"label cost {self.label_cost:.4g}" if one else "a matrix of label costs"
-        return [("ground cost", f"{type(self.metric).__name__} metric, {cost}")]
+        return [("ground cost", f"{type(self.metric).__name__.removesuffix('Metric')} metric, {cost}")]
 
 
 @dataclass(frozen=True, eq=False)
