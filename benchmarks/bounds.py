@@ -2,7 +2,7 @@
 
 `OPENBLAS_NUM_THREADS=1 python benchmarks/bounds.py --out DIR [--datasets a,b] [--sizes 20,50] [--draws 100]
 [--transport-draws 20] [--audit-draws 20] [--shift-draws 20] [--jobs 2]` keeps one record per draw in DIR and goes on
-where it stopped. `--table` prints the tables of docs/bounds.md from what is there, `--page` writes them into it,
+where it stopped. `--table` prints its tables, `--page` writes them into docs/bounds.md and docs/research-notes.md,
 `--results FILE` writes a line per cell, `--figure FILE` draws the cross-fitted bound, `--sizes-figure FILE` how many
 labels an audit takes.
 
@@ -58,7 +58,7 @@ from surefoot.datasets._catalogue import WINE as WINE_FILES
 from surefoot.datasets._download import locate
 from surefoot.priors import AssistedPrior, ClopperPearson, HypergeometricPrior
 
-PAGE = ROOT / "docs" / "bounds.md"
+PAGES = [ROOT / "docs" / name for name in ("bounds.md", "research-notes.md")]
 Labels = NDArray[np.intp]
 Rows = NDArray[np.intp]
 HOME = None if "SUREFOOT_DATA" in os.environ or not _BESIDE.exists() else _BESIDE
@@ -291,8 +291,9 @@ def main() -> None:
     for title, table in tables.items():
         print(f"\n{title}\n\n{markdown_table(table)}")
     if asked.page:
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(with_tables(page, lambda title: markdown_table(tables[title])), encoding="utf-8")
+        for page in PAGES:
+            made = with_tables(page.read_text(encoding="utf-8"), lambda title: markdown_table(tables[title]))
+            page.write_text(made, encoding="utf-8")
     if asked.results is not None:
         write_csv(asked.results, all_cells(asked.out, names, sizes, shifted))
     if asked.figure is not None:

@@ -1,4 +1,4 @@
-"""Tables and figures of docs/bounds.md, from the records that `bounds.py` keeps."""
+"""Tables and figures of docs/bounds.md and docs/research-notes.md, from the records that `bounds.py` keeps."""
 
 from __future__ import annotations
 

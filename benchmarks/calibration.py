@@ -2,7 +2,7 @@
 
 `OPENBLAS_NUM_THREADS=1 python benchmarks/calibration.py --out DIR [--datasets a,b] [--sizes 20,50] [--draws 100]
 [--price-draws 20] [--active-draws 20] [--learned-draws 20] [--jobs 2]` keeps one record per draw in DIR and goes on
-where it stopped; `--table` prints the tables of docs/calibration.md from what is there.
+where it stopped; `--table` prints the tables that docs/calibration.md sums up from what is there.
 
 A draw labels n rows of a dataset at random; the truth is the whole dataset with its labels. Covered: the excess of the
 truth, W_c(P, P̂_l) − W_d − κ TV, is at most the estimate. Price: certified zero-one error of a logistic regression at

@@ -2,9 +2,9 @@
 
 `OPENBLAS_NUM_THREADS=1 python benchmarks/prediction.py --out DIR [--datasets a,b] [--sizes 20,50,100] [--draws 20]
 [--paper-draws 5] [--methods default,forest] [--seconds 240]` keeps one record per draw and method in DIR and goes on
-where it stopped; it stops after so many seconds. `--table` prints the tables of docs/prediction.md from what is there,
-`--page` writes them into it, `--picture` draws its picture, `--results FILE` writes a line per cell. Seconds
-are those of the processor, on one thread, so that other programs do not add to them.
+where it stopped; it stops after so many seconds. `--table` prints its tables from what is there, `--page` writes
+them into docs/prediction.md and docs/research-notes.md, `--picture` draws the picture, `--results FILE` writes a line
+per cell. Seconds are those of the processor, on one thread, so that other programs do not add to them.
 
 A draw takes at most 2,500 rows of a dataset at random and labels n of them, again where these are of one class. Scores
 are those of the other rows. Every method sees all rows with mean 0 and deviation 1 per feature; the paper's rule sees
@@ -44,7 +44,8 @@ from surefoot import datasets
 Labels = NDArray[np.intp]
 MOST_ROWS = 2500
 SCORES = ("accuracy", "log_loss", "brier", "seconds")
-PAGE, PICTURE = ROOT / "docs" / "prediction.md", ROOT / "docs" / "images" / "prediction.png"
+PAGES = [ROOT / "docs" / name for name in ("prediction.md", "research-notes.md")]
+PICTURE = ROOT / "docs" / "images" / "prediction.png"
 
 
 load = functools.cache(load_anew)
@@ -371,8 +372,9 @@ def main() -> None:
     for title, table in tables.items():
         print(f"\n{title}\n\n{markdown_table(table)}")
     if asked.page:
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(with_tables(page, lambda title: markdown_table(tables[title])), encoding="utf-8")
+        for page in PAGES:
+            made = with_tables(page.read_text(encoding="utf-8"), lambda title: markdown_table(tables[title]))
+            page.write_text(made, encoding="utf-8")
     if asked.results is not None:
         write_csv(asked.results, all_cells(asked.out, names, sizes))
     if asked.picture:

@@ -207,7 +207,7 @@ PAGE = ROOT / "docs" / "index.md"
         "```python no-run\nimport surefoot.active as al\n```\n`al.PAPER_MARGIN` `al.ActiveLearner.suggest`",
         "`X_unlabeled=U` `RobustNetClassifier` `1.0` `~/.cache/surefoot` `n/a` `SmoothedDual.decision_set`",
         "```text\nsf.nothing benchmarks/none.py\n```\nsf.nothing in prose",
-        "[a](certify.md), [b](../README.md), [c](solver.md#the-ball-alone), [d](https://example.org/none.md)",
+        "[a](certificates.md), [b](../README.md), [c](solver.md#the-ball-alone), [d](https://example.org/none.md)",
     ],
 )
 def test_what_exists_is_let_pass(text: str) -> None:

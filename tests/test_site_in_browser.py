@@ -14,7 +14,7 @@ SITE = ROOT / "docs" / "_build" / "html"
 # One page of each kind: cards, tables, code, examples, an index, a class, a function.
 PAGES = [
     "index.html",
-    "answer.html",
+    "guide.html",
     "cost.html",
     "auto_examples/index.html",
     "auto_examples/plot_05_learn_freeze_prove.html",

@@ -25,7 +25,7 @@ DOCUMENTATION = "https://surefoot.readthedocs.io/en/stable"
 HELP = {
     "extras": "start.html#extras",
     "gap": "certificates.html#statuses",
-    "radius": "start.html#5-the-radius",
+    "radius": "calibration.html",
     "separable": "certificates.html#statuses",
     "unlabeled rows": "unlabeled-rows.html",
 }

@@ -46,8 +46,8 @@ def test_unlabeled_rows_buy_a_better_promise_than_the_ball(run: tuple[str, Path]
     assert ball == pytest.approx(np.log(2), abs=1e-4)
 
 
-def test_the_first_steps_show_this_table(run: tuple[str, Path]) -> None:
-    page = Path(__file__).resolve().parents[2] / "docs" / "start.md"
+def test_the_page_on_certificates_shows_this_table(run: tuple[str, Path]) -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "certificates.md"
     shown, printed = rows_of(page.read_text(encoding="utf-8")), rows_of(run[0])
     for name, cells in printed.items():
         assert shown[name][-1] == cells[-1], name
