@@ -10,9 +10,9 @@ FAST = [line for line in (TESTS / "fast.txt").read_text(encoding="utf-8").splitl
 
 
 def test_every_room_has_a_folder_of_tests() -> None:
-    assert ROOMS <= {path.name for path in TESTS.iterdir() if any(path.glob("test_*.py"))}
+    assert {path.name for path in TESTS.iterdir() if any(path.glob("test_*.py"))} >= ROOMS
 
 
 def test_the_fast_tests_reach_every_room() -> None:
-    assert ROOMS <= {Path(line).parent.name for line in FAST}
+    assert {Path(line).parent.name for line in FAST} >= ROOMS
     assert all((TESTS.parent / line).is_file() for line in FAST)
