@@ -35,7 +35,7 @@ from surefoot.pool.model_file import load_model
 LABELS, DRAWS = 50, 5
 FIELDS = (
     "table", "draw", "rows", "classes", "features", "tries", "seconds", "wall", "error_message",
-    "crossfit", "worst_error", "worst_log_loss", "promise", "true_error", "true_log_loss", "accuracy", "expected",
+    "crossfit", "worst_error", "worst_log_loss", "guaranteed", "true_error", "true_log_loss", "accuracy", "expected",
     "logistic_accuracy", "largest_answer", "logistic_largest", "notes",
 )  # fmt: skip
 
@@ -76,7 +76,7 @@ def one(name: str, table: Messy, draw: int, folder: Path) -> dict[str, Any]:
         "crossfit": crossfit and crossfit["value"],
         "worst_error": worst and worst["value"],
         "worst_log_loss": log_loss and log_loss["value"],
-        "promise": bool(worst and worst["promise"]),
+        "guaranteed": bool(worst and worst["guaranteed"]),
         "true_error": 1 - scored["accuracy"],
         "true_log_loss": scored["log_loss"],
         "accuracy": scored["accuracy"],

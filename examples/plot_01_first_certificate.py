@@ -29,7 +29,7 @@ clf.fit(X_few, y_few, X_unlabeled=X_rest).certificate_
 
 # %%
 # ``risk`` is an upper bound on the expected loss over every distribution in the set; ``lower`` is forced by one of
-# them. Both are recomputed by code that is not the solver's. With all labels at hand the promise can be seen to hold:
+# them. Both are recomputed by code that is not the solver's. With all labels at hand the guarantee can be seen to hold:
 # the truth lies within the radius, and its risk below the bound.
 
 distance = sf.transport_distance(X_few, y_few, scale(X), y)

@@ -2,8 +2,8 @@
 Choosing the radius
 ===================
 
-A small radius promises much and may leave the truth outside; a large one promises little. What the choice costs, and
-what the labels themselves say about it.
+A small radius guarantees much and may leave the truth outside; a large one guarantees little. What the choice costs,
+and what the labels themselves say about it.
 """
 
 # %%
@@ -32,7 +32,7 @@ estimate = sf.calibrate_radius(X_few, y_few, X_unlabeled=X_rest)
 estimate
 
 # %%
-# Both radii cover the truth here, and the calibrated one is the nearer: it promises more. That it covers the truth is
+# Both radii cover the truth here, and the calibrated one is the nearer: it guarantees more. That it covers the truth is
 # what was measured on datasets, in 96 of 100 draws of 20 or 50 labels at its level of 90 %; no theorem says so.
 
 truth = sf.transport_distance(X_few, y_few, X, y)

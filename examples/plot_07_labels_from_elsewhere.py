@@ -50,8 +50,10 @@ least = sf.minimal_radius(X_old, y_old, X_target=X_new, label_prior=shares)
 needed = sf.transport_distance(X_old, y_old, X_new, y_new) - least
 print(f"needed: an excess of {needed:.1e} over {least:.3f}")
 for excess in (1e-4, 1e-3, 1e-2):
-    promise = sf.certify(clf, X_old, y_old, X_target=X_new, radius=least + excess, label_prior=shares, loss="zero_one")
-    print(f"at an excess of {excess:.0e} it errs on at most {promise.risk:.1%} of this year's rows")
+    guarantee = sf.certify(
+        clf, X_old, y_old, X_target=X_new, radius=least + excess, label_prior=shares, loss="zero_one"
+    )
+    print(f"at an excess of {excess:.0e} it errs on at most {guarantee.risk:.1%} of this year's rows")
 
 # %%
 # On the left what the model has learned from, on the right what it is asked about.

@@ -47,7 +47,7 @@ def blocks(text: str) -> list[Block]:
 def difference(expected: str, printed: str) -> str | None:
     """What differs: words exactly, integers exactly, other numbers to 3 significant digits, white space not at all.
 
-    Numbers with a negative exponent are gaps: how far below the tolerance a solver ends is no promise, so they may
+    Numbers with a negative exponent are gaps: how far below the tolerance a solver ends is not guaranteed, so they may
     differ by the default tolerance, 1e-4.
     """
     ours, theirs = (re.sub(r"\s+", " ", text).strip() for text in (expected, printed))

@@ -1,4 +1,4 @@
-"""Where life is hard: every case keeps its promise, two finite bounds, a gap within tolerance and a feasible adversary.
+"""Hard cases: each keeps its guarantee, two finite bounds, a gap within tolerance and a feasible adversary.
 
 Both bounds are checked against a linear program over all plans at the coefficients returned: nothing is taken on trust.
 """
@@ -75,7 +75,7 @@ class Case:
 def solve(
     case: Case, *, excess: float = 0.0, radius: float | None = None, tol: float = TOL, statuses: set[str] = SOLVED
 ) -> sf.RobustLogisticRegression:
-    """Fit, and check all that is promised of every fit; `statuses` are those that this case may end with."""
+    """Fit, and check all that is guaranteed of every fit; `statuses` are those that this case may end with."""
     radius = case.minimal_radius() + excess if radius is None else radius
     clf, caught = case.fit(radius, tol)
     certificate = clf.certificate_

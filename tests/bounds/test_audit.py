@@ -411,7 +411,7 @@ class TestSize:
         assert hypergeometric_upper(size.n_errors, size.n_labels, 200, 0.9) <= 20
 
     def test_an_audit_takes_what_was_said(self) -> None:
-        """Of 60 audits each, as many as promised reach the target with the labels planned, or before, peeking."""
+        """Of 60 audits each, as many as the confidence level says reach the target by the planned size, peeking."""
         M, target = 10, 0.1
         wrong = np.arange(400) < M
         clf = Told(np.where(wrong, 1, 0), np.full(400, 0.1))

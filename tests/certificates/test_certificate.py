@@ -147,19 +147,19 @@ class TestWorstCase:
 
 
 @pytest.mark.parametrize(
-    ("radius", "promise"), [("predictive", False), ("auto", False), (0.5, True), ("calibrated", True)]
+    ("radius", "guaranteed"), [("predictive", False), ("auto", False), (0.5, True), ("calibrated", True)]
 )
-def test_a_rule_of_thumb_is_headed_by_what_it_is(radius: float | str, promise: bool) -> None:
+def test_a_rule_of_thumb_is_headed_by_what_it_is(radius: float | str, guaranteed: bool) -> None:
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(30, 2)) / 4, np.arange(30) % 2
     U = rng.normal(size=(40, 2)) / 4
     found = sf.RobustLogisticRegression(radius=radius).fit(X, y, X_unlabeled=U).certificate_
-    assert found.promise is promise
+    assert found.guaranteed is guaranteed
     head = repr(found).splitlines()[0]
-    assert (head == "Certificate") is promise
-    if not promise:
-        assert head.endswith("not a promise, the truth may lie outside")
-        assert "not a promise" in found._repr_html_()
+    assert (head == "Certificate") is guaranteed
+    if not guaranteed:
+        assert head.endswith("no guarantee: the true distribution may lie outside this set)")
+        assert "no guarantee" in found._repr_html_()
 
 
 def test_a_certificate_names_the_ground_cost_of_its_set() -> None:
@@ -180,7 +180,7 @@ def test_what_auto_stands_for_is_told() -> None:
     X, y, U = sample()
     predictive = sf.RobustLogisticRegression().fit(X, y, X_unlabeled=U)
     assert predictive.l2_ == pytest.approx(2.0 / len(X))  # scikit-learn's C = 0.5 on standardised features
-    assert not predictive.certificate_.promise
+    assert not predictive.certificate_.guaranteed
     given = sf.RobustLogisticRegression(5.0).fit(X, y, X_unlabeled=U)
     assert (given.l2_, given.label_cost_, given.metric_) == (0.0, 1.0, sf.costs.Euclidean())
-    assert given.certificate_.promise
+    assert given.certificate_.guaranteed

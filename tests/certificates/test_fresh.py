@@ -1,4 +1,4 @@
-"""Certificates on fresh rows: the dual value recomputed by hand, its sampling error, and when nothing is promised."""
+"""Certificates on fresh rows: the dual value recomputed by hand, its sampling error, and when nothing is guaranteed."""
 
 from __future__ import annotations
 
@@ -176,14 +176,14 @@ class TestGuarantee:
         grid = np.array(list(product(values, repeat=4)), dtype=float)
         assert len(np.unique(fingerprints(grid))) == len(grid)
 
-    def test_too_few_rows_promise_nothing(self) -> None:
+    def test_too_few_rows_guarantee_nothing(self) -> None:
         certificate = certified(loss="log_loss")[0]
         few = certificate.on_fresh_rows(FRESH[:20], level=0.99)
         assert few.method == "normal"
         assert few.sampling_error == few.risk == np.inf
         assert few.likelihood == 0.0
         assert np.isfinite(few.mean)
-        assert few.statement.startswith("nothing is promised: 20 rows are too few for this method at level 0.99")
+        assert few.statement.startswith("no guarantee: 20 rows are too few for this method at level 0.99")
         bounded = certificate.on_fresh_rows(FRESH[:20], level=0.99, method="bernstein")
         assert np.isfinite(bounded.risk)
         assert certificate.on_fresh_rows(FRESH[:1], method="bernstein").risk == np.inf

@@ -49,7 +49,7 @@ def coin(m: int, size: float = 1.0) -> Array:
     return np.resize([-size, size], m)
 
 
-def test_normal_promises_nothing_where_the_correction_is_the_whole_level() -> None:
+def test_normal_guarantees_nothing_where_the_correction_is_the_whole_level() -> None:
     # ρ/σ³ = ((m−1)/m)^1.5 for a fair coin: 0.4748 ρ/(σ³ √m) falls below 0.05 between 86 and 88 rows
     assert SHEVTSOVA * (85 / 86) ** 1.5 / sqrt(86) > 0.05 > SHEVTSOVA * (87 / 88) ** 1.5 / sqrt(88)
     assert normal_term(coin(86), 0.95) == np.inf
@@ -66,7 +66,7 @@ def test_equal_values_leave_nothing_to_add_where_rows_are_enough() -> None:
 
 
 @pytest.mark.parametrize("m", [2, 86])
-def test_few_rows_promise_nothing_even_if_their_values_are_equal(m: int) -> None:
+def test_few_rows_guarantee_nothing_even_if_their_values_are_equal(m: int) -> None:
     assert normal_term(coin(m, 1e-9), 0.95) == np.inf
     assert normal_term(coin(m, 0.0), 0.95) == np.inf  # Lyapunov: ρ/σ³ ≥ 1 for every distribution
 

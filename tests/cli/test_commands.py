@@ -1,4 +1,4 @@
-"""Each command on a small pool: what it promises must be so."""
+"""Each command on a small pool: what it guarantees must be so."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def test_fit_is_what_the_library_gives(run_cli: Run, pool: Path) -> None:
     clf = sf.RobustLogisticRegression(radius="calibrated").fit(rows[labeled], y, X_unlabeled=rows[~labeled])
     found = result.data["certificate"]
     assert found["risk"] == pytest.approx(clf.certificate_.risk, abs=1e-3)
-    assert found["promise"] is True
+    assert found["guaranteed"] is True
     assert "radius" not in found  # it is tied to the label shares, so that no one number is it
     assert found["tied_excess"] == pytest.approx(clf.certificate_.estimate.excess, rel=1e-9)
     assert found["lower"] <= clf.certificate_.risk
@@ -65,7 +65,7 @@ def test_fit_is_what_the_library_gives(run_cli: Run, pool: Path) -> None:
     assert found["error"] == pytest.approx(errors.risk, abs=3e-3)
 
 
-def test_by_default_the_model_is_the_librarys_and_the_promise_a_certificate_of_it(run_cli: Run, pool: Path) -> None:
+def test_by_default_the_model_is_the_librarys_and_the_guarantee_a_certificate_of_it(run_cli: Run, pool: Path) -> None:
     result = run_cli("fit", pool, "--label", "churn", "--json", "--no-report")
     model, frame = load_model("pool.skops"), pd.read_csv(pool)
     rows = model.cleaner.transform(model.columns.read(frame))
@@ -77,11 +77,11 @@ def test_by_default_the_model_is_the_librarys_and_the_promise_a_certificate_of_i
     assert model.pipeline[-1].predict_proba(rows) == pytest.approx(clf.predict_proba(rows), abs=5e-3)
     assert model.pipeline[-1].metric_.weights == pytest.approx(clf.metric_.weights, rel=1e-6)
     found = result.data["certificate"]
-    assert (found["radius_from"], found["promise"]) == ("calibrated", True)
+    assert (found["radius_from"], found["guaranteed"]) == ("calibrated", True)
     for loss, value in (("log_loss", found["risk"]), ("zero_one", found["error"])):
         # over Euclidean distances and a label cost of 1, where the coverage of a calibrated radius was measured
-        promise = sf.certify(clf, rows[labeled], y, X_unlabeled=U, radius="calibrated", loss=loss)
-        assert value == pytest.approx(promise.risk, rel=5e-3, abs=5e-3)
+        guarantee = sf.certify(clf, rows[labeled], y, X_unlabeled=U, radius="calibrated", loss=loss)
+        assert value == pytest.approx(guarantee.risk, rel=5e-3, abs=5e-3)
 
 
 @pytest.mark.parametrize(("radius", "word"), [("calibrated", "certified"), ("auto", "worst-case")])
@@ -94,29 +94,29 @@ def test_a_target_that_is_missed_is_told_in_true_words(run_cli: Run, pool: Path,
     assert 0 <= shown - result.data["certificate"]["risk"] < 1e-4
 
 
-def test_with_few_labels_nothing_is_promised(run_cli: Run, pool: Path) -> None:
+def test_with_few_labels_nothing_is_guaranteed(run_cli: Run, pool: Path) -> None:
     make_pool(n_labels=12).to_csv(pool, index=False)
     result = run_cli("fit", pool, "--label", "churn", "--no-report")
     words = " ".join(result.out.split())
     assert "no cross-fitted bound: it needs 20 random labels or more; there are 12." in words
     assert "no worst case: 12 random labels are too few" in words
     assert "Certificate" not in words
-    assert "promise" not in words
+    assert "guaranteed" not in words
     data = run_cli("fit", pool, "--no-report", "--json").data
     assert data["bounds"] == []
-    assert data["certificate"]["promise"] is False
+    assert data["certificate"]["guaranteed"] is False
     assert any("kept from pool.csv.surefoot.db: --label churn" in note for note in data["notes"])
 
 
-def test_a_rule_of_thumb_is_no_promise(run_cli: Run, pool: Path) -> None:
+def test_a_rule_of_thumb_is_no_guarantee(run_cli: Run, pool: Path) -> None:
     words = " ".join(run_cli("fit", pool, "--label", "churn", "--no-report", "--radius", "auto").out.split())
     assert "Certificate" not in words
-    assert "not a promise, the truth may lie outside" in words
+    assert "no guarantee: the true distribution may lie outside this set" in words
     data = run_cli("fit", pool, "--label", "churn", "--no-report", "--radius", "auto", "--json").data
-    assert data["certificate"]["promise"] is False
-    assert [bound["promise"] for bound in data["bounds"]] == [True, False, False]  # cross-fitted, then the worst case
+    assert data["certificate"]["guaranteed"] is False
+    assert [bound["guaranteed"] for bound in data["bounds"]] == [True, False, False]  # the bound, then worst cases
     given = run_cli("fit", pool, "--label", "churn", "--no-report", "--radius", 5, "--json").data["certificate"]
-    assert given["promise"] is True
+    assert given["guaranteed"] is True
     assert given["radius"] == 5.0
 
 

@@ -39,7 +39,7 @@ def test_the_printed_certificate_bounds_the_printed_risk(run: tuple[str, Path]) 
         assert float(certified_likelihood) <= float(true_likelihood), name
 
 
-def test_unlabeled_rows_buy_a_better_promise_than_the_ball(run: tuple[str, Path]) -> None:
+def test_unlabeled_rows_buy_a_better_guarantee_than_the_ball(run: tuple[str, Path]) -> None:
     rows = rows_of(run[0])
     strong, weak, ball = (float(rows[demo.NAMES[key]][1]) for key in ("strong", "weak", "ball"))
     assert strong < weak < ball

@@ -127,7 +127,7 @@ def test_only_a_radius_that_covers_certifies(
     shown = re.search(rf"{word} log loss (\d\.\d+)", said)
     assert shown, said
     assert ("certified" in said) == (radius == "calibrated")
-    assert ("not a promise" in said) == (radius == "auto")
+    assert ("no guarantee" in said) == (radius == "auto")
     answers("q\n")
     risk = run_cli(*ARGUMENTS, "--random-first", 4, "--radius", radius, "--json").data["risk"]
     assert 0 <= float(shown[1]) - risk < 1e-4  # rounded up

@@ -92,7 +92,7 @@ def test_a_command_line_fit_measures_the_pool_once_in_each_metric(
     assert run(["fit", str(tmp_path / "pool.csv"), "--label", "churn", *out]) == 0
     for found in (counter.measured, counter.solved):
         whole = [one for one in found if one[:2] == (260, 24)]
-        assert 1 <= len(whole) == len(set(whole)) <= 2  # in the metric that is learned, and in that of the promise
+        assert 1 <= len(whole) == len(set(whole)) <= 2  # in the metric that is learned, and in that of the certificate
 
 
 def test_nothing_is_kept_outside_of_a_task() -> None:

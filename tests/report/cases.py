@@ -14,7 +14,7 @@ from surefoot.report import Report, build_report
 SECTIONS = [
     "short",
     "warnings",
-    "promise",
+    "guarantee",
     "weights",
     "certificate",
     "radius",

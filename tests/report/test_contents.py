@@ -21,7 +21,7 @@ from surefoot.pool import report_certified as certified
 from surefoot.pool.model import ModelWithRows
 from surefoot.pool.next_rows import choose, spread_out
 from surefoot.pool.notes import how_to_use
-from surefoot.pool.report_contents import Promise, Weight
+from surefoot.pool.report_contents import Guarantee, Weight
 from surefoot.report import Report, build_report, render_report
 
 NAMES = ["two", "tied", "four"]
@@ -37,27 +37,27 @@ def pair(request: pytest.FixtureRequest, reports: dict[str, Report]) -> tuple[Ca
     return request.getfixturevalue(request.param), reports[request.param]
 
 
-def test_promise_and_bounds_are_those_of_the_certificate(pair: tuple[Case, Report]) -> None:
+def test_guarantee_and_bounds_are_those_of_the_certificate(pair: tuple[Case, Report]) -> None:
     case, report = pair
-    certificate, promise, bounds = case.clf.certificate_, report.promise, report.bounds
-    assert (promise.risk, promise.likelihood) == (certificate.risk, certificate.likelihood)
-    assert (promise.radius, promise.minimal_radius) == (certificate.radius, certificate.minimal_radius)
+    certificate, guarantee, bounds = case.clf.certificate_, report.guarantee, report.bounds
+    assert (guarantee.risk, guarantee.likelihood) == (certificate.risk, certificate.likelihood)
+    assert (guarantee.radius, guarantee.minimal_radius) == (certificate.radius, certificate.minimal_radius)
     assert (bounds.lower, bounds.risk) == (certificate.lower, certificate.risk)
-    assert np.allclose([(s.low, s.high) for s in promise.shares], certificate.label_intervals, atol=0)
-    assert [s.n_labeled for s in promise.shares] == np.unique(case.y, return_counts=True)[1].tolist()
-    assert promise.guessing == math.log(len(case.clf.classes_))
+    assert np.allclose([(s.low, s.high) for s in guarantee.shares], certificate.label_intervals, atol=0)
+    assert [s.n_labeled for s in guarantee.shares] == np.unique(case.y, return_counts=True)[1].tolist()
+    assert guarantee.guessing == math.log(len(case.clf.classes_))
     assert bounds.training == pytest.approx(log_loss(case.y, case.clf.predict_proba(case.X)), rel=1e-9)
 
 
 def test_kinds_of_radius_and_prior(reports: dict[str, Report]) -> None:
-    kinds = {name: (r.promise.radius_kind, r.promise.prior_kind, r.promise.tied) for name, r in reports.items()}
+    kinds = {name: (r.guarantee.radius_kind, r.guarantee.prior_kind, r.guarantee.tied) for name, r in reports.items()}
     assert kinds == {
         "two": ("auto", "clopper-pearson", False),
         "tied": ("calibrated", "clopper-pearson", True),
         "four": ("number", "exact", False),
     }
-    assert (reports["tied"].promise.level, reports["tied"].promise.n_splits) == (0.9, 50)
-    assert reports["two"].promise.confidence_threshold == 0.7
+    assert (reports["tied"].guarantee.level, reports["tied"].guarantee.n_splits) == (0.9, 50)
+    assert reports["two"].guarantee.confidence_threshold == 0.7
 
 
 def zero_one(case: Case) -> sf.Certificate:
@@ -70,9 +70,9 @@ def zero_one(case: Case) -> sf.Certificate:
 
 def test_error_bound_is_that_of_certify(pair: tuple[Case, Report]) -> None:
     case, report = pair
-    assert report.promise.error == pytest.approx(zero_one(case).risk, abs=2e-3)
+    assert report.guarantee.error == pytest.approx(zero_one(case).risk, abs=2e-3)
     fitted = ModelWithRows.check(case.clf, case.X, case.y, case.U)
-    assert certified.error_bound(fitted, certified.SampledRows.from_fit(fitted, 0)) == report.promise.error
+    assert certified.error_bound(fitted, certified.SampledRows.from_fit(fitted, 0)) == report.guarantee.error
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -288,22 +288,22 @@ def test_a_bound_no_better_than_guessing_is_a_finding(two: Case) -> None:
     vague = sf.RobustLogisticRegression(radius=3.0).fit(two.X, two.y, X_unlabeled=two.U)
     report = replace(two, clf=vague).report()
     assert "guessing" in [finding.key for finding in report.cautions]
-    assert not report.promise.beats_guessing
+    assert not report.guarantee.beats_guessing
 
 
-def promised(report: Report) -> Promise:
-    return replace(report.promise, radius_kind="number")
+def guaranteed(report: Report) -> Guarantee:
+    return replace(report.guarantee, radius_kind="number")
 
 
-def test_a_radius_that_predicts_well_promises_nothing(two: Case) -> None:
+def test_a_radius_that_predicts_well_guarantees_nothing(two: Case) -> None:
     clf = sf.RobustLogisticRegression().fit(two.X, two.y, X_unlabeled=two.U)
     report = build_report(clf, two.X, two.y, two.U)
-    assert report.promise.radius_kind == "predictive"
+    assert report.guarantee.radius_kind == "predictive"
     assert report.radius.label_cost == clf.label_cost_
     page = render_report(report)
     assert 'class="figure-card"' not in page[: page.index('id="warnings"')]  # no number of it stands in the opening
     assert "The guarantee covers" not in text_of(page)
-    assert "The guarantee covers" in text_of(render_report(replace(report, promise=promised(report))))
+    assert "The guarantee covers" in text_of(render_report(replace(report, guarantee=guaranteed(report))))
     assert "Nothing says that it covers the truth." in text_of(page)
 
 
@@ -318,7 +318,7 @@ def test_a_worst_case_below_the_errors_of_cross_validation_is_contradicted(two: 
     worse = replace(report, bound=crossfit(0.99, report.data.n_labeled - 1, report.data.n_labeled))
     assert worse.contradicted
     assert "the truth very likely lies outside this set" in text_of(render_report(worse))
-    assert not replace(worse, promise=promised(worse)).contradicted
+    assert not replace(worse, guarantee=guaranteed(worse)).contradicted
 
 
 @pytest.mark.parametrize(

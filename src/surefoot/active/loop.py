@@ -423,10 +423,10 @@ class ActiveLearner:
             return self.certify(self.model, self.X[rows], labels, X_unlabeled=Unlabeled(rest))
         found, radius = getattr(self.model, "certificate_", None), getattr(self.model, "radius", None)
         if self.target_risk is not None and (found is None or (isinstance(radius, str) and radius == PREDICTIVE)):
-            why = "a certificate, which it has not" if found is None else 'a promise, which radius="predictive" is not'
+            lacks = "a certificate" if found is None else 'a guarantee, which radius="predictive" does not give'
             raise ParameterError(
                 "target_risk",
-                f"needs {why}",
+                f"needs {lacks}",
                 type(self.model).__name__,
                 "Pass certify=, or RobustLogisticRegression with a radius that covers the truth.",
             )

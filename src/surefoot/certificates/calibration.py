@@ -97,7 +97,7 @@ class RadiusEstimate(PrintsAsTable):
 
     @property
     def meaning(self) -> str:
-        """What the estimate promises, in words."""
+        """What the estimate guarantees, in words."""
         how = "i.i.d. labels assumed; measured coverage, not a theorem"
         if self.other_population:
             how = "of another population: labels are assumed to follow features in X_target as they do here"

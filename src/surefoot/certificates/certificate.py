@@ -1,4 +1,4 @@
-"""Certificates: what was promised about the worst case, from above and from below."""
+"""Certificates: both bounds on the worst case, from above and from below."""
 
 from __future__ import annotations
 
@@ -62,9 +62,9 @@ class Certificate(PrintsAsTable):
     stages : tuple of str
         Stages of the solver that ran, in order; the last of them gave the answer. Ordinarily one, "path", which ends
         at a "vertex" at fixed losses, in learning at an "interior point" (see docs/solver.md).
-    promise : bool
+    guaranteed : bool
         Whether the radius was given or calibrated. A rule of thumb, such as "predictive" and "auto", finds one that
-        need not cover the truth: the bounds then hold over the set, and promise nothing of the truth.
+        need not cover the truth: the bounds then hold over the set, and guarantee nothing about the truth.
     groups : dict of Certificate, or None
         The worst expected loss within each group of rows, over the same set, where groups were asked for.
     metric : FeatureMetric or None
@@ -85,7 +85,7 @@ class Certificate(PrintsAsTable):
     row_bound: RowBound | None = None
     stages: tuple[str, ...] = ()
     groups: Mapping[Any, Certificate] | None = None
-    promise: bool = True
+    guaranteed: bool = True
     metric: FeatureMetric | None = None
     label_cost: float | FloatArray | None = None
 
@@ -146,7 +146,7 @@ class Certificate(PrintsAsTable):
         Returns
         -------
         FreshCertificate
-            The bound, its parts, and what it promises.
+            The bound, its parts, and what it guarantees.
         """
         if self.row_bound is None:
             raise ValueError(
@@ -175,9 +175,11 @@ class Certificate(PrintsAsTable):
         return CertificateDisplay.from_certificate(self, ax=ax)
 
     def _title(self) -> str:
-        if self.promise:
+        if self.guaranteed:
             return super()._title()
-        return f"Worst case within radius {self.radius:.4g}: not a promise, the truth may lie outside"
+        return (
+            f"Worst case within radius {self.radius:.4g} (no guarantee: the true distribution may lie outside this set)"
+        )
 
     def _rows(self) -> list[tuple[str, str]]:
         intervals = ", ".join(f"[{lo:.4g}, {hi:.4g}]" for lo, hi in self.label_intervals)

@@ -46,7 +46,7 @@ def normal_term(values: FloatArray, level: float) -> float:
     """One-sided normal bound with the Berry–Esseen correction: z σ/√m with Φ(−z) + C ρ/(σ³ √m) = 1 − level.
 
     σ and ρ = E|φ − Eφ|³ are those of the sample, so the level is met up to their own error. Infinite where the
-    correction alone exceeds 1 − level: then m rows are too few for the normal law to promise anything at this level.
+    correction alone exceeds 1 − level: then m rows are too few for the normal law to guarantee anything at this level.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ class FreshCertificate(PrintsAsTable):
         if not np.isfinite(self.risk):
             other = ' or method="bernstein"' if self.method == NORMAL else ""
             return (
-                f"nothing is promised: {self.n_rows} rows are too few for this method at level {self.level:.4g}; pass "
+                f"no guarantee: {self.n_rows} rows are too few for this method at level {self.level:.4g}; pass "
                 f"more rows, a lower level,{other}"
             ).rstrip(",")
         return f"with probability {self.level:.4g} over fresh rows, {bound_in_words(self.loss, self.risk)}"

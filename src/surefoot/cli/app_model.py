@@ -92,8 +92,8 @@ def fit(
     output.say("Written", "bold")
     following = next_command(judged, writing)
     output.rows([*written.items(), ("next", following)])
-    promised = judged.worst is not None and judged.worst.promise
-    code = _target(output, "log loss", judged.risk, target_risk, promised=promised)
+    guaranteed = judged.worst is not None and judged.worst.guaranteed
+    code = _target(output, "log loss", judged.risk, target_risk, guaranteed=guaranteed)
     data = {**pool_data(table), **summary, **written, "next": following, "seconds": round(clock.passed, 2)}
     return output.finish(data, code)
 
@@ -243,14 +243,14 @@ def certify(
         "accuracy": judged.accuracy_data,
         "certificate": worst.data(classes),
     }
-    return output.finish(data, _target(output, "risk", worst.first.risk, target_risk, promised=worst.promise))
+    return output.finish(data, _target(output, "risk", worst.first.risk, target_risk, guaranteed=worst.guaranteed))
 
 
-def _target(output: Output, name: str, risk: float, target: float | None, *, promised: bool) -> int:
+def _target(output: Output, name: str, risk: float, target: float | None, *, guaranteed: bool) -> int:
     """The exit code for a risk, with a note where it is above the target."""
     if target is None or risk <= target:
         return OK
-    word = "certified" if promised else "worst-case"
+    word = "certified" if guaranteed else "worst-case"
     output.note(f"the {word} {name} {rounded_up(risk, 4)} is above the target {target:g}.")
     return NOT_REACHED
 
@@ -262,8 +262,8 @@ def _bound_words(bound: dict[str, Any]) -> tuple[str, str]:
     value = f"{share_at_most(bound['value'])}%" if bound["loss"] == ZERO_ONE else rounded_up(bound["value"], 4)
     truth = f"{100 * bound['truth']:.1f}%" if bound["loss"] == ZERO_ONE else f"{bound['truth']:.4f}"
     kind = {"crossfit": "cross-fitted", "transport": "worst case"}.get(bound["method"], bound["method"])
-    promised = "" if bound["promise"] else " (not a promise)"
-    return name, f"at most {value}, {kind}{promised}: {'held' if bound['held'] else 'exceeded'}, it is {truth}"
+    note = "" if bound["guaranteed"] else " (no guarantee)"
+    return name, f"at most {value}, {kind}{note}: {'held' if bound['held'] else 'exceeded'}, it is {truth}"
 
 
 # Rows of a table of results that are shown.

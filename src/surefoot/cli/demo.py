@@ -82,7 +82,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a fitted classifier promises, and how it does on all rows with their true labels."""
+    """What a fitted classifier guarantees, and how it does on all rows with their true labels."""
 
     certificate: Certificate
     true_risk: float
@@ -149,7 +149,7 @@ def report(rows: dict[str, Outcome], task: Task, true_radius: float) -> str:
         f"accuracy are those on all {len(task.X)} rows, with the labels that were hidden.",
         "Strong prior: the true label probabilities. Weak prior: Clopper-Pearson intervals from the 20 labels.",
         'radius="auto" (weak prior) looks at no hidden label: it is the largest radius with median confidence 0.7.',
-        "Where the truth is not in the set, the certificate promises nothing about it.",
+        "Where the truth is not in the set, the certificate guarantees nothing about it.",
     ]
     if rows["ball alone"].confidence < 0.5 + 1e-6:
         lines.append("At this radius the best answer for the ball alone is probability 1/2 for every row: a coin.")
@@ -180,7 +180,7 @@ def draw(found: dict[str, Curve], true_radius: float, path: Path) -> None:
 
     figure = Figure(figsize=(10, 4.7), layout="constrained")
     panels = figure.subplots(1, 2, sharex=True, sharey=True)
-    for axes, values, title in zip(panels, ("likelihood", "confidence"), ("promised", "learned"), strict=True):
+    for axes, values, title in zip(panels, ("likelihood", "confidence"), ("guaranteed", "learned"), strict=True):
         axes.axvspan(-1.0, true_radius, color="0.94", zorder=0)
         axes.axvline(true_radius, color=TRUTH, linewidth=1.5, linestyle="--", zorder=1)
         axes.axhline(0.5, color="0.6", linewidth=1, linestyle=":", zorder=1)
@@ -208,7 +208,7 @@ def draw(found: dict[str, Curve], true_radius: float, path: Path) -> None:
 
 @dataclass(frozen=True)
 class Demonstration:
-    """The demonstration: what each classifier promised and did, and the distance to the truth."""
+    """The demonstration: what each classifier guaranteed and did, and the distance to the truth."""
 
     task: Task
     true_radius: float

@@ -269,7 +269,7 @@ class LabelAsking(Asking):
         shown = f"log loss {rounded_up(risk, 4)}"
         if self.learning.loss != LOG_LOSS:
             shown = f"errors {share_at_most(risk)}%"
-        return f"certified {shown}" if fit.radius_kind != AUTO else f"worst-case {shown} (not a promise)"
+        return f"certified {shown}" if fit.radius_kind != AUTO else f"worst-case {shown} (no guarantee)"
 
     def _end(self) -> int:
         loop, path = self.learning, self.table.path

@@ -178,7 +178,7 @@ _KINDS = {
     "measured": "coverage was measured on datasets, not proved",
     "conditional": "holds where the radius does",
 }
-NOT_A_PROMISE = "not a promise, the truth may lie outside"
+NO_GUARANTEE = "no guarantee: the true distribution may lie outside this set"
 
 
 def say_pool(output: Output, pool: Pool) -> None:
@@ -241,10 +241,10 @@ def say_judged(output: Output, judged: Appraisal, classes: list[str]) -> None:
 def say_worst(output: Output, worst: PoolWorstCase, classes: list[str]) -> None:
     """The worst case over a set; under the name of a certificate only where the radius is calibrated or given."""
     certificate = worst.first
-    if worst.promise:
+    if worst.guaranteed:
         output.say("Certificate: the worst case over a set of possible truths", "bold")
     else:
-        output.say(f"Worst case within radius {certificate.radius:.4f}: {NOT_A_PROMISE}", "bold")
+        output.say(f"Worst case within radius {certificate.radius:.4f} ({NO_GUARANTEE})", "bold")
     pairs = []
     error, log_loss = worst.certificates.get(ZERO_ONE), worst.certificates.get(LOG_LOSS)
     if error is not None:
@@ -260,9 +260,9 @@ def say_worst(output: Output, worst: PoolWorstCase, classes: list[str]) -> None:
         lower = _forced(worst, rounded_down(log_loss.lower, 4))
         pairs.append(("log loss", f"at most {rounded_up(log_loss.risk, 4)}{lower}"))
     output.rows([*pairs, ("radius", radius_words(worst))])
-    output.say("It holds if" if worst.promise else "It would hold if", "bold")
+    output.say("It holds if" if worst.guaranteed else "It would hold if", "bold")
     output.rows(assumptions(worst, classes))
-    if worst.promise and error is not None and error.risk >= worst.constant_error:
+    if worst.guaranteed and error is not None and error.risk >= worst.constant_error:
         output.note(
             "the certificate says no more of this model than of a constant answer: with so few labels the set is wide. "
             "More labels, or known class probabilities (--prior), narrow it."

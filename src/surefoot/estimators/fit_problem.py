@@ -308,7 +308,7 @@ class FitProblem:
             return self.at_estimate(self.problem.calibrate(radius))
         if radius in (AUTO, PREDICTIVE):
             found = self._auto() if radius == AUTO else self._to_predict()
-            return replace(found, certificate=replace(found.certificate, promise=False))
+            return replace(found, certificate=replace(found.certificate, guaranteed=False))
         return self.fitted(self.at_radius(float(radius)))
 
     def at_radius(self, radius: float, *, warm_start: JointState | None = None, tol: float | None = None) -> Solution:

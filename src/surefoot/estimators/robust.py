@@ -29,7 +29,7 @@ class RobustLogisticRegression(LinearClassifier):
     ----------
     radius : float, "predictive", "auto", "calibrated" or CalibratedRadius, default="predictive"
         Radius of the decision set. "predictive": the minimal radius and a little more, which predicts well
-        (docs/prediction.md); it promises nothing about the truth. "auto": the largest at which the median confidence
+        (docs/prediction.md); it guarantees nothing about the truth. "auto": the largest at which the median confidence
         over all rows is at least `confidence` (the paper's as-robust-as-possible rule), to 5 % of its excess over the
         minimal radius. "calibrated": estimated from half-splits of the labeled rows, see `calibrate_radius`.
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
@@ -71,8 +71,8 @@ class RobustLogisticRegression(LinearClassifier):
         Intercepts, zero without `fit_intercept`.
     certificate_ : Certificate
         Both bounds on the worst expected loss over the decision set of the fit: the one of `radius_`, `metric_` and
-        `label_cost_`. With radius="predictive" or "auto" it says how the fit ended (`certificate_.promise` is False),
-        and nothing about the truth: `certify` at a radius that covers the truth does.
+        `label_cost_`. With radius="predictive" or "auto" it says how the fit ended (`certificate_.guaranteed` is
+        False), and nothing about the truth: `certify` at a radius that covers the truth does.
     worst_case_ : WorstCase
         The distribution behind the lower bound.
     radius_ : float

@@ -224,13 +224,13 @@ class BeyondTheBall:
 def _reach(table: Any) -> Row:
     """Of the ε whose guarantee is not vacuous: where their worst case falls below ½."""
     grid = table.pivot_table(index="epsilon", columns="delta", values="likelihood")
-    promising = table.groupby("epsilon")["guarantee"].first() >= VACUOUS
+    informative = table.groupby("epsilon")["guarantee"].first() >= VACUOUS
     # the first Δ below ½, infinite where there is none; a guarantee of exactly ½ is a trivial classifier's
-    lost = grid[promising] < 0.5 - 1e-6
+    lost = grid[informative] < 0.5 - 1e-6
     needed = lost.idxmax(axis=1).where(lost.any(axis=1), np.inf).astype(float)
     return {
-        "radii_with_guarantee": int(promising.sum()),
-        "largest_such_radius": float(promising.index[promising].max()),
+        "radii_with_guarantee": int(informative.sum()),
+        "largest_such_radius": float(informative.index[informative].max()),
         "smallest_delta_needed": needed.min(),
         "median_delta_needed": needed.median(),
         "largest_delta_needed": needed.max(),

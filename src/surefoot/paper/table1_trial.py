@@ -335,7 +335,7 @@ def _objective(f: FloatArray, t: FloatArray, penalty: FloatArray, u: FloatArray)
 def _line_search(
     f: FloatArray, t: FloatArray, penalty: FloatArray, u: FloatArray, direction: FloatArray, slope: FloatArray
 ) -> FloatArray:
-    """Coordinates after the longest of the steps 1, 1/2, 1/4, … that has a share of the descent it promises."""
+    """Coordinates after the longest of the steps 1, 1/2, 1/4, … that has a share of the expected descent."""
     step = np.where(-slope > 1e-8, 1.0, -1.0)  # near the minimum full steps are safe and descent is rounding
     full = u + direction
     if (step < 0).all():

@@ -86,15 +86,15 @@ class Appraisal:
         found = [] if self.crossfit is None else [_crossfit_data(self.crossfit)]
         if self.worst is None:
             return found
-        promise, source = self.worst.promise, self.worst.kind
-        kind = "conditional" if promise else "rule of thumb"
+        guaranteed, source = self.worst.guaranteed, self.worst.kind
+        kind = "conditional" if guaranteed else "rule of thumb"
         return found + [
             {
                 "method": "transport",
                 "kind": kind,
                 "loss": name,
                 "value": certificate.risk,
-                "promise": promise,
+                "guaranteed": guaranteed,
                 "radius_from": source,
             }
             for name, certificate in self.worst.certificates.items()
@@ -127,7 +127,7 @@ class Appraisal:
         """The appraisal of a trained model as it is stored with the model and printed with --json."""
         trained, classes = self.model, self.model.start.pool.classes
         training = {
-            **certificate_data(trained.certificate, classes, promise=False, tied=False),
+            **certificate_data(trained.certificate, classes, guaranteed=False, tied=False),
             "radius_from": str(trained.clf.radius) if isinstance(trained.clf.radius, str) else "training",
         }
         return {
@@ -266,7 +266,7 @@ def _crossfit_data(bound: ErrorBound) -> dict[str, Any]:
         "kind": bound.kind,
         "loss": bound.loss,
         "value": bound.value,
-        "promise": True,
+        "guaranteed": True,
         "level": bound.level,
         "labels": bound.n_labels,
         "groups": bound.n_groups,

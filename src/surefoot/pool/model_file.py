@@ -1,4 +1,4 @@
-"""Model files: a fitted pipeline with what it promises, stored by skops, which runs no code of the file on loading."""
+"""Model files: a fitted pipeline with its certificate, stored by skops, which runs no code of the file on loading."""
 
 from __future__ import annotations
 

@@ -147,7 +147,7 @@ _WORDS: dict[Code, Any] = {
     ),
     Code.AUTO_FEW: (
         "{n_random} random labels are too few to calibrate a radius (at least {needed}): the rule of thumb 'auto' is "
-        "used, which promises no coverage."
+        "used, which guarantees no coverage."
     ),
     Code.AUTO_CLASSES: (
         "{n_classes} classes are too many to calibrate a radius with label intervals: the rule of thumb 'auto' is "

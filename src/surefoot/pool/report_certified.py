@@ -222,7 +222,7 @@ def bounds_of(fitted: ModelWithRows, fresh: FreshCertificate | None) -> Bounds:
 def _rough_sampling(fitted: ModelWithRows) -> float:
     """z·σ/√N of the dual value over the rows of the fit: the size of a sampling error, not a bound.
 
-    The dual point was fitted to these very rows, so no level can be promised.
+    The dual point was fitted to these very rows, so no level can be guaranteed.
     """
     bound = row_bound(fitted.certificate)
     first, second = np.zeros(len(bound.sets)), np.zeros(len(bound.sets))

@@ -153,7 +153,7 @@ class Weight:
 
 
 @dataclass(frozen=True)
-class Promise:
+class Guarantee:
     """The two statements of the certificate, and the assumptions behind them.
 
     risk, likelihood : the bound on the expected log loss, and exp(−risk).
@@ -184,7 +184,7 @@ class Promise:
     shares: tuple[LabelShare, ...]
 
     @property
-    def is_promise(self) -> bool:
+    def guaranteed(self) -> bool:
         """Whether the radius was calibrated or given: others are rules that need not cover the truth."""
         return self.radius_kind in ("calibrated", "number")
 
@@ -220,7 +220,7 @@ class Bounds:
     sampled_mean, sampling_error : over rows to come, mean of the bound and its error; None where it says nothing.
     sampling_level : float; sampling_rows : int
     guarantee : whether those rows were kept apart. If not, the mean is `risk`, the error that of the rows of the fit: a
-        rough guide that promises nothing.
+        rough guide without a guarantee.
     """
 
     training: float
@@ -332,7 +332,7 @@ class Report:
 
     head: Head
     classes: tuple[str, ...]
-    promise: Promise
+    guarantee: Guarantee
     bounds: Bounds
     radius: RadiusCurve
     confidence: Confidence
@@ -362,7 +362,7 @@ class Report:
     @property
     def most_frequent(self) -> tuple[str, float]:
         """The most frequent label, and its share of the labels."""
-        most = max(self.promise.shares, key=lambda share: share.n_labeled)
+        most = max(self.guarantee.shares, key=lambda share: share.n_labeled)
         return most.name, most.n_labeled / self.data.n_labeled
 
     @property
@@ -373,7 +373,7 @@ class Report:
     @property
     def label_room(self) -> float:
         """Share of the labels that the radius could pay to change, 1 or more for all."""
-        return self.promise.excess / self.radius.label_cost
+        return self.guarantee.excess / self.radius.label_cost
 
     @property
     def weights_vanish(self) -> bool:
@@ -382,8 +382,8 @@ class Report:
 
     @property
     def contradicted(self) -> bool:
-        """Whether a worst case that is no promise lies below what cross-validation finds."""
-        return not self.promise.is_promise and self.accuracy is not None and 1 - self.accuracy > self.promise.error
+        """Whether a worst case without guarantee lies below what cross-validation finds."""
+        return not self.guarantee.guaranteed and self.accuracy is not None and 1 - self.accuracy > self.guarantee.error
 
     @property
     def cautions(self) -> tuple[Finding, ...]:

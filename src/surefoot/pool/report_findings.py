@@ -18,7 +18,7 @@ from surefoot._printing import percent, rounded_up
 from surefoot._validation import FloatArray
 from surefoot.pool.model import ModelWithRows, Names
 from surefoot.pool.notes import about_answers
-from surefoot.pool.report_contents import Confidence, Finding, Promise
+from surefoot.pool.report_contents import Confidence, Finding, Guarantee
 from surefoot.problem.rows import fingerprints
 
 # Rows listed with a finding.
@@ -41,18 +41,18 @@ _BY_CHANCE = 0.01
 _MOST_VALUES = 0.5
 
 
-def answer_findings(promise: Promise, confidence: Confidence) -> Iterator[Finding]:
-    """One class for all rows, shares that the labels speak against; and a radius that promises nothing."""
-    if not promise.is_promise:
+def answer_findings(guarantee: Guarantee, confidence: Confidence) -> Iterator[Finding]:
+    """One class for all rows, shares that the labels speak against; and a radius without guarantee."""
+    if not guarantee.guaranteed:
         yield Finding(
-            "no-promise",
+            "no-guarantee",
             True,
             "The worst case is no guarantee",
-            f"Its radius was {promise.radius_name}. The true distribution may lie outside the decision set, and "
+            f"Its radius was {guarantee.radius_name}. The true distribution may lie outside the decision set, and "
             "the worst case then does not cover it. Use a calibrated radius, or one that you know.",
         )
     shares = {one.name: one.share for one in confidence.classes}
-    texts = about_answers(shares, [(share.low, share.high) for share in promise.shares])
+    texts = about_answers(shares, [(share.low, share.high) for share in guarantee.shares])
     if texts:
         yield Finding(
             "answers",
@@ -62,18 +62,18 @@ def answer_findings(promise: Promise, confidence: Confidence) -> Iterator[Findin
         )
 
 
-def fit_findings(promise: Promise) -> Iterator[Finding]:
+def fit_findings(guarantee: Guarantee) -> Iterator[Finding]:
     """What the certificate shows: how the solver ended, whether the bound says anything, classes with few labels."""
-    if not promise.beats_guessing:
+    if not guarantee.beats_guessing:
         yield Finding(
             "guessing",
             True,
             "The bound is no better than guessing",
-            f"Equal probabilities for all classes have a loss of {promise.guessing:.3f}; the bound is "
-            f"{rounded_up(promise.risk, 3)}. The model may still be good, but these labels and this radius do not "
+            f"Equal probabilities for all classes have a loss of {guarantee.guessing:.3f}; the bound is "
+            f"{rounded_up(guarantee.risk, 3)}. The model may still be good, but these labels and this radius do not "
             "prove it. Label more rows, or lower the radius if you have grounds to.",
         )
-    if promise.minimal:
+    if guarantee.minimal:
         yield Finding(
             "minimal-radius",
             True,
@@ -81,14 +81,14 @@ def fit_findings(promise: Promise) -> Iterator[Finding]:
             "It leaves the worst case nothing to spend on labels, so the truth is very likely farther away. "
             "Label more rows, or try a calibrated radius.",
         )
-    if promise.status == "stopped":
+    if guarantee.status == "stopped":
         yield Finding(
             "status",
             True,
             "The solver stopped early",
             "Both bounds hold all the same. A better model may exist: raise max_iter, or the tolerance tol.",
         )
-    few = [share for share in promise.shares if share.n_labeled < _FEW_LABELS]
+    few = [share for share in guarantee.shares if share.n_labeled < _FEW_LABELS]
     if few:
         yield Finding(
             "few-labels",

@@ -24,11 +24,11 @@ from surefoot.pool.report_contents import (
     Column,
     Confidence,
     Data,
+    Guarantee,
     Head,
     LabelShare,
     NextRow,
     PredictedClass,
-    Promise,
     RelabeledRow,
     Report,
     Weight,
@@ -146,7 +146,7 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     error = None if worst is None else worst.risk(ZERO_ONE)
     if error is None:
         error = error_bound(fitted, SampledRows.from_fit(fitted, seed))
-    promise = _promise(fitted, names, error)
+    guarantee = _guarantee(fitted, names, error)
     bounds = bounds_of(fitted, fresh)
     say("following the radius", 0.3)
     curve, worst_coef = radius_curve(fitted, SampledRows.from_fit(fitted, seed, CURVE_ENTRIES))
@@ -155,8 +155,8 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     say("checking the data", 0.8)
     confidence = _confidence(fitted, names)
     findings = [
-        *answer_findings(promise, confidence),
-        *fit_findings(promise),
+        *answer_findings(guarantee, confidence),
+        *fit_findings(guarantee),
         far_rows(fitted, names),
         *repeated_rows(fitted, names, seed),
         leakage_suspects(fitted, names),
@@ -166,7 +166,7 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     return Report(
         Head(title, label_name, source, created, __version__, command, seed, n_pool),
         names.classes,
-        promise,
+        guarantee,
         bounds,
         curve,
         confidence,
@@ -183,7 +183,7 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     )
 
 
-def _promise(fitted: ModelWithRows, names: Names, error: float) -> Promise:
+def _guarantee(fitted: ModelWithRows, names: Names, error: float) -> Guarantee:
     clf, certificate = fitted.clf, fitted.certificate
     rule, prior = fitted.stated.radius, resolve_prior(clf.label_prior)
     kinds = {
@@ -196,7 +196,7 @@ def _promise(fitted: ModelWithRows, names: Names, error: float) -> Promise:
     }
     counts = np.bincount(fitted.codes, minlength=fitted.n_classes).tolist()
     shares = zip(names.classes, counts, certificate.label_intervals.tolist(), strict=True)
-    return Promise(
+    return Guarantee(
         certificate.risk,
         certificate.likelihood,
         float(np.log(fitted.n_classes)),

@@ -35,7 +35,7 @@ FEWEST_FOR_CALIBRATION, MOST_CLASSES = 20, 6
 _TOL_ERROR, _CLIP = 1e-3, 1e-12
 # Unlabeled rows over which the "auto" radius is searched: a rule of thumb needs no more.
 _MOST_SEARCHED = 4000
-# A log loss above this share of that of a constant answer promises nothing of use.
+# A log loss above this share of that of a constant prediction guarantees nothing of use.
 _LITTLE = 0.98
 # Labeled rows that stand for the pool's rows nearest to them must not count a second time among these.
 _NEGLIGIBLE = 1e-9
@@ -224,7 +224,7 @@ def _error(
 
 
 def says_little(certificate: Certificate) -> bool:
-    """Whether a certificate promises hardly more than the same answer for every row does."""
+    """Whether a certificate guarantees hardly more than the same answer for every row does."""
     return certificate.risk > _LITTLE * constant_loss(certificate.label_intervals)
 
 

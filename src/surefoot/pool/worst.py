@@ -62,7 +62,7 @@ class PoolWorstCase:
     sample: NDArray[np.intp] | None = None
 
     @property
-    def promise(self) -> bool:
+    def guaranteed(self) -> bool:
         """Whether the radius was calibrated or given: a rule of thumb covers the truth by luck."""
         return self.kind in (CALIBRATED, NUMBER)
 
@@ -81,7 +81,7 @@ class PoolWorstCase:
         found = self.certificates.get(LOG_LOSS)
         if found is None:
             return None
-        rule: float | str | CalibratedRadius = found.radius if self.promise else AUTO
+        rule: float | str | CalibratedRadius = found.radius if self.guaranteed else AUTO
         return Stated(found, Euclidean(), 1.0, CalibratedRadius() if self.kind == CALIBRATED else rule, "auto")
 
     def risk(self, loss: str) -> float | None:
@@ -90,7 +90,7 @@ class PoolWorstCase:
     def data(self, classes: list[str]) -> dict[str, Any]:
         """The certificate of the last loss, and the share of errors beside that of a constant answer."""
         certificate, sampled = self.certificates.get(LOG_LOSS, self.first), self.sample is not None
-        data = certificate_data(certificate, classes, promise=self.promise, tied=self.tied, sampled=sampled)
+        data = certificate_data(certificate, classes, guaranteed=self.guaranteed, tied=self.tied, sampled=sampled)
         error = self.risk(ZERO_ONE)
         if error is not None:
             data["error"] = error
@@ -126,7 +126,7 @@ def worst_case(
     else:
         members = problem.at_radius((float(choices.radius) if kind == NUMBER else float(auto or 0.0)) - sampled.shift)
     found = {
-        name: replace(sampled.certify(name, values, members, _TOL, estimate), promise=kind != AUTO)
+        name: replace(sampled.certify(name, values, members, _TOL, estimate), guaranteed=kind != AUTO)
         for name, values in losses.items()
     }
     best, share = worst_constant_error(members)
@@ -208,13 +208,13 @@ def _smallest_shares(member: SetAtRadius) -> FloatArray:
 
 
 def certificate_data(
-    certificate: Certificate, classes: list[str], *, promise: bool, tied: bool, sampled: bool = False
+    certificate: Certificate, classes: list[str], *, guaranteed: bool, tied: bool, sampled: bool = False
 ) -> dict[str, Any]:
     """Numbers and texts of a certificate. A set tied to label shares has no one radius: its excess has a name."""
     estimate = certificate.estimate
     radius = {"tied_excess": None if estimate is None else estimate.excess} if tied else {"radius": certificate.radius}
     data: dict[str, Any] = {
-        "promise": promise,
+        "guaranteed": guaranteed,
         "loss": certificate.loss,
         "risk": certificate.risk,
         "lower": None if sampled else certificate.lower,

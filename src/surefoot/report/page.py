@@ -169,13 +169,13 @@ def render_report(report: Report) -> str:
     str
         The page.
     """
-    guessing = report.promise.guessing
+    guessing = report.guarantee.guessing
     return render(
         "surefoot.report",
         "report.html",
         report=report,
         bar=certificate_bar(report.bounds, guessing),
-        over_radius=radius_lines(report.radius, report.promise.risk, guessing),
+        over_radius=radius_lines(report.radius, report.guarantee.risk, guessing),
         confidence_over_radius=confidence_line(report.radius),
         histogram=histogram(report.confidence.bins),
     )

@@ -303,7 +303,7 @@ def save_proved(path: Path, pool: Pool, labeling: ProvenLabeling) -> None:
     model, proof = labeling.model, labeling.proof
     if model is None or proof is None:
         raise RuntimeError("only a model that is proved is written")
-    # the labels were chosen, so that the certificate of the fit promises nothing: what is proved is all
+    # the labels were chosen, so that the certificate of the fit guarantees nothing: what is proved is all
     summary = {
         "proved_error": proof.value,
         "level": proof.level,
