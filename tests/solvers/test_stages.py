@@ -121,6 +121,19 @@ def test_a_linear_program_ends_what_newton_cannot(monkeypatch: pytest.MonkeyPatc
     assert found.risk == pytest.approx(problem.solve(problem.fixed).risk, abs=1e-9)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_where_no_stage_ends_the_search_the_risk_is_at_most_the_mean_largest_loss(
+    monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    problem = Problem(1e-4, seed=seed)
+    monkeypatch.setattr(search_module, "try_vertex", lambda *_: None)
+    monkeypatch.setattr(Search, "_by_linear_program", lambda _: None)
+    found = problem.solve(problem.fixed, quick=lambda _: None, options=NewtonOptions(max_steps=1, round_steps=1))
+    losses = problem.fixed.matrix
+    assert found.status == "stopped"
+    assert losses.min() <= found.lower <= found.risk <= problem.ds.row_weights @ losses.max(axis=1) + 1e-12
+
+
 def test_where_polishing_runs_out_of_steps_a_program_places_the_mass_that_is_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -201,11 +201,13 @@ class Block:
         d_ji + κ_kc + b_i + l_k − u_j, and exactly 0 where that may be rounding.
         """
         ds, (D, _) = self.problem.decision_set, self._fetched(prices, rows)
-        price = ds.label_cost[:, ds.anchor_labels] + prices.beta + prices.lam[:, None]
-        costs = D[:, None, :] + price
+        changes, lam = ds.label_cost[:, ds.anchor_labels], prices.lam[:, None]
+        costs = D[:, None, :] + (changes + prices.beta + lam)
         least = costs.min(axis=(1, 2))
-        largest = D.max(initial=0.0) + np.abs(price).max() + np.abs(prices.beta).max()
-        costs -= (least + _ROUNDING * largest)[:, None, None]
+        # of each triple by its own terms, which may cancel: others can be larger by any factor
+        rounding = _ROUNDING * (2.0 * D.max(initial=0.0) + changes + np.abs(prices.beta) + np.abs(lam))
+        costs -= rounding
+        costs -= (costs + 2.0 * rounding).min(axis=(1, 2))[:, None, None]
         return np.maximum(costs, 0.0), least
 
     def reduced_dual_rows(self, point: DualPoint, prices: DualPoint) -> RowTotals:
