@@ -1,7 +1,7 @@
 """The tables of docs/cost.md, made from the results of the benchmarks: no figure there is pasted by hand.
 
     python benchmarks/cost_tables.py            # writes the tables into the page
-    python benchmarks/cost_tables.py --check    # says whether the page has them as they are
+    python benchmarks/cost_tables.py --check    # only reports whether the page is up to date
 
 A table stands between `<!-- table: NAME -->` and `<!-- end of table -->`.
 """
@@ -66,7 +66,7 @@ def measured(config: dict[str, str]) -> str:
 
 
 def beside_references(file: str) -> str:
-    """Seconds of ours beside those of a reference in the same run."""
+    """Seconds of surefoot and of a reference in the same run."""
     config, lines = read(file)
     rows = [
         [
@@ -81,7 +81,7 @@ def beside_references(file: str) -> str:
         for line in lines
         if line["ours_seconds"]
     ]
-    header = ["work", "ours, s", "reference", "its s", "ratio", "gap", "note"]
+    header = ["work", "surefoot, s", "reference", "reference, s", "ratio", "gap", "note"]
     return table(header, rows) + measured(config)
 
 
@@ -93,7 +93,7 @@ def memory() -> str:
         for line in lines
         if line.get("ours_bytes")
     ]
-    return table(["work", "ours, MB", "the N×n distances, MB", "ratio"], rows) + measured(config)
+    return table(["work", "surefoot, MB", "the N×n distances, MB", "ratio"], rows) + measured(config)
 
 
 def scaling_lines() -> list[Line]:
@@ -103,22 +103,14 @@ def scaling_lines() -> list[Line]:
 
 
 def scaling() -> str:
-    """Every line of both sweeps."""
-    rows = [
-        [
-            f"over {line['sweep']}",
-            line["by"],
-            f"{int(line['N']):,}",
-            f"{int(line['n']):,}",
-            line["seconds"],
-            line["minimal_radius_seconds"] or "–",
-            line["peak_MB"],
-            line["gap"],
-        ]
-        for line in scaling_lines()
-    ]
-    header = ["sweep", "by", "N", "n", "fit, seconds", "minimal radius alone, seconds", "peak memory, MB", "gap"]
-    return table(header, rows) + measured(read("results-scaling.csv")[0])
+    """Seconds and peak memory of both sweeps, one column for each kind of device."""
+    found = {(line["sweep"], int(line["N"]), int(line["n"]), line["by"]): line for line in scaling_lines()}
+    rows = []
+    for sweep, N, n in dict.fromkeys(key[:3] for key in sorted(found)):
+        lines = [found.get((sweep, N, n, by)) for by in ORDER]
+        cells = [f"{number(s['seconds'])} s, {float(s['peak_MB']):,.0f} MB" if s else "–" for s in lines]
+        rows.append([f"{N:,}", f"{n:,}", *cells])
+    return table(["N", "n", *ORDER], rows) + measured(read("results-scaling.csv")[0])
 
 
 def exponents() -> str:
@@ -135,13 +127,13 @@ def exponents() -> str:
 
 
 def peers() -> str:
-    """Learning beside a general conic solver, at sizes that it can still do."""
+    """Learning compared with a general conic solver, at sizes that it can solve."""
     config, lines = read("results-peers.csv")
     rows = [
         [f"learn, N={line['N']}, n={line['n']}", line["ours_seconds"], line["cvxpy_clarabel_seconds"], line["ratio"]]
         for line in lines
     ]
-    return table(["work", "ours, s", "cvxpy + Clarabel, s", "ratio"], rows) + measured(config)
+    return table(["work", "surefoot, s", "cvxpy + Clarabel, s", "ratio"], rows) + measured(config)
 
 
 def gpu() -> str:

@@ -182,7 +182,7 @@ def summary(lines: list[dict[str, str]]) -> str:
             if mine:
                 seconds = np.array([float(one["seconds"]) for one in mine])
                 median, late = np.quantile(seconds, [0.5, 0.95])
-                row: Row = {"asked": asked, "problems": kind, "calls": len(mine), "median": f"{median:.2f}"}
+                row: Row = {"call": asked, "problems": kind, "calls": len(mine), "median": f"{median:.2f}"}
                 row |= {"95 %": f"{late:.2f}", "worst": f"{seconds.max():.1f}"}
                 for status in ("stopped", "timeout", "exception"):
                     row[status] = sum(one["status"] == status for one in mine)
