@@ -141,8 +141,8 @@ def of(rows: list[dict[str, str]], name: str) -> np.ndarray:
 def results_table(rows: list[dict[str, str]]) -> str:
     """One line per table, over its draws."""
     heads = (
-        "table", "rows", "classes", "features", "one try", "seconds", "errors said (cross-fitted)", "worst case said",
-        "errors in truth", "said and broken", "accuracy", "expected", "logistic regression", "largest answer",
+        "table", "rows", "classes", "features", "fitted", "seconds", "cross-fitted bound", "worst case",
+        "error rate", "bounds exceeded", "accuracy", "expected accuracy", "logistic regression", "most frequent class",
     )  # fmt: skip
     lines = ["| " + " | ".join(heads) + " |", "|" + "---|" * len(heads)]
     for name in TABLES:
@@ -313,12 +313,6 @@ def main() -> int:
             scales(asked.scales)
     elif asked.page is not None:
         tables = {"tables": sources_table(), "results": results_table(read(asked.out))}
-        compared = asked.out.with_name("results-scales.md")
-        if compared.exists():
-            tables["scales"] = compared.read_text(encoding="utf-8").rstrip()
-        compared = asked.out.with_name("results-units.md")
-        if compared.exists():
-            tables["units"] = compared.read_text(encoding="utf-8").rstrip()
         write_page(asked.page, tables)
     else:
         measure(asked.out, [name for name in asked.only.split(",") if name], asked.seconds)
