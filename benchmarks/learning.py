@@ -13,8 +13,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from algorithm1 import best_learning_rate, dual_value, run_algorithm1
 from common import LearningProblem, Row, learning_problem, peak_memory, timed
 
-from surefoot.dual.design import FeatureBlock, standardize
-from surefoot.dual.models import DualPoint, LinearModel
+from surefoot.dual.models import DualPoint, FeatureBlock, LinearModel, standardize
 from surefoot.dual.row_sums import WeightedRows
 from surefoot.problem.sets import DecisionSet, build_decision_set
 from surefoot.solvers.minimal_radius import MinimalRadius, solve_minimal_radius

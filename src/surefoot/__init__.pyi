@@ -16,7 +16,7 @@ from .certificates.radius import calibrate_radius, minimal_radius, transport_dis
 from .estimators.ball import WassersteinLogisticRegression
 from .estimators.curves import radius_curve
 from .estimators.robust import RobustLogisticRegression
-from .problem.unlabeled import Unlabeled
+from .problem.rows import Unlabeled
 
 __all__ = [
     "Audit",

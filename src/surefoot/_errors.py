@@ -1,4 +1,4 @@
-"""Warnings of a result that is less exact than it was asked to be."""
+"""Errors and warnings as data: the parameter, the rule, the value received and the fix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a command may write: nothing that it reads, no file twice, and no file that is not its own."""
+"""Files that survive a kill and a full disk, locks for one writer, and checks of what a command may overwrite."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The address at which a browser finds a server of this machine."""
+"""Numbers, tables and cells as text, results that print themselves, and pages from Jinja2 templates."""
 
 from __future__ import annotations
 

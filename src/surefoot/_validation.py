@@ -1,4 +1,4 @@
-"""Progress through scikit-learn's own callbacks (`set_callbacks(ProgressBar())`), where scikit-learn offers them."""
+"""Checks of arguments, and progress of a fit through scikit-learn's callbacks."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@ import pytest
 from surefoot.backends.block_rows import Anchors, BlockedRows
 from surefoot.backends.sources import StackedRows
 from surefoot.costs import Euclidean
-from surefoot.dual.design import Coordinates
-from surefoot.dual.models import DualPoint, LinearModel
+from surefoot.dual.models import Coordinates, DualPoint, LinearModel
 from surefoot.dual.objective import Evaluation, SmoothedDual
 from surefoot.problem.sets import DecisionSet, build_decision_set
 

@@ -20,7 +20,7 @@ from sklearn.neighbors import KNeighborsClassifier
 import surefoot as sf
 from generators import just_above, sample
 from refusals import Refused, refuses
-from surefoot.backends import memory as problem_module
+from surefoot.problem import robust as problem_module
 
 TEST = sample(seed=91, n=3, M=200)[2]
 ROOT = np.array([[2.0, 0.0], [0.7, 0.5]])

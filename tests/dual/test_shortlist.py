@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from surefoot.dual.models import DualPoint, FixedLosses, LinearModel, Model
 from surefoot.dual.objective import SmoothedDual
+from surefoot.dual.row_store import InMemoryRows
 from surefoot.dual.row_sums import ListedAnchors, RowSums, WeightedRows
-from surefoot.dual.sweep import InMemoryRows
 from surefoot.problem.sets import DecisionSet, build_decision_set
 
 N, n, d = 1500, 60, 4

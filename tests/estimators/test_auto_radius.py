@@ -15,8 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import surefoot as sf
 from surefoot.certificates.radius import Bracket, RadiusSearch, largest_confident_radius
-from surefoot.dual.design import FeatureBlock, standardize
-from surefoot.dual.models import LinearModel
+from surefoot.dual.models import FeatureBlock, LinearModel, standardize
 from surefoot.problem.sets import build_decision_set
 from surefoot.solvers.minimal_radius import solve_minimal_radius
 from surefoot.solvers.search.solution import Solution, solve_certified

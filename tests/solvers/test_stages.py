@@ -13,7 +13,7 @@ from scipy.optimize import linprog
 import surefoot as sf
 from reference.inner import inner_reference
 from surefoot.dual.models import FixedLosses, LinearModel, Model
-from surefoot.dual.sweep import InMemoryRows
+from surefoot.dual.row_store import InMemoryRows
 from surefoot.problem.sets import DecisionSet, build_decision_set
 from surefoot.solvers.joint_objective import JointPoint
 from surefoot.solvers.minimal_radius import MinimalRadius, solve_minimal_radius

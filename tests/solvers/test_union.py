@@ -14,7 +14,7 @@ from reference.union import SetInUnion, union_reference
 from surefoot._errors import InfeasibleRadiusError
 from surefoot.dual.bounds import dual_value
 from surefoot.dual.models import DualPoint, LinearModel
-from surefoot.dual.sweep import InMemoryRows
+from surefoot.dual.row_store import InMemoryRows
 from surefoot.problem.sets import DecisionSet, build_decision_set
 from surefoot.solvers.joint_objective import JointDual, JointPoint, smooth_maximum
 from surefoot.solvers.minimal_radius import MinimalRadius, solve_minimal_radius

@@ -16,7 +16,7 @@ from surefoot._errors import CodedWarning, ParameterError, warn_caller
 from surefoot._validation import FloatArray, check_labeled_rows, check_more_rows, check_positive_integer
 from surefoot.active.flexibility import check_candidates
 from surefoot.active.impact import seen_by_last_step
-from surefoot.problem.unlabeled import Unlabeled
+from surefoot.problem.rows import Unlabeled
 
 # A pool of rows, some labeled: what a query is given, checked; and the classifier fitted to it.
 

@@ -28,8 +28,8 @@ from surefoot.priors import LabelPrior
 from surefoot.problem.distances import row_chunks
 from surefoot.problem.placement import check_problem
 from surefoot.problem.robust import RobustProblem
+from surefoot.problem.rows import Unlabeled
 from surefoot.problem.sets import DecisionSet
-from surefoot.problem.unlabeled import Unlabeled
 from surefoot.solvers.minimal_radius import cheapest_relabeling
 
 # The default margin, in units of κ/N: what it costs to change the label of one row.

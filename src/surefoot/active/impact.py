@@ -20,7 +20,7 @@ from surefoot.backends.compute import Compute
 from surefoot.costs import FeatureMetric
 from surefoot.priors import LabelPrior
 from surefoot.problem.losses import probabilities
-from surefoot.problem.unlabeled import Unlabeled
+from surefoot.problem.rows import Unlabeled
 
 # Scores of unlabeled rows as functions of impacts f (M, K): the higher, the sooner a row should be labeled.
 

@@ -33,8 +33,7 @@ from surefoot.priors import LabelPrior
 from surefoot.problem.distances import GeometryStore, distances_to_anchors, shared_geometry
 from surefoot.problem.losses import LOG_LOSS
 from surefoot.problem.placement import check_problem
-from surefoot.problem.rows import LabeledData, settle_ground_cost
-from surefoot.problem.unlabeled import UNLABELED, Unlabeled, unwrap, warn_about_unlabeled
+from surefoot.problem.rows import UNLABELED, LabeledData, Unlabeled, settle_ground_cost, unwrap, warn_about_unlabeled
 
 # A certificate for rows that were not labeled at random.
 

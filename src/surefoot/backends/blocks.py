@@ -1,4 +1,4 @@
-"""Distances computed from rows as they are read: what needs few passes over them, and some rows again."""
+"""A robust problem whose distances are computed block by block as rows are read."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ from surefoot._errors import ParameterError
 from surefoot._validation import FloatArray
 from surefoot.backends.block_rows import Anchors, BlockedRows, BlockStore
 from surefoot.backends.compute import Compute
-from surefoot.backends.memory import InMemoryProblem, replace_unlabeled
 from surefoot.backends.sources import BlocksOfRows, RowSource, StackedRows, block_edges, rows_per_block, sample_rows
 from surefoot.costs import FeatureMetric, Precomputed
 from surefoot.dual.adversary import NearestPlanLabels, RuleMixture
 from surefoot.dual.block import Block, DualProblem
 from surefoot.dual.bounds import AnchorRepair
-from surefoot.dual.design import Coordinates, standardize
-from surefoot.dual.models import DualPoint, FixedLosses, LinearModel, Model
+from surefoot.dual.models import Coordinates, DualPoint, FixedLosses, LinearModel, Model, standardize
 from surefoot.dual.objective import Evaluation, SmoothedDual
-from surefoot.dual.sweep import RowStore
+from surefoot.dual.row_store import RowStore
 from surefoot.problem.distances import DistanceRows, row_chunks
-from surefoot.problem.robust import Objective, OnRound, RobustProblem
+from surefoot.problem.robust import InMemoryProblem, Objective, OnRound, RobustProblem, replace_unlabeled
 from surefoot.problem.rows import LabeledData
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.direction import StallError
@@ -33,9 +31,9 @@ from surefoot.solvers.joint_objective import JointPoint
 from surefoot.solvers.minimal_radius import MinimalRadius
 from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions, PathPoint, PathState, centre, follow_path
 from surefoot.solvers.search.best_bounds import BestBounds, JointState, SetAtRadius
+from surefoot.solvers.search.endings import start_from_potentials
 from surefoot.solvers.search.search import Search
 from surefoot.solvers.search.solution import Solution, solve, solver_threads
-from surefoot.solvers.starts import start_from_potentials
 from surefoot.solvers.transport import TransportSolution, pairs_pay, transport_by_pairs
 
 # A robust problem over blocks: labeled rows and a source of others, and who adds up over them.

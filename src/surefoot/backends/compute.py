@@ -1,4 +1,4 @@
-"""Losses of a classifier at all rows, computed once."""
+"""`Compute`: where a solver runs, in which precision, with how much memory; and losses stored on disk."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Anchors and parameters go to the workers, partial sums come back by a tree of additions, in the order in which one
 process would add them: the result is the same to the last bit, whatever the chunks and the number of workers. It is
-that of one process too, but for rounding where that keeps short lists of anchors (`dual.shortlist`).
+that of one process too, but for rounding where that keeps short lists of anchors (`dual.row_store`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,7 @@ from surefoot.backends.block_rows import FAN_IN, Anchors, BlockStore, RowBlock
 from surefoot.backends.sources import StackedRows
 from surefoot.dual.block import DualProblem
 from surefoot.dual.bounds import RowTotals
-from surefoot.dual.design import Coordinates, FeatureBlock
-from surefoot.dual.models import FixedLosses
+from surefoot.dual.models import Coordinates, FeatureBlock, FixedLosses
 from surefoot.problem.rows import fingerprints
 
 

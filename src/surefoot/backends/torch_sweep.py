@@ -22,8 +22,7 @@ from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Man
 from surefoot.dual.adversary import Adversary
 from surefoot.dual.block import Block, DualProblem
 from surefoot.dual.bounds import AnchorRepair, LogisticSums, RowTotals, SoftLabels
-from surefoot.dual.design import Coordinates, FeatureBlock
-from surefoot.dual.models import DualPoint, LinearModel
+from surefoot.dual.models import Coordinates, DualPoint, FeatureBlock, LinearModel
 from surefoot.dual.row_sums import RowSums
 from surefoot.kernels.torch_arrays import TorchArrays
 from surefoot.kernels.torch_rows import SoftRows, add_row_sums

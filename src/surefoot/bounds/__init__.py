@@ -1,1 +1,1 @@
-"""Bounds on how often a classifier errs, each with its kind of guarantee: theorem, conditional or measured."""
+"""Bounds on the error rate of a classifier. Each says its kind of guarantee: theorem, conditional or measured."""

@@ -1,4 +1,4 @@
-"""Arguments that bounds and audits share, each refused with the rule that it breaks."""
+"""Losses observed at labels, and the arguments that bounds and audits share."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from surefoot._errors import ParameterError
 from surefoot._validation import FloatArray, check_unit_scalar, is_source
 from surefoot.bounds.clusters import Clusters
 from surefoot.certificates.certification import ClassifierLoss
-from surefoot.problem.unlabeled import Unlabeled, unwrap
+from surefoot.problem.rows import Unlabeled, unwrap
 
 # What labels say of a classifier: its loss at each, the range of the loss, and the classes that it knows.
 

@@ -1,6 +1,6 @@
-"""When the next audit begins, and when an audit is given up: one default for the loop, the page and the command line.
+"""The audit engine, and the policy that says when an audit begins and when it is given up.
 
-Both may depend on everything seen so far: the audits of a series hold together, however they begin and end.
+A policy may depend on everything seen so far: the audits of a series hold together, however they begin and end.
 """
 
 from __future__ import annotations

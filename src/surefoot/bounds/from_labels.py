@@ -1,4 +1,4 @@
-"""The transport certificate as a bound among others: conditional on its radius."""
+"""The four bounds on the error rate: cross-fitted, held out, anytime, and by the transport certificate."""
 
 from __future__ import annotations
 

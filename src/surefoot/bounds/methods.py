@@ -1,4 +1,4 @@
-"""One question, how wrong can this classifier be, and the bounds that answer it."""
+"""`error_bound` and `error_bounds`: bound the error rate of a classifier."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from surefoot.bounds.result import ErrorBound, ErrorBounds
 from surefoot.certificates.calibration import CalibratedRadius
 from surefoot.certificates.groups import GroupFunction
 from surefoot.problem.losses import ZERO_ONE
-from surefoot.problem.unlabeled import Unlabeled
+from surefoot.problem.rows import Unlabeled
 
 CROSSFIT, HOLDOUT, TRANSPORT, ANYTIME = "crossfit", "holdout", "transport", "anytime"
 METHODS = (CROSSFIT, HOLDOUT, TRANSPORT, ANYTIME)

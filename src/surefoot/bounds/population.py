@@ -1,4 +1,4 @@
-"""How far another population lies from the labeled rows: in transport, to a classifier, feature by feature."""
+"""Compare the labeled rows with another population: transport distance, a classifier, each feature."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from surefoot._validation import FloatArray, check_labeled_rows
 from surefoot.backends.compute import Compute
 from surefoot.costs import FeatureMetric
 from surefoot.problem.placement import check_problem
-from surefoot.problem.unlabeled import Unlabeled
+from surefoot.problem.rows import Unlabeled
 from surefoot.solvers.transport import solve_transport
 
 # Of more target rows so many are looked at, drawn at random: for the test and for the features, not for the radius.

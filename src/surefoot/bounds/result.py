@@ -1,4 +1,4 @@
-"""Bounds on an error that say what they speak of, what they assume and what kind of guarantee they are."""
+"""`ErrorBound`: a bound with its statement, its assumptions and its kind of guarantee."""
 
 from __future__ import annotations
 

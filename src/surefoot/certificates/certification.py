@@ -16,7 +16,6 @@ from numpy.typing import ArrayLike, NDArray
 from surefoot._errors import ParameterError, warn_about_gap
 from surefoot._validation import FloatArray, check_finite_array, check_positive_scalar
 from surefoot.backends.compute import Compute
-from surefoot.backends.memory import InMemoryProblem
 from surefoot.certificates.calibration import CalibratedRadius, RadiusEstimate, resolve_radius
 from surefoot.certificates.certificate import Certificate
 from surefoot.certificates.groups import GroupFunction, RowGroups, rows_to_measure
@@ -24,8 +23,8 @@ from surefoot.costs import FeatureMetric
 from surefoot.priors import LabelPrior
 from surefoot.problem.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
 from surefoot.problem.placement import FINEST_IN_BLOCKS, check_problem, rows_as_passed
-from surefoot.problem.robust import Objective, RobustProblem
-from surefoot.problem.unlabeled import Unlabeled
+from surefoot.problem.robust import InMemoryProblem, Objective, RobustProblem
+from surefoot.problem.rows import Unlabeled
 from surefoot.solvers.search.best_bounds import SetAtRadius
 
 # The certified gap to reach where rows are in memory, unless another one is asked for.

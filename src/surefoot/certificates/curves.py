@@ -1,4 +1,4 @@
-"""Both bounds at each radius of a grid, by as few solves as that takes."""
+"""`RadiusCurve`: both bounds at each radius of a grid, from few solves."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which numbers the distances between rows are measured on, where a classifier takes texts or mixed columns."""
+"""Worst cases per group of rows, and the numbers that distances are measured on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sklearn.pipeline import Pipeline
 from surefoot._errors import ParameterError
 from surefoot._validation import FloatArray, check_finite_array
 from surefoot.problem.robust import RobustProblem
-from surefoot.problem.unlabeled import Unlabeled, unwrap
+from surefoot.problem.rows import Unlabeled, unwrap
 
 # Groups of rows: the worst expected loss within each is a linear objective over one and the same adversary set.
 

@@ -1,4 +1,4 @@
-"""Radii: the minimal one, the distance to a reference dataset, and the as-robust-as-possible rule."""
+"""`minimal_radius`, `calibrate_radius`, `transport_distance`, and the search of the as-robust-as-possible rule."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from surefoot.dual.models import LinearModel
 from surefoot.priors import LabelPrior
 from surefoot.problem.losses import probabilities
 from surefoot.problem.placement import check_problem
+from surefoot.problem.rows import Unlabeled
 from surefoot.problem.sets import DecisionSet, label_cost_matrix
-from surefoot.problem.unlabeled import Unlabeled
 from surefoot.solvers.minimal_radius import MinimalRadius
 from surefoot.solvers.search.best_bounds import JointState
 from surefoot.solvers.search.solution import Solution, solve_certified

@@ -1,4 +1,4 @@
-"""The commands that need no table: the paper's experiments and the demonstration."""
+"""The commands that make, use and judge a model, and those that need no table."""
 
 from __future__ import annotations
 

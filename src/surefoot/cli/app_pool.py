@@ -1,4 +1,4 @@
-"""The commands that ask what to label, and take labels."""
+"""The commands that choose rows and take labels: `radius`, `query`, `label`, `audit`."""
 
 # ruff: noqa: PLR0913, PLR0917 - an option is an argument of its function
 

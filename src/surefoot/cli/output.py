@@ -1,4 +1,4 @@
-"""What is said of a table and of a model, in words for a person."""
+"""Words and JSON of the command line: messages that name its options, and what is printed of a model."""
 
 from __future__ import annotations
 

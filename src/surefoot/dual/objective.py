@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 from surefoot._validation import FloatArray
 from surefoot.dual.block import DualProblem
 from surefoot.dual.models import DualPoint, Model
+from surefoot.dual.row_store import InMemoryRows, RowStore
 from surefoot.dual.row_sums import RowSums
-from surefoot.dual.sweep import InMemoryRows, RowStore
 from surefoot.kernels.arrays import arrays_of
 from surefoot.problem.sets import DecisionSet
 

@@ -24,7 +24,7 @@ from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.priors import LabelPrior
 from surefoot.problem.losses import LOG_LOSS, probabilities
 from surefoot.problem.placement import check_problem
-from surefoot.problem.unlabeled import Unlabeled
+from surefoot.problem.rows import Unlabeled
 from surefoot.solvers.search.best_bounds import JointState
 from surefoot.solvers.search.solution import Solution
 

@@ -23,21 +23,18 @@ from surefoot._validation import (
     check_unit_scalar,
 )
 from surefoot.backends.compute import Compute
-from surefoot.backends.memory import InMemoryObjective, InMemoryProblem
 from surefoot.certificates.calibration import AUTO, PREDICTIVE, CalibratedRadius, RadiusEstimate
 from surefoot.certificates.certificate import Certificate
 from surefoot.certificates.fresh import LinearLosses
 from surefoot.certificates.radius import largest_confident_radius
 from surefoot.costs.learned import LEARNED, feature_spread, resolve_metric
-from surefoot.dual.design import Coordinates
-from surefoot.dual.models import LinearModel
+from surefoot.dual.models import Coordinates, LinearModel
 from surefoot.estimators.base import check_labeled, warn_about
 from surefoot.problem.losses import LOG_LOSS, probabilities
 from surefoot.problem.placement import check_compute, needs_memory, place, robust_problem
-from surefoot.problem.robust import Objective, RobustProblem
-from surefoot.problem.rows import LabeledData
+from surefoot.problem.robust import InMemoryObjective, InMemoryProblem, Objective, RobustProblem
+from surefoot.problem.rows import LabeledData, check_unlabeled
 from surefoot.problem.sets import MEDIAN
-from surefoot.problem.unlabeled import check_unlabeled
 from surefoot.solvers.newton import NewtonOptions
 from surefoot.solvers.search.best_bounds import JointState, SetAtRadius
 from surefoot.solvers.search.solution import Solution

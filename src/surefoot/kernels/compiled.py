@@ -1,4 +1,4 @@
-"""Where the rows of an interior-point method begin: each at the centre that its constraints leave it."""
+"""How kernels are compiled, and the kernels of nearest pairs and of the interior-point start."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The hot kernel over short lists: soft assignment of rows to labels and to the few anchors near them, by numba.
+"""The hot kernel: soft assignment of rows to labels and anchors, over all anchors or over short lists.
 
-The same sums as `soft_rows`, where each row and class lists the anchors that can have a weight at all.
+`soft_rows` asks all anchors, `soft_listed` those that each row and class lists; the sums are the same up to rounding.
 """
 
 from __future__ import annotations

@@ -28,8 +28,14 @@ from surefoot.nn.dual_loss import PRECOMPUTED, DualLoss, linear_certificate
 from surefoot.nn.networks import EmbeddingMetric, FrozenNet, WorstOf, frozen_copy
 from surefoot.priors import LabelPrior
 from surefoot.problem.losses import probabilities
-from surefoot.problem.rows import LabeledData, settle_ground_cost
-from surefoot.problem.unlabeled import Unlabeled, check_unlabeled, unwrap, warn_about_unlabeled
+from surefoot.problem.rows import (
+    LabeledData,
+    Unlabeled,
+    check_unlabeled,
+    settle_ground_cost,
+    unwrap,
+    warn_about_unlabeled,
+)
 
 # Defaults of skorch's own parameters that differ from skorch's.
 _DEFAULTS: dict[str, Any] = {

@@ -28,8 +28,8 @@ from surefoot.dual.models import DualPoint
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.priors import LabelPrior
 from surefoot.problem.placement import check_problem
+from surefoot.problem.rows import Unlabeled
 from surefoot.problem.sets import DecisionSet
-from surefoot.problem.unlabeled import Unlabeled
 from surefoot.solvers.minimal_radius import check_radius
 
 # Where the dual variables of a network start: those that are optimal for a robust linear classifier.

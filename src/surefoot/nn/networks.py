@@ -1,4 +1,4 @@
-"""The largest of several dual objectives, for a union of decision sets."""
+"""Frozen networks and the metric of their embeddings, and the largest of several dual objectives."""
 
 from __future__ import annotations
 

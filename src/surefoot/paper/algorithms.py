@@ -1,9 +1,12 @@
-"""The paper's Algorithm 2: robust scores of candidates by stochastic steps, one run per candidate.
+"""The paper's Algorithms 1 and 2 as an estimator and a query strategy.
 
-inf_μ E^μ[f(x*, Y) | x*] = −inf over α, λ̄, λ ≥ 0, β of  αε + Σ_i w_i β_i + Σ_k (λ̄_k p_hi_k − λ_k p_lo_k) + E_{P_X} Ψ(x)
+Algorithm 1 minimises the dual of the robust problem by stochastic steps; its certificate comes from the exact solver.
+Algorithm 2 gives the robust score of a candidate x*,
 
-where Ψ is Φ with the losses −1[x = x*] f(x, y) / φ̂(x) (paper, eq. active-dual). It is here as the reference for the
-exact scores of `robust_model_change`, which need no iterations of this kind.
+    inf_μ E^μ[f(x*, Y) | x*] = −inf over α, λ̄, λ ≥ 0, β of  αε + Σ_i w_i β_i + Σ_k (λ̄_k p_hi_k − λ_k p_lo_k) + E_{P_X} Ψ(x)
+
+where Ψ is Φ with the losses −1[x = x*] f(x, y) / φ̂(x) (paper, eq. active-dual). It is the reference for the exact
+scores of `robust_model_change`, which need no such iterations.
 """
 
 from __future__ import annotations
@@ -19,21 +22,19 @@ from surefoot._errors import ParameterError, warn_about_gap
 from surefoot._validation import FitProgress, FloatArray, with_callbacks
 from surefoot.active.flexibility import check_impact, label_flexibility
 from surefoot.active.strategies import Impact, RobustModelChange
-from surefoot.backends.memory import InMemoryProblem
 from surefoot.certificates.calibration import PREDICTIVE, CalibratedRadius, resolve_radius
 from surefoot.certificates.certificate import Certificate
 from surefoot.costs import FeatureMetric
 from surefoot.dual.adversary import meet
 from surefoot.dual.bounds import dual_value
-from surefoot.dual.design import Coordinates
-from surefoot.dual.models import FixedLosses
+from surefoot.dual.models import Coordinates, FixedLosses
 from surefoot.estimators.base import LinearClassifier
 from surefoot.estimators.fit_problem import FitProblem, FitSettings
 from surefoot.paper.stochastic_gradient import StochasticGradient, check_steps, run_algorithm1
 from surefoot.priors import LabelPrior
-from surefoot.problem.robust import RobustProblem
+from surefoot.problem.robust import InMemoryProblem, RobustProblem
+from surefoot.problem.rows import Unlabeled
 from surefoot.problem.sets import DecisionSet
-from surefoot.problem.unlabeled import Unlabeled
 from surefoot.solvers.minimal_radius import check_radius
 from surefoot.solvers.search.best_bounds import JointState, SetAtRadius
 from surefoot.solvers.search.solution import Solution

@@ -1,4 +1,4 @@
-"""Figure 3: the worst case of the ball's classifier beyond the radius that it was trained with."""
+"""Figures 1 to 3: the ball alone over its radius."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Figure 6: the median confidence at the distance to the truth, against the number of labels."""
+"""Figures 4 to 6: learning with unlabeled rows, over the radius and at the distance to the truth."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from scipy.stats import entropy
 from surefoot._validation import FloatArray
 from surefoot.backends.blocks import BlockedProblem
 from surefoot.backends.compute import Compute
-from surefoot.backends.memory import InMemoryProblem
 from surefoot.backends.sources import ArrayRows
 from surefoot.certificates.radius import minimal_radius
 from surefoot.costs import Euclidean
@@ -37,7 +36,7 @@ from surefoot.paper.samples import (
 )
 from surefoot.priors import ClopperPearson
 from surefoot.priors.clopper_pearson import tighten
-from surefoot.problem.robust import RobustProblem
+from surefoot.problem.robust import InMemoryProblem, RobustProblem
 from surefoot.problem.rows import LabeledData
 from surefoot.solvers.minimal_radius import solve_minimal_radius
 from surefoot.solvers.search.best_bounds import SetAtRadius

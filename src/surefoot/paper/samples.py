@@ -1,4 +1,4 @@
-"""Figures made of one panel per dataset, laid out as in the paper: six datasets in the text, eight in its appendix."""
+"""What the experiments share: samples of a dataset, medians with intervals, counted claims, panels per dataset."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tables of docs/reproduction/table1.md, from the summaries beside it.
+"""Readings of what the paper's Table 1 leaves open, and the tables of docs/reproduction/table1.md.
 
 python -m surefoot.paper.table1_readings docs/reproduction
 """

@@ -1,4 +1,4 @@
-"""Table 2: the datasets, beside the numbers that the paper prints."""
+"""Tables 1 and 2 beside the numbers that the paper prints."""
 
 from __future__ import annotations
 

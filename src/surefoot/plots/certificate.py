@@ -1,4 +1,4 @@
-"""Certified likelihood and confidence along the radius."""
+"""Displays of a certificate, and of the certified likelihood and confidence along the radius."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from surefoot.certificates.curves import RadiusCurve
 from surefoot.certificates.fresh import FreshCertificate
 from surefoot.estimators.curves import radius_curve
 from surefoot.problem.losses import LOG_LOSS, loss_matrix_from_proba
-from surefoot.problem.unlabeled import Unlabeled
+from surefoot.problem.rows import Unlabeled
 
 # What every display shares: axes that are made when none are given, and colours.
 

@@ -1,4 +1,4 @@
-"""The rows, and the labels that the adversary gives them."""
+"""Display of the rows with the labels that the adversary gives them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from surefoot._errors import ParameterError
 from surefoot._validation import check_finite_array, encode_labels
 from surefoot.certificates.certificate import Certificate
 from surefoot.plots.certificate import BLUE, GREY, ORANGE, Display
-from surefoot.problem.unlabeled import Unlabeled, unwrap
+from surefoot.problem.rows import Unlabeled, unwrap
 
 
 class WorstCaseDisplay(Display):

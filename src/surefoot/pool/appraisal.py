@@ -25,7 +25,7 @@ from surefoot.pool.table.pool import as_targets
 from surefoot.pool.training import LabeledTable
 from surefoot.pool.worst import PoolWorstCase, certificate_data, worst_case
 from surefoot.problem.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
-from surefoot.problem.unlabeled import Unlabeled
+from surefoot.problem.rows import Unlabeled
 
 LEVEL = 0.9
 # Labels from which on the coverage of the cross-fitted bound was measured (docs/bounds.md); rows of its fits.

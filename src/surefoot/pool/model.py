@@ -24,7 +24,7 @@ from surefoot.pool.options import DEFAULT, Clock, FitOptions, TimeIsUpError, in_
 from surefoot.pool.table import Pool
 from surefoot.pool.training import LabeledTable, about_picked, learn, resolve_prior
 from surefoot.problem.distances import row_chunks
-from surefoot.problem.unlabeled import Unlabeled, unwrap
+from surefoot.problem.rows import Unlabeled, unwrap
 
 # Learning the model of `surefoot fit`: as the library does by default, or at a radius asked for, in a given time.
 

@@ -1,4 +1,4 @@
-"""Numbers of the report that take a solver: the error bound, the sampling term, and the curve over the radius."""
+"""Numbers of the report that require a solver: error bound, sampling term, curve over the radius, worst case."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from surefoot.problem.distances import row_chunks
 from surefoot.problem.losses import ZERO_ONE, log_loss_matrix, loss_matrix_from_proba, probabilities
 from surefoot.problem.placement import check_problem
 from surefoot.problem.robust import Objective, RobustProblem
+from surefoot.problem.rows import Unlabeled
 from surefoot.problem.sets import label_cost_matrix
-from surefoot.problem.unlabeled import Unlabeled
 from surefoot.solvers.search.best_bounds import JointState, SetAtRadius
 from surefoot.solvers.search.solution import Solution
 

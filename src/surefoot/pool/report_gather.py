@@ -45,7 +45,7 @@ from surefoot.priors import (
     resolve_prior,
 )
 from surefoot.problem.losses import ZERO_ONE, log_loss_matrix
-from surefoot.problem.unlabeled import Unlabeled
+from surefoot.problem.rows import Unlabeled
 
 # Rows that the adversary relabels, as listed.
 _MOST_RELABELED = 10

@@ -28,7 +28,7 @@ from surefoot.priors import ClopperPearson
 from surefoot.priors.clopper_pearson import tighten
 from surefoot.problem.losses import ZERO_ONE
 from surefoot.problem.robust import RobustProblem
-from surefoot.problem.unlabeled import Unlabeled
+from surefoot.problem.rows import Unlabeled
 
 # The table of measured coverage (docs/calibration.md) begins at so many labels, and its method ends at so many classes.
 FEWEST_FOR_CALIBRATION, MOST_CLASSES = 20, 6

@@ -35,7 +35,7 @@ from surefoot.pool.training import (
 from surefoot.problem.losses import LOG_LOSS, ZERO_ONE
 from surefoot.problem.placement import check_problem
 from surefoot.problem.robust import RobustProblem
-from surefoot.problem.unlabeled import Unlabeled
+from surefoot.problem.rows import Unlabeled
 from surefoot.solvers.search.best_bounds import SetAtRadius
 
 # The gap of a worst case: its bounds are printed to a tenth of a percent.

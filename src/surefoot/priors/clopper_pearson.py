@@ -1,4 +1,4 @@
-"""Cross-fitted difference estimates: a share from few labels, helped by what a model says of many rows."""
+"""Exact bounds on label shares: hypergeometric counts, label intervals, cross-fitted difference estimates."""
 
 from __future__ import annotations
 

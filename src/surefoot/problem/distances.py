@@ -1,4 +1,4 @@
-"""Distances and plain transport, kept while one task asks for them several times: a labeling round, a command.
+"""Distances between rows and anchors, held or measured in chunks, and kept while one task asks repeatedly.
 
 Within `shared_geometry` rows that were measured before are not measured again: the fit, its certificate, the scores of
 the rows to label next and the report speak of the same distances. Outside of it nothing is kept.

@@ -27,13 +27,20 @@ from surefoot._validation import (
 from surefoot.backends.blocks import BlockedProblem
 from surefoot.backends.compute import Compute
 from surefoot.backends.dask_rows import DaskRows
-from surefoot.backends.memory import InMemoryProblem
 from surefoot.backends.sources import ArrayRows, RowSource, StackedRows, as_source, sample_rows
 from surefoot.costs import FeatureMetric, Precomputed
 from surefoot.priors import LabelPrior
-from surefoot.problem.robust import RobustProblem
-from surefoot.problem.rows import LabeledData, settle_ground_cost
-from surefoot.problem.unlabeled import COMPARED, TARGET, UNLABELED, choose_marginal, unwrap, warn_about_unlabeled
+from surefoot.problem.robust import InMemoryProblem, RobustProblem
+from surefoot.problem.rows import (
+    COMPARED,
+    TARGET,
+    UNLABELED,
+    LabeledData,
+    choose_marginal,
+    settle_ground_cost,
+    unwrap,
+    warn_about_unlabeled,
+)
 
 # Up to so many distances, 128 MiB, a problem is solved in memory: beyond, blocks are faster as well as smaller.
 MOST_DISTANCES = 1 << 24

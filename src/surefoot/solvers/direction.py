@@ -1,4 +1,4 @@
-"""Newton's direction: the linear system of a step, damped until it can be solved."""
+"""Newton's direction: the linear system of a step, damped until it can be solved, and the ray of the radius."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from surefoot.dual.adversary import Adversary, allowance, feasible_adversary, mi
 from surefoot.dual.block import Block, DualProblem
 from surefoot.dual.bounds import LowerBound, reduced_dual_constant
 from surefoot.dual.models import DualPoint, LinearModel, Model
-from surefoot.dual.sweep import RowStore
+from surefoot.dual.row_store import RowStore
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.joint_objective import JointPoint
 from surefoot.solvers.minimal_radius import MinimalRadius

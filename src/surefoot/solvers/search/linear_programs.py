@@ -16,7 +16,7 @@ from surefoot.dual.adversary import Adversary, LabelTable, allowance
 from surefoot.dual.block import Block, DualProblem
 from surefoot.dual.models import DualPoint
 from surefoot.dual.objective import free_label_multipliers
-from surefoot.dual.sweep import RowStore, table_of
+from surefoot.dual.row_store import RowStore, table_of
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.search.best_bounds import BestBounds, JointState
 

@@ -21,14 +21,13 @@ from surefoot.solvers.direction import StallError
 from surefoot.solvers.joint_objective import JointDual, JointEvaluation, JointPoint
 from surefoot.solvers.newton import NewtonOptions, PathState, centre_objective, follow
 from surefoot.solvers.search.best_bounds import BestBounds, JointState, SetAtRadius, with_theta
-from surefoot.solvers.search.endings import InteriorEnd, hedge_against_one_set, looks_constant, polish
+from surefoot.solvers.search.endings import InteriorEnd, cold_start, hedge_against_one_set, looks_constant, polish
 from surefoot.solvers.search.linear_programs import (
     repair_by_linear_program,
     try_vertex,
     vertex_at_minimal_radius,
     vertices_within,
 )
-from surefoot.solvers.starts import cold_start
 
 # The stages of a search: what each is called, and what it brought.
 

@@ -1,4 +1,4 @@
-"""Where the path of a search may begin, later than at zero, where rows are held in memory."""
+"""Solve a robust problem to a certified gap, and the quick start of problems held in memory."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from surefoot._validation import FloatArray
 from surefoot.dual.adversary import meet
 from surefoot.dual.models import DualPoint, LinearModel, Model
 from surefoot.dual.objective import SmoothedDual
-from surefoot.dual.sweep import InMemoryRows, RowStore
+from surefoot.dual.row_store import InMemoryRows, RowStore
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.joint_objective import JointDual, JointPoint
 from surefoot.solvers.minimal_radius import MinimalRadius, check_radius, solve_minimal_radius
 from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions, PathState, follow
 from surefoot.solvers.search.best_bounds import BestBounds, JointState, SetAtRadius
+from surefoot.solvers.search.endings import coarsen, start_from_potentials
 from surefoot.solvers.search.search import Search, Stage, fixed_loss_options
-from surefoot.solvers.starts import coarsen, start_from_potentials
 from surefoot.solvers.transport import TransportSolution
 
 # Solve a robust problem to a certified gap: the inner problem at fixed losses, or learning a linear model.
