@@ -333,3 +333,35 @@ assert isinstance(plan, torch.Tensor)
 def test_a_fit_imports_no_array_library_and_leaves_pot_as_it_is() -> None:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("POT_BACKEND")}
     subprocess.run([sys.executable, "-W", "ignore", "-c", _LIGHT_FIT], check=True, env=environment)
+
+
+# Names that modules of the package share on purpose: two implementations of one interface, and commands named after the
+# function that they call.
+SHARED_NAMES = {
+    "add_row_sums": {"kernels.torch_fused", "kernels.torch_rows"},
+    "certify": {"certificates.certification", "cli.app_model"},
+    "distances": {"kernels.torch_fused", "kernels.triton_rows"},
+    "names": {"datasets._load", "paper"},
+    "reproduce": {"cli.app_model", "paper"},
+}
+
+
+def names_defined_twice(src: Path) -> dict[str, set[str]]:
+    """Public classes and functions that more than one module defines at its top level."""
+    found: dict[str, set[str]] = {}
+    for module, path in module_files(src).items():
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            if isinstance(node, ast.ClassDef | ast.FunctionDef) and not node.name.startswith("_"):
+                found.setdefault(node.name, set()).add(module.removeprefix("surefoot."))
+    return {name: modules for name, modules in found.items() if len(modules) > 1}
+
+
+def test_one_name_has_one_meaning() -> None:
+    assert names_defined_twice(SRC) == SHARED_NAMES
+
+
+def test_a_name_defined_twice_is_noticed(tmp_path: Path) -> None:
+    for module, text in [("a", "class Pool: ...\ndef _own(): ..."), ("b", "def Pool(): ...\ndef _own(): ...")]:
+        (tmp_path / "surefoot").mkdir(exist_ok=True)
+        (tmp_path / "surefoot" / f"{module}.py").write_text(text, encoding="utf-8")
+    assert names_defined_twice(tmp_path) == {"Pool": {"a", "b"}}

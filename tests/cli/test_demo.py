@@ -19,7 +19,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, Path]:
     """What the demonstration printed, and the figure it wrote."""
     figure = tmp_path_factory.mktemp("demo") / "figure.png"
     with redirect_stdout(io.StringIO()) as printed:
-        assert demo.main(["--out", str(figure)]) == 0
+        assert demo.run_demo(["--out", str(figure)]) == 0
     return printed.getvalue(), figure
 
 
@@ -68,13 +68,13 @@ def test_the_figure_is_an_image_with_three_curves(run: tuple[str, Path]) -> None
 
 
 def test_the_priors_contain_the_truth_or_the_table_says_no() -> None:
-    task = demo.Task.breast_cancer(0)
+    task = demo.DemoData.breast_cancer(0)
     outcome = demo.Outcome.from_model(task.fit_robust(task.radius(), [0.5, 0.5]), task)
     assert not outcome.covers(task, task.radius())
 
 
 def test_each_seed_labels_other_rows() -> None:
-    first, second = (demo.Task.breast_cancer(seed) for seed in (0, 1))
+    first, second = (demo.DemoData.breast_cancer(seed) for seed in (0, 1))
     assert len(first.labeled) == demo.N_LABELS
     assert set(first.labeled) != set(second.labeled)
     assert sorted([*first.labeled, *first.unlabeled]) == list(range(len(first.X)))
@@ -86,7 +86,7 @@ def test_without_matplotlib_the_fix_is_named(
 ) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(SystemExit) as stopped:
-        demo.main([])
+        demo.run_demo([])
     assert stopped.value.code == 1
     assert "pip install matplotlib" in capsys.readouterr().err
 
@@ -102,5 +102,5 @@ def test_without_matplotlib_the_fix_is_named(
 )
 def test_bad_arguments(arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
-        demo.main(arguments)
+        demo.run_demo(arguments)
     assert re.search(message, capsys.readouterr().err)

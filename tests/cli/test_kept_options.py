@@ -21,7 +21,7 @@ from surefoot._printing import rounded_down, rounded_up, share_at_least, share_a
 from surefoot.cli.output import OPTIONS, sentence
 from surefoot.cli.running import app
 from surefoot.pool.notes import Code, about_answers
-from surefoot.pool.options import names, read_options, settle
+from surefoot.pool.options import read_options, settle, split_names
 from surefoot.pool.store import Store, store_path
 from surefoot.pool.table import FileError
 from surefoot.pool.worst import worst_constant_error
@@ -237,4 +237,4 @@ def test_the_constant_answer_is_judged_over_the_same_set(radius: float | str) ->
     ],
 )
 def test_names_with_commas_stand_in_quotes(text: str, found: list[str]) -> None:
-    assert names(text) == found
+    assert split_names(text) == found

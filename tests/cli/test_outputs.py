@@ -109,7 +109,7 @@ class TestRefused:
         figure.write_bytes(b"\x89PNG a photograph")
         assert "is no figure that surefoot wrote" in run_cli("demo", "--out", figure).message
         with pytest.raises(SystemExit):
-            demo.main(["--out", str(figure)])
+            demo.run_demo(["--out", str(figure)])
         assert "is no figure that surefoot wrote" in " ".join(capsys.readouterr().err.split())
         assert figure.read_bytes() == b"\x89PNG a photograph"
 
@@ -133,7 +133,7 @@ def test_own_files_give_way_and_others_by_force(run_cli: Run, pool: Path) -> Non
 @pytest.mark.parametrize("suffix", demo.FORMATS)
 def test_the_demos_own_figure_is_known(tmp_path: Path, suffix: str) -> None:
     path, values = tmp_path / f"figure{suffix}", np.array([0.5, 0.9])
-    demo.draw({"weak": demo.Curve(values, values, values)}, 0.5, path)
+    demo.draw({"weak": demo.DemoCurve(values, values, values)}, 0.5, path)
     assert demo.figure_file(path).is_own(path)
 
 

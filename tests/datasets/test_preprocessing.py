@@ -10,7 +10,7 @@ from hypothesis.extra import numpy as hnp
 from sklearn.preprocessing import StandardScaler
 
 from surefoot.datasets import standardize
-from surefoot.datasets._catalogue import Draw
+from surefoot.datasets._catalogue import BalancedDraw
 
 TABLES = hnp.arrays(
     np.float64,
@@ -73,7 +73,7 @@ def test_standardize_refuses_what_is_no_table(X: object, message: str) -> None:
 @given(st.integers(1, 200), st.integers(1, 200), st.integers(0, 2**32 - 1))
 def test_balanced_draw(n_negative: int, n_positive: int, seed: int) -> None:
     target = np.random.default_rng(seed).permutation(np.repeat([0, 1], [n_negative, n_positive]))
-    rows = Draw(None, balanced=True).rows(target, np.random.RandomState(seed))
+    rows = BalancedDraw(None, balanced=True).rows(target, np.random.RandomState(seed))
     assert len(np.unique(rows)) == len(rows) == 2 * min(n_negative, n_positive)
     assert (np.diff(rows) > 0).all()
     assert target[rows].mean() == 0.5
@@ -84,17 +84,17 @@ def test_balanced_draw(n_negative: int, n_positive: int, seed: int) -> None:
 def test_proportional_draw(n_negative: int, n_positive: int, seed: int, data: st.DataObject) -> None:
     n_rows = data.draw(st.integers(1, n_negative + n_positive))
     target = np.random.default_rng(seed).permutation(np.repeat([0, 1], [n_negative, n_positive]))
-    rows = Draw(n_rows, balanced=False).rows(target, np.random.RandomState(seed))
+    rows = BalancedDraw(n_rows, balanced=False).rows(target, np.random.RandomState(seed))
     assert len(np.unique(rows)) == len(rows) == n_rows
     assert abs(target[rows].sum() - n_rows * target.mean()) <= 0.5
-    assert len(Draw(None, balanced=False).rows(target, np.random.RandomState(seed))) == len(target)
+    assert len(BalancedDraw(None, balanced=False).rows(target, np.random.RandomState(seed))) == len(target)
 
 
 @pytest.mark.parametrize("balanced", [True, False])
 def test_every_row_of_a_class_is_as_likely(balanced: bool) -> None:
     target = np.repeat([0, 1], [10, 20])
     rng = np.random.RandomState(0)
-    draw = Draw(12, balanced=balanced)
+    draw = BalancedDraw(12, balanced=balanced)
     counts = sum(np.bincount(draw.rows(target, rng), minlength=30) for _ in range(4000))
     sizes = np.repeat([6 / 10, 6 / 20] if balanced else [4 / 10, 8 / 20], [10, 20])
     # five standard deviations of a binomial count

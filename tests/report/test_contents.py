@@ -72,7 +72,7 @@ def test_error_bound_is_that_of_certify(pair: tuple[Case, Report]) -> None:
     case, report = pair
     assert report.guarantee.error == pytest.approx(zero_one(case).risk, abs=2e-3)
     fitted = ModelWithRows.check(case.clf, case.X, case.y, case.U)
-    assert certified.error_bound(fitted, certified.SampledRows.from_fit(fitted, 0)) == report.guarantee.error
+    assert certified.worst_error_bound(fitted, certified.SampledRows.from_fit(fitted, 0)) == report.guarantee.error
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -85,7 +85,7 @@ def test_error_bound_from_a_sample_holds_for_all_rows(
     fitted = ModelWithRows.check(case.clf, case.X, case.y, case.U)
     sampled = certified.SampledRows.from_fit(fitted, seed, 1)
     assert sampled.sample is not None
-    bound, exact = certified.error_bound(fitted, sampled), zero_one(case)
+    bound, exact = certified.worst_error_bound(fitted, sampled), zero_one(case)
     # never below what some distribution of the set attains, over all rows; and not far above
     assert exact.lower <= bound <= exact.risk + 0.08
 

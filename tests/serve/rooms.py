@@ -14,12 +14,12 @@ from starlette.testclient import TestClient
 
 from serve.services import CLASSES, Knowing
 from surefoot.pool.labeling.label_log import Neighbours
-from surefoot.pool.labeling.schedule import Goal, Settings
+from surefoot.pool.labeling.schedule import Goal, LabelingSettings
 from surefoot.pool.labeling.service import LabelingService
 from surefoot.pool.store_labels import open_store
 from surefoot.pool.table import read_labeled_table
 from surefoot.pool.table.reading import PLAIN
-from surefoot.serve.server import bind, guarded, run
+from surefoot.serve.server import bind, guarded, run_server
 from surefoot.serve.state import RANK, AppState, Cards, Fitter
 
 EVIL = '<script>window.hacked = 1</script><img src=x onerror="hacked=1">'
@@ -61,7 +61,7 @@ def make_room(
         write_pool(folder).rename(path)
     table = read_labeled_table(path, "churn", classes=classes, how=more.pop("how", PLAIN))
     features = np.arange(len(table.labels), dtype=np.float64)[:, None]
-    settings = Settings(Goal(0.1, 0.9, 0), random_first=4, overlap=more.pop("overlap", 0.0))
+    settings = LabelingSettings(Goal(0.1, 0.9, 0), random_first=4, overlap=more.pop("overlap", 0.0))
     desk = LabelingService(open_store(table), len(table.labels), table.classes, settings)
     fitter = Fitter(SameProcess(Knowing(len(features), wrong)), desk.wanted, desk.take_ranking, desk.freeze_if_due)
     return AppState(desk, Cards(table), fitter, Neighbours(features), path.read_bytes(), **more)
@@ -120,7 +120,7 @@ class Running:
                     import resource
 
                     resource.setrlimit(resource.RLIMIT_FSIZE, (self.largest_file, resource.RLIM_INFINITY))
-                run(room, sock, "127.0.0.1", ready=lambda url: None, browser=False)
+                run_server(room, sock, "127.0.0.1", ready=lambda url: None, browser=False)
             except SystemExit:
                 os._exit(0)
             finally:

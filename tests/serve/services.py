@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from surefoot.pool.labeling.label_log import Job, Ranking
-from surefoot.pool.labeling.schedule import Goal, Settings
+from surefoot.pool.labeling.schedule import Goal, LabelingSettings
 from surefoot.pool.labeling.service import LabelingService
 from surefoot.pool.store import Store
 
@@ -21,7 +21,7 @@ def make_store(folder: Path, n_rows: int = 200) -> Store:
 
 def make_desk(folder: Path, n_rows: int = 200, **settings: object) -> LabelingService:
     values = {"goal": Goal(0.1, 0.9, 0), "random_first": 4, **settings}
-    return LabelingService(make_store(folder, n_rows), n_rows, CLASSES, Settings(**values))
+    return LabelingService(make_store(folder, n_rows), n_rows, CLASSES, LabelingSettings(**values))
 
 
 def truth(n_rows: int) -> np.ndarray:

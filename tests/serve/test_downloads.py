@@ -11,7 +11,7 @@ import pytest
 
 from serve.rooms import Client, make_room
 from surefoot.cli import run
-from surefoot.pool.stored import write_table
+from surefoot.pool.stored import write_predictions
 from surefoot.pool.table import read_labeled_table
 from surefoot.pool.table.reading import Format
 
@@ -140,5 +140,5 @@ def test_labels_that_the_table_cannot_hold_are_told(tmp_path: Path) -> None:
 
 def test_a_prediction_splits_no_row_either(tmp_path: Path) -> None:
     path = tmp_path / "out.csv"
-    write_table(path, pd.DataFrame({"story": ["a\rb", "c\nd", "e"], "predicted_churn": ["yes", "no", "yes"]}))
+    write_predictions(path, pd.DataFrame({"story": ["a\rb", "c\nd", "e"], "predicted_churn": ["yes", "no", "yes"]}))
     assert pd.read_csv(path)["story"].tolist() == ["a\rb", "c\nd", "e"]

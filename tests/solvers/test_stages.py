@@ -102,7 +102,7 @@ def test_without_a_quick_start_the_path_from_zero_is_the_ordinary_one() -> None:
 def test_where_no_step_leads_on_from_inside_the_path_goes_to_its_end(monkeypatch: pytest.MonkeyPatch) -> None:
     problem = Problem(0.05)
     inside = problem.solve(problem.linear)
-    monkeypatch.setattr(interior_end, "_MOST_STEPS", 1)
+    monkeypatch.setattr(interior_end, "_MOST_INTERIOR_STEPS", 1)
     found = problem.solve(problem.linear)
     assert names(found) == [QUICK]
     assert found.gap <= 1e-5

@@ -22,7 +22,7 @@ from surefoot.problem.rows import Unlabeled
 
 
 @dataclass(frozen=True, eq=False)
-class Pool:
+class CandidatePool:
     """Rows X (N, d), labels y (N,) with missing ones, and the rows that may be asked for.
 
     candidates : (m,) indices of rows of X, or None where `extra` (m, d) are rows that X does not hold.
@@ -35,7 +35,9 @@ class Pool:
     extra: FloatArray | None = None
 
     @classmethod
-    def from_arguments(cls, X: ArrayLike, y: ArrayLike, candidates: ArrayLike | None, missing_label: Any) -> Pool:
+    def from_arguments(
+        cls, X: ArrayLike, y: ArrayLike, candidates: ArrayLike | None, missing_label: Any
+    ) -> CandidatePool:
         """Check rows, labels and candidates; by default every unlabeled row is a candidate."""
         rows = check_array(X, dtype=np.float64, input_name="X")
         labels = column_or_1d(check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y"))
@@ -98,7 +100,7 @@ def is_missing(y: NDArray[Any], missing_label: Any) -> NDArray[np.bool_]:
     return np.array([value is None or value != value for value in y], dtype=bool)  # noqa: PLR0124 - NaN
 
 
-def known_classes(classes: ArrayLike | None, clf: Any) -> NDArray[Any] | None:
+def classes_so_far(classes: ArrayLike | None, clf: Any) -> NDArray[Any] | None:
     """All classes: as given, or as the classifier was told or has seen; None where nobody knows."""
     for given in (classes, getattr(clf, "classes", None), getattr(clf, "classes_", None)):
         if given is not None:
@@ -106,7 +108,7 @@ def known_classes(classes: ArrayLike | None, clf: Any) -> NDArray[Any] | None:
     return None
 
 
-def fit_to(clf: Any, pool: Pool, sample_weight: ArrayLike | None) -> Any | None:
+def fit_to(clf: Any, pool: CandidatePool, sample_weight: ArrayLike | None) -> Any | None:
     """A fitted clone of clf; None, with a warning, where the labels show fewer than two classes and it needs more.
 
     A classifier that takes X_unlabeled is given the unlabeled rows; one of scikit-activeml all rows, labeled or not.
@@ -155,7 +157,7 @@ class QueryStrategy(BaseEstimator):
     max_candidates: int | None
 
     @abstractmethod
-    def _utilities(self, model: Any, pool: Pool, positions: NDArray[np.intp]) -> FloatArray:
+    def _utilities(self, model: Any, pool: CandidatePool, positions: NDArray[np.intp]) -> FloatArray:
         """(m,) scores of the rows at these positions."""
 
     def query(
@@ -197,7 +199,7 @@ class QueryStrategy(BaseEstimator):
         utilities : array of shape (batch_size, N), or (batch_size, m)
             Scores before each choice, NaN for rows that are not considered; only with return_utilities.
         """
-        pool = Pool.from_arguments(X, y, candidates, self.missing_label)
+        pool = CandidatePool.from_arguments(X, y, candidates, self.missing_label)
         model = self._model(clf, pool, fit_clf, sample_weight)
         indices, utilities = self._choose(model, pool, batch_size)
         return (indices, utilities) if return_utilities else indices
@@ -216,16 +218,16 @@ class QueryStrategy(BaseEstimator):
         RobustModelChange also needs the labeled rows X (n, d) and y (n,): `functools.partial(strategy, X=X, y=y)`.
         """
         if X is None or y is None:
-            pool = Pool.from_arguments(X_pool, np.full(len(np.asarray(X_pool)), np.nan), None, np.nan)
+            pool = CandidatePool.from_arguments(X_pool, np.full(len(np.asarray(X_pool)), np.nan), None, np.nan)
         else:
             rows, labels = check_labeled_rows(X, y)
             more = check_more_rows(X_pool, "X_pool", rows.shape[1])
             marked = np.concatenate([labels.astype(object), np.full(len(more), None)])
-            pool = Pool.from_arguments(np.vstack([rows, more]), marked, None, None)
+            pool = CandidatePool.from_arguments(np.vstack([rows, more]), marked, None, None)
         model = self._model(estimator, pool, False, None)
         return self._choose(model, pool, batch_size)[0] - int(pool.labeled.sum())
 
-    def _model(self, clf: Any, pool: Pool, fit_clf: bool, sample_weight: ArrayLike | None) -> Any | None:
+    def _model(self, clf: Any, pool: CandidatePool, fit_clf: bool, sample_weight: ArrayLike | None) -> Any | None:
         """The fitted classifier, or None where rows can only be drawn at random."""
         if clf is None:
             raise ParameterError(
@@ -233,7 +235,7 @@ class QueryStrategy(BaseEstimator):
             )
         return fit_to(clf, pool, sample_weight) if fit_clf else clf
 
-    def _choose(self, model: Any | None, pool: Pool, batch_size: int) -> tuple[NDArray[np.intp], FloatArray]:
+    def _choose(self, model: Any | None, pool: CandidatePool, batch_size: int) -> tuple[NDArray[np.intp], FloatArray]:
         """Indices (b,) chosen, and the utilities (b, N) before each choice."""
         size = check_positive_integer(batch_size, "batch_size")
         positions = pool.positions

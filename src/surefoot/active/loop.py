@@ -20,14 +20,14 @@ from surefoot._validation import (
     check_positive_integer,
     check_positive_scalar,
 )
-from surefoot.active.base import Pool, QueryStrategy, fit_to
+from surefoot.active.base import CandidatePool, QueryStrategy, fit_to
 from surefoot.active.flexibility import check_candidates
 from surefoot.active.strategies import RobustModelChange
-from surefoot.bounds._arguments import check_label, known_labels
+from surefoot.bounds._arguments import check_known_label, known_labels
 from surefoot.bounds.journal import EventLog, Journal, hash_rows
 from surefoot.certificates.calibration import PREDICTIVE
 from surefoot.certificates.certificate import Certificate
-from surefoot.certificates.certification import ClassifierLoss, certify_over, known_classes
+from surefoot.certificates.certification import ClassifierLoss, certify_over, classes_to_certify
 from surefoot.costs import FeatureMetric
 from surefoot.priors import LabelPrior
 from surefoot.problem.distances import GeometryStore, distances_to_anchors, shared_geometry
@@ -92,7 +92,7 @@ class NearestCertifier:
         warn_about_unlabeled(rows, unlabeled, len(unlabeled), wrapped=True)  # no cross-validation cuts these rows
         pool = np.vstack([rows, unlabeled])
         excess = check_positive_scalar(self.excess, "excess", allow_zero=True)
-        classes = known_classes(clf, labels, None)
+        classes = classes_to_certify(clf, labels, None)
         asked = LabeledData.check(rows, labels, sample_weight=None, classes=classes, metric=self.metric)
         everything, anchors = np.vstack([rows, pool]), np.arange(len(rows))
         data, label_cost = settle_ground_cost(asked, self.label_cost, len(everything), everything.__getitem__)
@@ -286,7 +286,7 @@ class ActiveLearner:
         if len(values) != len(indices):
             got = f"{len(values)} for {len(indices)} rows"
             raise ParameterError("labels", "must be one per row", got, "Pass as many.")
-        checked = [check_label(value, self._allowed) for value in values]
+        checked = [check_known_label(value, self._allowed) for value in values]
         self._write({"label": list(zip(indices.tolist(), checked, strict=True))})
 
     def skip(self, rows: ArrayLike) -> None:
@@ -310,7 +310,7 @@ class ActiveLearner:
         if self._fitted_to != self._answers:
             self._fitted_to = dict(self._answers)
             mark = getattr(self.clf, "missing_label", np.nan)
-            pool = Pool.from_arguments(self.X, self._marked(mark), None, mark)
+            pool = CandidatePool.from_arguments(self.X, self._marked(mark), None, mark)
             with shared_geometry(self._geometry):  # the query that follows asks for the same distances
                 self.model = fit_to(self.clf, pool, None) if self._answers else None
                 self.certificate = None if self.model is None else self._certificate()
@@ -390,7 +390,9 @@ class ActiveLearner:
 
     def _apply(self, event: dict[str, Any]) -> None:
         if "label" in event:
-            found = {int(self._check_rows(row)[0]): check_label(value, self._allowed) for row, value in event["label"]}
+            found = {
+                int(self._check_rows(row)[0]): check_known_label(value, self._allowed) for row, value in event["label"]
+            }
             self._answers.update(found)
             self._skipped.difference_update(found)
         elif "skip" in event:

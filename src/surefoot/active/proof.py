@@ -17,7 +17,7 @@ from surefoot.active.proof_state import AUDIT, EXHAUSTED, LEARN, PROVED, AuditRe
 from surefoot.bounds._arguments import (
     AUTO,
     UNIFORM,
-    check_label,
+    check_known_label,
     check_level,
     check_seed,
     check_uniform_fraction,
@@ -228,7 +228,7 @@ class ProvenLabeling(AuditRecord):
         """
         question = self._asked(row)
         if question.phase == AUDIT:
-            self._answer(question.row, check_label(label, known_classes_of(self.model, self.classes)))
+            self._answer(question.row, check_known_label(label, known_classes_of(self.model, self.classes)))
             self._pending = None
         else:
             self.learn({question.row: label})
@@ -242,7 +242,7 @@ class ProvenLabeling(AuditRecord):
             Labels by row, of rows without one.
         """
         for row, label in labels.items():
-            self._write({"learn": [self._check_free(row), check_label(label, self.classes)]})
+            self._write({"learn": [self._check_free(row), check_known_label(label, self.classes)]})
         self._pending = None
         self._teach()
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from surefoot._errors import ParameterError
 from surefoot._printing import PrintsAsTable, count, rounded_up
-from surefoot.bounds._arguments import check_label
+from surefoot.bounds._arguments import check_known_label
 from surefoot.bounds.audit import audit_bound
 from surefoot.bounds.engine import AuditEngine
 from surefoot.bounds.journal import EventLog, Journal, answer_of
@@ -186,7 +186,7 @@ class AuditRecord:
     def _apply(self, event: dict[str, Any]) -> None:
         if "learn" in event:
             row, label = event["learn"]
-            row, label = self._check_free(row), check_label(label, None)
+            row, label = self._check_free(row), check_known_label(label, None)
             self._end_audit()
             self._learned[row] = label
         elif "pass" in event:

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from surefoot._errors import ParameterError
 from surefoot._validation import FloatArray
-from surefoot.active.base import Pool, QueryStrategy, known_classes
+from surefoot.active.base import CandidatePool, QueryStrategy, classes_so_far
 from surefoot.active.flexibility import check_impact
 from surefoot.active.impact import (
     expected_model_change,
@@ -49,10 +49,10 @@ class RandomSampling(QueryStrategy):
         self.missing_label = missing_label
         self.random_state = random_state
 
-    def _model(self, clf: Any, pool: Pool, fit_clf: bool, sample_weight: ArrayLike | None) -> None:
+    def _model(self, clf: Any, pool: CandidatePool, fit_clf: bool, sample_weight: ArrayLike | None) -> None:
         """No classifier: all rows tie."""
 
-    def _utilities(self, model: Any, pool: Pool, positions: NDArray[np.intp]) -> FloatArray:
+    def _utilities(self, model: Any, pool: CandidatePool, positions: NDArray[np.intp]) -> FloatArray:
         return np.zeros(len(positions))
 
 
@@ -94,7 +94,7 @@ class ModelChange(QueryStrategy):
 
     def _impacts(self, clf: Any, rows: FloatArray) -> FloatArray:
         """(m, K) impacts of the rows."""
-        classes = known_classes(self.classes, clf)
+        classes = classes_so_far(self.classes, clf)
         if callable(self.impact):
             found = np.asarray(self.impact(clf, rows))
             return check_impact(found, len(rows), found.shape[-1] if classes is None else len(classes))
@@ -132,9 +132,9 @@ class ExpectedModelChange(ModelChange):
     array([2])
     """
 
-    def _utilities(self, model: Any, pool: Pool, positions: NDArray[np.intp]) -> FloatArray:
+    def _utilities(self, model: Any, pool: CandidatePool, positions: NDArray[np.intp]) -> FloatArray:
         rows = pool.rows(positions)
-        proba = spread_over(model.predict_proba(rows), model.classes_, known_classes(self.classes, model))
+        proba = spread_over(model.predict_proba(rows), model.classes_, classes_so_far(self.classes, model))
         return expected_model_change(self._impacts(model, rows), proba)
 
 
@@ -165,7 +165,7 @@ class MinModelChange(ModelChange):
     array([2])
     """
 
-    def _utilities(self, model: Any, pool: Pool, positions: NDArray[np.intp]) -> FloatArray:
+    def _utilities(self, model: Any, pool: CandidatePool, positions: NDArray[np.intp]) -> FloatArray:
         return min_model_change(self._impacts(model, pool.rows(positions)))
 
 
@@ -196,7 +196,7 @@ class MaxModelChange(ModelChange):
     array([2])
     """
 
-    def _utilities(self, model: Any, pool: Pool, positions: NDArray[np.intp]) -> FloatArray:
+    def _utilities(self, model: Any, pool: CandidatePool, positions: NDArray[np.intp]) -> FloatArray:
         return max_model_change(self._impacts(model, pool.rows(positions)))
 
 
@@ -270,7 +270,7 @@ class RobustModelChange(ModelChange):
         self.label_cost = label_cost
         self.metric = metric
 
-    def _utilities(self, model: Any, pool: Pool, positions: NDArray[np.intp]) -> FloatArray:
+    def _utilities(self, model: Any, pool: CandidatePool, positions: NDArray[np.intp]) -> FloatArray:
         if pool.extra is not None:
             raise ParameterError(
                 "candidates",
@@ -296,7 +296,7 @@ class RobustModelChange(ModelChange):
             label_prior=self.label_prior,
             label_cost=self.label_cost,
             metric=self.metric,
-            classes=known_classes(self.classes, model),
+            classes=classes_so_far(self.classes, model),
             candidates=np.searchsorted(unlabeled, positions),
         )
 

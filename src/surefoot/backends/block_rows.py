@@ -17,10 +17,11 @@ from surefoot.backends.sources import RowSource, block_edges
 from surefoot.costs import FeatureMetric
 from surefoot.dual.adversary import Adversary, LabelTable
 from surefoot.dual.block import Block, DualProblem
-from surefoot.dual.bounds import LogisticSums, RowTotals
-from surefoot.dual.models import Coordinates, DualPoint, FeatureBlock
-from surefoot.dual.row_store import PAIR_BYTES, BlockLists, RowStore, ShortlistKeeper, table_of
+from surefoot.dual.bounds import LogisticSums
+from surefoot.dual.models import Coordinates, DualPoint, FeatureBlock, RowTotals
+from surefoot.dual.row_store import RowStore, table_of
 from surefoot.dual.row_sums import RowSums
+from surefoot.dual.shortlist import PAIR_BYTES, BlockLists, ShortlistKeeper
 from surefoot.problem.distances import MeasuredDistances
 from surefoot.problem.rows import fingerprints
 

@@ -19,7 +19,7 @@ from surefoot.costs import FeatureMetric, Precomputed
 from surefoot.dual.adversary import NearestPlanLabels, RuleMixture
 from surefoot.dual.block import Block, DualProblem
 from surefoot.dual.bounds import AnchorRepair
-from surefoot.dual.models import Coordinates, DualPoint, FixedLosses, LinearModel, Model, standardize
+from surefoot.dual.models import Coordinates, DualPoint, FixedLosses, LinearModel, Model, standard_coordinates
 from surefoot.dual.objective import Evaluation, SmoothedDual
 from surefoot.dual.row_store import RowStore
 from surefoot.problem.distances import DistanceRows, row_chunks
@@ -183,7 +183,7 @@ class BlockedProblem(RobustProblem):
 
     def linear(self, l2: float, fit_intercept: bool, *, standardized: bool = False) -> BlockedObjective:
         with solver_threads(None):
-            coordinates = standardize(self.sweeps[-1], 0.0 if standardized else l2, fit_intercept)
+            coordinates = standard_coordinates(self.sweeps[-1], 0.0 if standardized else l2, fit_intercept)
         penalty = coordinates.penalty(l2, standardized=standardized)
         model = LinearModel(np.empty((0, len(penalty))), penalty, self.decision_set.n_classes)
         return BlockedObjective(self, [sweep.in_coordinates(coordinates) for sweep in self.sweeps], model, coordinates)

@@ -22,8 +22,7 @@ from surefoot._validation import FloatArray, check_finite_array
 from surefoot.backends.block_rows import FAN_IN, Anchors, BlockStore, RowBlock
 from surefoot.backends.sources import StackedRows
 from surefoot.dual.block import DualProblem
-from surefoot.dual.bounds import RowTotals
-from surefoot.dual.models import Coordinates, FeatureBlock, FixedLosses
+from surefoot.dual.models import Coordinates, FeatureBlock, FixedLosses, RowTotals
 from surefoot.problem.rows import fingerprints
 
 

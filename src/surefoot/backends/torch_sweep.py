@@ -21,8 +21,8 @@ from surefoot.backends.sources import RowSource, block_edges, rows_per_block
 from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan, WeightedMetric
 from surefoot.dual.adversary import Adversary
 from surefoot.dual.block import Block, DualProblem
-from surefoot.dual.bounds import AnchorRepair, LogisticSums, RowTotals, SoftLabels
-from surefoot.dual.models import Coordinates, DualPoint, FeatureBlock, LinearModel
+from surefoot.dual.bounds import AnchorRepair, LogisticSums, SoftLabels
+from surefoot.dual.models import Coordinates, DualPoint, FeatureBlock, LinearModel, RowTotals
 from surefoot.dual.row_sums import RowSums
 from surefoot.kernels.torch_arrays import TorchArrays
 from surefoot.kernels.torch_rows import SoftRows, add_row_sums

@@ -190,7 +190,7 @@ def check_level(level: float) -> float:
     return value
 
 
-def check_label(value: Any, classes: list[Any] | None) -> Any:
+def check_known_label(value: Any, classes: list[Any] | None) -> Any:
     """A plain number or text, as the journal can hold it, and a class that the classifier knows."""
     plain = value.item() if isinstance(value, np.generic) else value
     if not isinstance(plain, str | bool | int | float) or plain != plain:  # noqa: PLR0124 - NaN
@@ -215,7 +215,7 @@ def known_labels(y: ArrayLike | None, N: int, classes: list[Any] | None) -> dict
             "y", "must have one label per row, missing ones NaN or None", f"shape {given.shape}", "Pass that."
         )
     values = enumerate(given.tolist())
-    return {row: check_label(v, classes) for row, v in values if v is not None and v == v}  # noqa: PLR0124 - NaN
+    return {row: check_known_label(v, classes) for row, v in values if v is not None and v == v}  # noqa: PLR0124 - NaN
 
 
 def check_seed(random_state: int | None) -> int:

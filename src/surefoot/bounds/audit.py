@@ -16,7 +16,7 @@ from surefoot.bounds._arguments import (
     AUTO,
     UNIFORM,
     WEIGHTED,
-    check_label,
+    check_known_label,
     check_level,
     check_seed,
     check_uniform_fraction,
@@ -204,7 +204,7 @@ class Audit:
         label : number or str
             Its label, one of the classes.
         """
-        self._take(row, check_label(label, self.classes))
+        self._take(row, check_known_label(label, self.classes))
 
     def skip(self, row: int) -> None:
         """The label of this row cannot be told: it counts as an error, or the rows left would be no sample.
@@ -236,7 +236,7 @@ class Audit:
             if row is None:
                 break
             label = oracle(row)
-            self._take(row, None if label is None else check_label(label, self.classes))
+            self._take(row, None if label is None else check_known_label(label, self.classes))
         return self
 
     def close(self) -> None:

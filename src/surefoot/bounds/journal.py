@@ -20,7 +20,7 @@ from surefoot._errors import FileError, ParameterError
 from surefoot._files import LineLog, append_event, hold_file, read_events
 from surefoot._printing import cut
 from surefoot._validation import FloatArray
-from surefoot.bounds._arguments import check_label
+from surefoot.bounds._arguments import check_known_label
 
 _VERSION = 1
 _RESTORE = "Restore it from a copy, or begin anew with another journal."
@@ -160,7 +160,7 @@ def answer_of(event: dict[str, Any]) -> tuple[int, Any]:
         row, _ = event["skip"]
         return row, None
     row, label = event["label"]
-    return row, check_label(label, None)
+    return row, check_known_label(label, None)
 
 
 def hash_rows(X: Any) -> str:

@@ -136,7 +136,7 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
         X_unlabeled=measured.X_unlabeled,
         X_target=measured.X_target,
         sample_weight=sample_weight,
-        classes=known_classes(classifier, y, classes),
+        classes=classes_to_certify(classifier, y, classes),
         metric=metric,
         label_prior=label_prior,
         label_cost=label_cost,
@@ -321,7 +321,7 @@ def _needs(classifier: Any, method: str, what: str) -> None:
         )
 
 
-def known_classes(classifier: Any, y: ArrayLike, classes: ArrayLike | None) -> ArrayLike | None:
+def classes_to_certify(classifier: Any, y: ArrayLike, classes: ArrayLike | None) -> ArrayLike | None:
     """The classes asked for, with those of the classifier; without either those of y."""
     own = getattr(classifier, "classes_", None)
     if classes is None:

@@ -114,7 +114,7 @@ def _checked(groups: ArrayLike, n_rows: int) -> NDArray[Any]:
 
 
 @dataclass(frozen=True, eq=False)
-class MeasuredRows:
+class NumericRows:
     """Labeled rows, unlabeled rows and those of a target as numbers; `transformed` where they are not as passed."""
 
     X: Any
@@ -125,12 +125,12 @@ class MeasuredRows:
 
 def rows_to_measure(
     classifier: Any, X: Any, X_unlabeled: Any, X_target: Any, X_metric: ArrayLike | None
-) -> MeasuredRows:
+) -> NumericRows:
     """The rows as passed; X_metric cut into their parts; or what a pipeline's first steps make of rows with texts."""
     if X_metric is not None:
         return _cut(X, X_unlabeled, X_target, X_metric)
     if not _has_texts(X):
-        return MeasuredRows(X, X_unlabeled, X_target, False)
+        return NumericRows(X, X_unlabeled, X_target, False)
     if not isinstance(classifier, Pipeline) or len(classifier) < 2:
         raise ParameterError(
             "X",
@@ -147,10 +147,10 @@ def rows_to_measure(
         return Unlabeled(found.toarray() if hasattr(found, "toarray") else np.asarray(found))
 
     first = numbers(X)
-    return MeasuredRows(unwrap(first)[0], numbers(X_unlabeled), numbers(X_target), True)
+    return NumericRows(unwrap(first)[0], numbers(X_unlabeled), numbers(X_target), True)
 
 
-def _cut(X: Any, X_unlabeled: Any, X_target: Any, X_metric: ArrayLike) -> MeasuredRows:
+def _cut(X: Any, X_unlabeled: Any, X_target: Any, X_metric: ArrayLike) -> NumericRows:
     rows = check_finite_array(X_metric, "X_metric", ndim=2)
     counts = [0 if part is None else len(unwrap(part)[0]) for part in (X, X_unlabeled, X_target)]
     if len(rows) != sum(counts):
@@ -161,7 +161,7 @@ def _cut(X: Any, X_unlabeled: Any, X_target: Any, X_metric: ArrayLike) -> Measur
             "Pass that many, in this order.",
         )
     first, second, third = np.split(rows, np.cumsum(counts)[:-1])
-    return MeasuredRows(
+    return NumericRows(
         first,
         None if X_unlabeled is None else Unlabeled(second),
         None if X_target is None else Unlabeled(third),

@@ -16,9 +16,9 @@ from surefoot._errors import FileError
 from surefoot._printing import count
 from surefoot._version import __version__
 from surefoot.cli.output import Output
-from surefoot.pool.options import KEPT, FitOptions, KeptOptions, names, read_prior, read_radius, settle
+from surefoot.pool.options import KEPT, FitOptions, KeptOptions, read_prior, read_radius, settle, split_names
 from surefoot.pool.table.cells import TableError
-from surefoot.pool.table.reading import SUFFIXES, Format, check_label, read_names
+from surefoot.pool.table.reading import SUFFIXES, Format, check_label_column, read_names
 
 if TYPE_CHECKING:
     from surefoot.pool.table import Pool, Table
@@ -75,7 +75,7 @@ CvGroups = Annotated[
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 
 
-class Columns:
+class ColumnOptions:
     """What the columns of a table are."""
 
     classes: Classes = ""
@@ -97,7 +97,7 @@ class Columns:
     ] = False
 
 
-class Reading:
+class ReadingOptions:
     """How a table is written."""
 
     missing: Annotated[str, typer.Option("--missing", help="Texts that mean missing, such as '?'.")] = ""
@@ -218,16 +218,16 @@ class Call:
     @property
     def form(self) -> Format:
         """How tables are written."""
-        missing = tuple(names(self.values.get("missing") or ""))
+        missing = tuple(split_names(self.values.get("missing") or ""))
         return Format(self.values.get("delimiter"), self.values.get("encoding") or "utf-8", missing)
 
     @property
     def columns(self) -> dict[str, Any]:
         """Options of `sort_columns`."""
         return {
-            "drop": names(self.values["drop"]),
-            "categories": names(self.values["categories"]),
-            "texts": names(self.values["text"]),
+            "drop": split_names(self.values["drop"]),
+            "categories": split_names(self.values["categories"]),
+            "texts": split_names(self.values["text"]),
             "strict": bool(self.values["strict"]),
         }
 
@@ -248,7 +248,7 @@ class Call:
 
     def check_pool(self) -> None:
         """What can be told wrong of a table by its header, before anything is loaded."""
-        check_label(self.path, self.label, self.form)
+        check_label_column(self.path, self.label, self.form)
 
     def read_pool(self) -> Pool:
         """Read, check and clean the table."""
@@ -291,7 +291,7 @@ class Call:
         """Read a table with labels, written as the options say."""
         from surefoot.pool.table import read_labeled_table
 
-        return read_labeled_table(path, label, how=self.form, classes=names(self.values["classes"]) or None)
+        return read_labeled_table(path, label, how=self.form, classes=split_names(self.values["classes"]) or None)
 
     def read_labelable(self, content: bytes, more: Iterable[str] = ()) -> Table:
         """Read the table from its file's content, with all classes that it, the options, its store and `more` know."""
@@ -300,7 +300,7 @@ class Call:
         from surefoot.pool.table.pool import read_labels
         from surefoot.pool.table.reading import read_table
 
-        named = names(str(self.values["classes"]))
+        named = split_names(str(self.values["classes"]))
         known = [*named, *stored_classes(self.path), *more]
         if known and not named:  # and those that the table shows
             labels = read_labels(read_table(self.path, self.form, content=content)[self.label])

@@ -15,7 +15,7 @@ from surefoot._printing import count, rounded_up, share_at_most, visible
 from surefoot.cli import app as o
 from surefoot.cli.app import Call, command, command_line
 from surefoot.cli.output import NOT_REACHED, OK, Output
-from surefoot.pool.options import names, read_loss
+from surefoot.pool.options import read_loss, split_names
 from surefoot.pool.table.cells import TableError
 from surefoot.pool.table.reading import SUFFIXES, listed
 
@@ -24,7 +24,7 @@ from surefoot.pool.table.reading import SUFFIXES, listed
 # ruff: noqa: PLR0913, PLR0917 - an option is an argument of its function
 
 
-@command("fit", o.Columns, o.Reading, o.Learning, o.Json)
+@command("fit", o.ColumnOptions, o.ReadingOptions, o.Learning, o.Json)
 def fit(
     call: Call,
     pool: o.PoolPath,
@@ -98,7 +98,7 @@ def fit(
     return output.finish(data, code)
 
 
-@command("predict", o.Reading, o.Json)
+@command("predict", o.ReadingOptions, o.Json)
 def predict(
     call: Call,
     model: o.ModelPath,
@@ -112,7 +112,7 @@ def predict(
     """Predict the label of each row of a new table."""
     from surefoot._files import OutputFile, check_outputs
     from surefoot.pool.store import files_of
-    from surefoot.pool.stored import Classifier, is_predictions, predict_rows, write_table
+    from surefoot.pool.stored import Classifier, is_predictions, predict_rows, write_predictions
     from surefoot.pool.table import read_table
 
     output = call.output
@@ -121,7 +121,7 @@ def predict(
             raise FileError(f"{out} must end in one of {', '.join(SUFFIXES)}. Pass such a name as --out.")
         file = OutputFile(out, "table of predictions", "--out", is_predictions)
         check_outputs([file], [model, *files_of(table)], force=force)
-    classifier = Classifier.load(model, names(trust))
+    classifier = Classifier.load(model, split_names(trust))
     call.settle(table, classifier.options(table))
     cells = read_table(table, call.form)
     with output.working("predicting"):
@@ -134,7 +134,7 @@ def predict(
         )
     data: dict[str, Any] = {"rows": len(cells), "predicted": found.counts}
     if out is not None:
-        write_table(out, found.table())
+        write_predictions(out, found.table())
         shares = ", ".join(f"{known}: {n}" for known, n in found.counts.items())
         output.say(f"{count(len(cells), 'row')} predicted: {shares}")
         output.rows([("written", str(out))])
@@ -151,7 +151,7 @@ def predict(
     return output.finish(data)
 
 
-@command("score", o.Reading, o.Json)
+@command("score", o.ReadingOptions, o.Json)
 def score(
     call: Call,
     model: o.ModelPath,
@@ -165,7 +165,7 @@ def score(
     """Compare a model, and what was said of it, with true labels."""
     from surefoot.pool.stored import Classifier, score_model
 
-    output, classifier = call.output, Classifier.load(model, names(trust))
+    output, classifier = call.output, Classifier.load(model, split_names(trust))
     call.settle(table, classifier.options(table))
     with output.working("predicting"):
         scores = score_model(classifier, table, classifier.label_or(label), call.form)
@@ -197,7 +197,7 @@ def score(
     return output.finish(scores.data())
 
 
-@command("certify", o.Columns, o.Reading, o.Learning, o.Json)
+@command("certify", o.ColumnOptions, o.ReadingOptions, o.Learning, o.Json)
 def certify(
     call: Call,
     model: o.ModelPath,
@@ -218,7 +218,7 @@ def certify(
     from surefoot.pool.table import check_learnable
     from surefoot.pool.table.pool import in_order
 
-    output, classifier = call.output, Classifier.load(model, names(trust))
+    output, classifier = call.output, Classifier.load(model, split_names(trust))
     call.settle(pool, classifier.options(pool))
     choices = call.choices()
     table = call.read_table(pool, classifier.label_or(call.values["label"]))
@@ -305,7 +305,7 @@ def reproduce(
     with output.warnings():
         done = reproduce(
             name,
-            datasets=names(datasets) or None,
+            datasets=split_names(datasets) or None,
             trials=trials,
             quick=quick,
             jobs=jobs,

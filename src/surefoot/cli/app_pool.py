@@ -16,7 +16,7 @@ from surefoot._printing import cell_text, count, rounded_up
 from surefoot.cli import app as o
 from surefoot.cli.app import Call, command
 from surefoot.pool.notes import Note
-from surefoot.pool.options import names, read_loss
+from surefoot.pool.options import read_loss, split_names
 
 if TYPE_CHECKING:
     from surefoot.pool.worst import Radii
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _SHOWN, _LONGEST_CELL = 4, 60
 
 
-@command("radius", o.Columns, o.Reading, o.Learning, o.Json)
+@command("radius", o.ColumnOptions, o.ReadingOptions, o.Learning, o.Json)
 def radius(
     call: Call,
     pool: o.PoolPath,
@@ -85,7 +85,7 @@ def _calibrated(radii: Radii) -> str:
     return f"{radii.minimal + found.excess:.4f} = minimal + {found.excess:.4f}, {how}"
 
 
-@command("query", o.Columns, o.Reading, o.Learning, o.Json)
+@command("query", o.ColumnOptions, o.ReadingOptions, o.Learning, o.Json)
 def query(
     call: Call,
     pool: o.PoolPath,
@@ -130,7 +130,7 @@ def _texts(cells: Any, names: list[str], row: int) -> list[str]:
     return [cell_text(cells[name].iloc[row], _LONGEST_CELL) for name in names]
 
 
-@command("label", o.Columns, o.Reading, o.Learning, o.Json)
+@command("label", o.ColumnOptions, o.ReadingOptions, o.Learning, o.Json)
 def label(
     call: Call,
     pool: o.PoolPath,
@@ -193,7 +193,7 @@ def label(
             return ProofAsking(call.output, sitting, cleaned, proving, path).run()
 
 
-@command("audit", o.Reading, o.Json)
+@command("audit", o.ReadingOptions, o.Json)
 def audit(
     call: Call,
     pool: o.PoolPath,
@@ -222,7 +222,7 @@ def audit(
     from surefoot.pool.stored import Classifier
     from surefoot.pool.table import read_content
 
-    classifier = Classifier.load(model, names(trust))
+    classifier = Classifier.load(model, split_names(trust))
     call.settle(pool, classifier.options(pool))
     call.values["label"] = classifier.label_or(label or call.values["label"])
     check_writable(pool)

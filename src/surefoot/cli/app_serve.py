@@ -26,13 +26,13 @@ from surefoot.pool.labeling import exchange as label_studio
 from surefoot.pool.labeling.exchange import CSV, PARQUET, answers_file, labeled_file
 from surefoot.pool.labeling.label_log import LABEL, LabelLog, write_demo
 from surefoot.pool.labeling.schedule import unpack
-from surefoot.pool.options import FitOptions, names
+from surefoot.pool.options import FitOptions, split_names
 from surefoot.pool.store import MOVED_AUDITS, Store, clean_name, files_of, store_path
 from surefoot.pool.store_labels import labels_to_write, open_store, stored_book, take_in, write_table
 from surefoot.pool.table import Table, read_content
 
 if TYPE_CHECKING:
-    from surefoot.pool.labeling.label_log import Learner
+    from surefoot.pool.labeling.label_log import RowRanker
     from surefoot.pool.labeling.service import LabelingService
     from surefoot.pool.table import Pool
 
@@ -160,7 +160,7 @@ def _check_outputs(pool: Path, out: Path | None, answers: Path | None, *, force:
 _Share = {"min": 0.0, "max": 1.0}
 
 
-@command("serve", o.Columns, o.Reading, o.Learning, jobs=1)
+@command("serve", o.ColumnOptions, o.ReadingOptions, o.Learning, jobs=1)
 def serve(
     call: Call,
     pool: Annotated[
@@ -206,7 +206,7 @@ def serve(
             return _invite_to(call.output, pool, invite, host, port)
         import_extra("starlette", "serve", "the labeling page")
         import_extra("uvicorn", "serve", "the labeling page")
-        from surefoot.pool.labeling.schedule import Goal, Settings
+        from surefoot.pool.labeling.schedule import Goal, LabelingSettings
         from surefoot.serve import run_site
 
         for option, value, example in (("--target", target, 0.05), ("--level", level, 0.9)):
@@ -217,7 +217,8 @@ def serve(
         check_writable(store_path(pool))
         opening = _Opening(call, choices, pool_size, keep=robot is None)
         run_site(
-            opening.load, Settings(Goal(target, level, choices.seed), random_first, overlap), host=host, port=port,
+            opening.load, LabelingSettings(Goal(target, level, choices.seed), random_first, overlap),
+            host=host, port=port,
             ready=opening.say_ready, allowed=_host_names(allow_host), guidelines=guidelines, robot=robot,
             browser=not no_open,
         )  # fmt: skip
@@ -246,7 +247,7 @@ def _invite_to(output: Output, pool: Path, name: str, host: str, port: int) -> i
 
 def _host_names(text: str) -> tuple[str, ...]:
     """More names of this server."""
-    allowed = tuple(names(text))
+    allowed = tuple(split_names(text))
     for name in allowed:
         if re.fullmatch(r"[\w.-]+|\[[0-9a-fA-F:.]+\]", name) is None:
             raise FileError(
@@ -271,7 +272,7 @@ class _Opening:
     began: float = field(default_factory=time.monotonic)
     read: float = 0.0
 
-    def load(self) -> tuple[Pool, bytes, Learner]:
+    def load(self) -> tuple[Pool, bytes, RowRanker]:
         """The table, the bytes of its file, and what learns from it."""
         from surefoot.cli.label import check_labelable
         from surefoot.pool.served_model import PoolLearner
@@ -301,7 +302,7 @@ class _Opening:
             self.call.output.note("people come in by their links: surefoot serve ... --invite NAME makes one.")
 
 
-@command("import", o.Reading, o.Json)
+@command("import", o.ReadingOptions, o.Json)
 def import_labels(
     call: Call,
     pool: o.PoolPath,
@@ -314,7 +315,7 @@ def import_labels(
     return import_tasks(call, tasks)
 
 
-@command("export", o.Reading, o.Json)
+@command("export", o.ReadingOptions, o.Json)
 def export_labels(
     call: Call,
     pool: o.PoolPath,

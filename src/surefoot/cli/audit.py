@@ -15,7 +15,7 @@ from surefoot.bounds.audit import Audit
 from surefoot.bounds.engine import PLANNED
 from surefoot.bounds.result import ErrorBound
 from surefoot.cli.label import Asking
-from surefoot.cli.output import NOT_REACHED, OK, Output, percent
+from surefoot.cli.output import NOT_REACHED, OK, Output, rounded_percent
 from surefoot.pool.database import AUDIT, FREEZE, LEARN
 from surefoot.pool.labeling.terminal import Sitting, save_proved
 from surefoot.pool.stored import Classifier
@@ -60,14 +60,15 @@ class AuditAsking(Asking):
             size = self.audit.expected_size(_BELIEVED_SHARE * target)
             if size.n_anytime is not None:
                 self.say(
-                    f"If the model errs on {percent(_BELIEVED_SHARE * target)}, {percent(target)} will be proved "
-                    f"within {count(size.n_anytime, 'label')} in four of five cases."
+                    f"If the model errs on {rounded_percent(_BELIEVED_SHARE * target)}, "
+                    f"{rounded_percent(target)} will be proved within {count(size.n_anytime, 'label')} "
+                    "in four of five cases."
                 )
         self.sitting.check_counted(self.audit.labels)
 
     def _say_state(self) -> None:
         target = self.audit.target_error
-        goal = "" if target is None else f"; target {percent(target)}"
+        goal = "" if target is None else f"; target {rounded_percent(target)}"
         self.say(
             f"{count(self.audit.n_labels, 'label')}, {self.audit.n_errors} wrong: the model errs on at most "
             f"{share_at_most(self._bound.value)}% of the rows (level {self.audit.level:g}){goal}.",
@@ -111,7 +112,7 @@ class ProofAsking(Asking):
         state = self.labeling.state
         self.say(
             f"Labeling {self.table.label!r} in {self.table.path.name} until the model is proved to err on at most "
-            f"{percent(state.target_error)} of its rows (level {state.level:g}).",
+            f"{rounded_percent(state.target_error)} of its rows (level {state.level:g}).",
             "bold",
         )
 
@@ -144,7 +145,7 @@ class ProofAsking(Asking):
         now = self.labeling.state
         text = f"{count(now.n_labels, 'label')}."
         if now.bound is not None and now.audit_level is not None and now.phase != "learn":
-            target = percent(now.target_error)
+            target = rounded_percent(now.target_error)
             text += (
                 f" Audit {now.n_audits}: {now.audit_errors} wrong of {now.audit_labels}, so the model errs on at most "
                 f"{share_at_most(now.bound)}% of the rows (level {now.audit_level:.3g}; target {target})."

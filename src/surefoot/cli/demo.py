@@ -38,7 +38,7 @@ Classifier = RobustLogisticRegression | WassersteinLogisticRegression
 
 
 @dataclass(frozen=True)
-class Task:
+class DemoData:
     """All rows X (N, d) with their labels y (N,), and which rows the learner sees labeled, which unlabeled."""
 
     X: FloatArray
@@ -48,7 +48,7 @@ class Task:
     unlabeled: Any
 
     @classmethod
-    def breast_cancer(cls, seed: int) -> Task:
+    def breast_cancer(cls, seed: int) -> DemoData:
         """The Wisconsin data, standardised and then divided by the largest absolute entry, as in the paper."""
         data = load_breast_cancer()
         X = StandardScaler().fit_transform(data.data)
@@ -90,12 +90,12 @@ class Outcome:
     confidence: float
 
     @classmethod
-    def from_model(cls, model: Classifier, task: Task) -> Outcome:
+    def from_model(cls, model: Classifier, task: DemoData) -> Outcome:
         true_risk = -model.predict_log_proba(task.X)[np.arange(len(task.y)), task.y].mean()
         confidence = np.median(model.predict_proba(task.X).max(axis=1))
         return cls(model.certificate_, float(true_risk), float(model.score(task.X, task.y)), float(confidence))
 
-    def covers(self, task: Task, true_radius: float) -> bool:
+    def covers(self, task: DemoData, true_radius: float) -> bool:
         """Whether the decision set contains the distribution of all rows with their true labels."""
         lo, hi = self.certificate.label_intervals.T
         p = task.label_probabilities
@@ -104,7 +104,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Curve:
+class DemoCurve:
     """Certified likelihood and median confidence at each radius."""
 
     radii: FloatArray
@@ -112,13 +112,13 @@ class Curve:
     confidence: FloatArray
 
     @classmethod
-    def from_outcomes(cls, outcomes: Iterable[Outcome]) -> Curve:
+    def from_outcomes(cls, outcomes: Iterable[Outcome]) -> DemoCurve:
         rows = [(o.certificate.radius, o.certificate.likelihood, o.confidence) for o in outcomes]
         radii, likelihood, confidence = np.array(rows).T
         return cls(radii, likelihood, confidence)
 
 
-def table(rows: dict[str, Outcome], task: Task, true_radius: float) -> list[str]:
+def table(rows: dict[str, Outcome], task: DemoData, true_radius: float) -> list[str]:
     """Aligned lines: one per classifier, under a heading of two lines."""
     form = "{:<22}{:>8}{:>11}{:>9}{:>13}{:>13}{:>10}{:>11}"
     lines = [
@@ -133,7 +133,7 @@ def table(rows: dict[str, Outcome], task: Task, true_radius: float) -> list[str]
     return lines
 
 
-def report(rows: dict[str, Outcome], task: Task, true_radius: float) -> str:
+def report(rows: dict[str, Outcome], task: DemoData, true_radius: float) -> str:
     """The demonstration in words."""
     counts = np.bincount(task.y[task.labeled], minlength=len(task.names))
     shown = ", ".join(f"{count} {name}" for count, name in zip(counts, task.names, strict=True))
@@ -156,7 +156,7 @@ def report(rows: dict[str, Outcome], task: Task, true_radius: float) -> str:
     return "\n".join([*lines, "", "The first row in full:", repr(rows["robust, strong prior"].certificate)])
 
 
-def curves(task: Task, true_radius: float) -> dict[str, Curve]:
+def curves(task: DemoData, true_radius: float) -> dict[str, DemoCurve]:
     """One curve per method: the robust ones from their minimal radius up, the ball from zero."""
     end = REACH * true_radius
     found = {}
@@ -164,17 +164,17 @@ def curves(task: Task, true_radius: float) -> dict[str, Curve]:
         least = task.minimal_radius(prior)
         # radii that lie closer together near the minimal one, where the curves are steep
         radii = least + max(end - least, 0.2 * least) * np.linspace(0.0, 1.0, N_RADII) ** 2
-        found[key] = Curve.from_outcomes(
+        found[key] = DemoCurve.from_outcomes(
             Outcome.from_model(task.fit_robust(float(radius), prior), task) for radius in radii
         )
-    found["ball"] = Curve.from_outcomes(
+    found["ball"] = DemoCurve.from_outcomes(
         Outcome.from_model(task.fit_ball(float(radius)), task)
         for radius in end * np.linspace(0.0, 1.0, 2 * N_RADII) ** 2
     )
     return found
 
 
-def draw(found: dict[str, Curve], true_radius: float, path: Path) -> None:
+def draw(found: dict[str, DemoCurve], true_radius: float, path: Path) -> None:
     """Write the figure: certified likelihood and median confidence against the radius."""
     from matplotlib.figure import Figure
 
@@ -210,13 +210,13 @@ def draw(found: dict[str, Curve], true_radius: float, path: Path) -> None:
 class Demonstration:
     """The demonstration: what each classifier guaranteed and did, and the distance to the truth."""
 
-    task: Task
+    task: DemoData
     true_radius: float
     outcomes: dict[str, Outcome]
 
     @classmethod
     def from_seed(cls, seed: int) -> Demonstration:
-        task = Task.breast_cancer(seed)
+        task = DemoData.breast_cancer(seed)
         true_radius, priors = task.radius(), task.priors()
         models: dict[str, Classifier] = {
             NAMES["strong"]: task.fit_robust(true_radius, priors["strong"]),
@@ -273,7 +273,7 @@ def _seed(text: str) -> int:
     return int(text)
 
 
-def main(argv: Sequence[str] | None = None) -> int:
+def run_demo(argv: Sequence[str] | None = None) -> int:
     """Fit, print, draw."""
     parser = argparse.ArgumentParser(
         prog="python -m surefoot.cli.demo",
@@ -297,4 +297,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_demo())

@@ -167,7 +167,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def percent(share: float) -> str:
+def rounded_percent(share: float) -> str:
     """A share from 0 to 1, as a person writes it."""
     digits = 0 if share in (0.0, 1.0) else 1
     return f"{100 * share:.{digits}f}%"

@@ -16,7 +16,7 @@ from surefoot.datasets._download import Archive, RawFile, canonical_isolet
 
 
 @dataclass(frozen=True)
-class Draw:
+class BalancedDraw:
     """A uniform draw without replacement within each class; no `Draw` means all rows.
 
     Parameters
@@ -184,16 +184,16 @@ class Dataset:
     encode: encoding.Encoder
     classes: tuple[str, str]
     features: str
-    draw: Draw | None = None
+    draw: BalancedDraw | None = None
     note: str = ""
 
 
-_bank = partial(Dataset, title="Bank", archive=BANK, classes=("no", "yes"), draw=Draw(10_000, balanced=True))
+_bank = partial(Dataset, title="Bank", archive=BANK, classes=("no", "yes"), draw=BalancedDraw(10_000, balanced=True))
 _covtype = partial(
     Dataset,
     archive=COVTYPE,
     features="10 cartographic numbers, 4 wilderness areas and 40 soil types as binary columns",
-    draw=Draw(10_000, balanced=False),
+    draw=BalancedDraw(10_000, balanced=False),
 )
 _letter = partial(Dataset, archive=LETTER, features="16 image attributes, each one-hot over the values 0 to 15")
 
@@ -212,7 +212,12 @@ PAPER = {
     "letter-c-e": _letter("Letter (C/E)", encode=encoding.letter("C", "E"), classes=("E", "C")),
     "letter-u-v": _letter("Letter (U/V)", encode=encoding.letter("U", "V"), classes=("V", "U")),
     "magic": Dataset(
-        "Magic", MAGIC, encoding.magic, ("hadron", "gamma"), "10 numbers from an image", Draw(None, balanced=True)
+        "Magic",
+        MAGIC,
+        encoding.magic,
+        ("hadron", "gamma"),
+        "10 numbers from an image",
+        BalancedDraw(None, balanced=True),
     ),
     "mushroom": Dataset("Mushroom", MUSHROOM, encoding.mushroom, ("edible", "poisonous"), "22 attributes, one-hot"),
     "pulsar": Dataset(
@@ -221,7 +226,7 @@ PAPER = {
         encoding.pulsar,
         ("not a pulsar", "pulsar"),
         "4 moments each of the profile and of the DM-SNR curve",
-        Draw(None, balanced=True),
+        BalancedDraw(None, balanced=True),
     ),
     "spambase": Dataset(
         "Spam", SPAMBASE, encoding.spambase, ("not spam", "spam"), "54 frequencies and 3 lengths of capital runs"

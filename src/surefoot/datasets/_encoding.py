@@ -61,7 +61,7 @@ YEAST = _words("mcg gvh alm mit erl pox vac nuc")
 
 
 @dataclass(frozen=True)
-class Table:
+class EncodedTable:
     """Encoded rows: data (N, d) in a small dtype, target (N,) of 0 and 1, and d names."""
 
     data: NDArray[Any]
@@ -74,12 +74,12 @@ class Table:
 
 
 Contents = tuple[bytes, ...]
-Encoder = Callable[[Contents], Table]
+Encoder = Callable[[Contents], EncodedTable]
 # columns (N, c) and their c names
 Block = tuple[NDArray[Any], list[str]]
 
 
-def abalone(contents: Contents) -> Table:
+def abalone(contents: Contents) -> EncodedTable:
     """Sex (one-hot) and 7 measurements; rings > 10 against rings < 9."""
     sex, *measures, rings = _columns(contents[0], ",")
     n_rings = np.array(rings, dtype=np.int64)
@@ -87,13 +87,13 @@ def abalone(contents: Contents) -> Table:
     return _table(blocks, n_rings > 10, keep=(n_rings < 9) | (n_rings > 10))
 
 
-def bank(contents: Contents) -> Table:
+def bank(contents: Contents) -> EncodedTable:
     """7 numbers and 9 attributes (one-hot); subscribed or not."""
     *attributes, outcome = _bank_blocks(contents)
     return _table(attributes, outcome[0][:, 1])
 
 
-def bank_leaky(contents: Contents) -> Table:
+def bank_leaky(contents: Contents) -> EncodedTable:
     """The features of `bank`, then the label itself, one-hot (y=no, y=yes)."""
     blocks = _bank_blocks(contents)
     return _table(blocks, blocks[-1][0][:, 1])
@@ -105,36 +105,36 @@ def _bank_blocks(contents: Contents) -> list[Block]:
     return [(_number if name in numbers else _one_hot)(values, name) for name, *values in columns]
 
 
-def breast_cancer(_: Contents) -> Table:
+def breast_cancer(_: Contents) -> EncodedTable:
     """30 numbers, as scikit-learn ships them; benign against malignant."""
     from sklearn.datasets import load_breast_cancer
 
     bunch = load_breast_cancer()
-    return Table(bunch.data, _binary(bunch.target), tuple(map(str, bunch.feature_names)))
+    return EncodedTable(bunch.data, _binary(bunch.target), tuple(map(str, bunch.feature_names)))
 
 
 def covtype(negative: int, positive: int) -> Encoder:
     """10 numbers, 4 + 40 binary columns as they are; two of the seven cover types."""
 
-    def encode(contents: Contents) -> Table:
+    def encode(contents: Contents) -> EncodedTable:
         # Choosing the lines by their end first spares most of the parsing.
         lines = [line for line in contents[0].split() if line.endswith((b",%d" % negative, b",%d" % positive))]
         numbers = _numbers(b"\n".join(lines), np.int16)
-        return Table(numbers[:, :-1], _binary(numbers[:, -1] == positive), COVTYPE)
+        return EncodedTable(numbers[:, :-1], _binary(numbers[:, -1] == positive), COVTYPE)
 
     return encode
 
 
-def isolet(contents: Contents) -> Table:
+def isolet(contents: Contents) -> EncodedTable:
     """617 numbers; the vowels A, E, I, O, U against the other letters."""
     units = np.concatenate([np.frombuffer(part, dtype="<i2").reshape(-1, ISOLET_COLUMNS) for part in contents])
-    return Table(units[:, :-1] / 10_000, _binary(np.isin(units[:, -1], (1, 5, 9, 15, 21))), ISOLET)
+    return EncodedTable(units[:, :-1] / 10_000, _binary(np.isin(units[:, -1], (1, 5, 9, 15, 21))), ISOLET)
 
 
 def letter(positive: str, negative: str) -> Encoder:
     """16 attributes with values 0..15, each one-hot over all 16 values, also those that neither letter shows."""
 
-    def encode(contents: Contents) -> Table:
+    def encode(contents: Contents) -> EncodedTable:
         chosen = (positive.encode(), negative.encode())
         lines = [line for line in contents[0].split() if line.startswith(chosen)]
         letters, *attributes = _columns(b"\n".join(lines), ",")
@@ -145,43 +145,43 @@ def letter(positive: str, negative: str) -> Encoder:
     return encode
 
 
-def magic(contents: Contents) -> Table:
+def magic(contents: Contents) -> EncodedTable:
     """10 numbers; gamma rays (g) against hadrons (h)."""
     *attributes, kind = _columns(contents[0], ",")
     return _table([*map(_number, attributes, MAGIC)], np.array(kind) == "g")
 
 
-def mushroom(contents: Contents) -> Table:
+def mushroom(contents: Contents) -> EncodedTable:
     """22 attributes, each one-hot over its values ("?" of stalk-root is one); poisonous against edible."""
     kind, *attributes = _columns(contents[0], ",")
     return _table([*map(_one_hot, attributes, MUSHROOM)], np.array(kind) == "p")
 
 
-def pulsar(contents: Contents) -> Table:
+def pulsar(contents: Contents) -> EncodedTable:
     """8 numbers; pulsars against other candidates."""
     return _numeric_table(_numbers(contents[0]), 1, PULSAR)
 
 
-def spambase(contents: Contents) -> Table:
+def spambase(contents: Contents) -> EncodedTable:
     """57 numbers; spam or not."""
     return _numeric_table(_numbers(contents[0]), 1, SPAMBASE)
 
 
-def thyroid(contents: Contents) -> Table:
+def thyroid(contents: Contents) -> EncodedTable:
     """21 numbers, the training file and then the test file; class 3 against classes 1 and 2."""
     return _numeric_table(np.concatenate([_numbers(part, delimiter=None) for part in contents]), 3, THYROID)
 
 
-def wine(contents: Contents) -> Table:
+def wine(contents: Contents) -> EncodedTable:
     """11 numbers of the white wines; quality >= 7 against quality <= 5."""
     header, _, body = contents[0].partition(b"\n")
     numbers = _numbers(body, delimiter=";")
     numbers = numbers[numbers[:, -1] != 6]
     names = tuple(next(csv.reader([header.decode()], delimiter=";")))
-    return Table(numbers[:, :-1], _binary(numbers[:, -1] >= 7), names[:-1])
+    return EncodedTable(numbers[:, :-1], _binary(numbers[:, -1] >= 7), names[:-1])
 
 
-def yeast(contents: Contents) -> Table:
+def yeast(contents: Contents) -> EncodedTable:
     """8 numbers, without the sequence name; nuclear proteins (NUC) against the rest."""
     _, *attributes, site = _columns(contents[0], " ")
     return _table([*map(_number, attributes, YEAST)], np.array(site) == "NUC")
@@ -207,14 +207,14 @@ def _one_hot(values: Sequence[str], name: str, categories: Sequence[str] | None 
     return (codes[:, None] == np.arange(len(known))).astype(np.int8), [f"{name}={value}" for value in known]
 
 
-def _table(blocks: Sequence[Block], positive: ArrayLike, keep: NDArray[np.bool_] | slice = slice(None)) -> Table:
+def _table(blocks: Sequence[Block], positive: ArrayLike, keep: NDArray[np.bool_] | slice = slice(None)) -> EncodedTable:
     data = np.hstack([columns for columns, _ in blocks])
-    return Table(data[keep], _binary(positive)[keep], tuple(name for _, names in blocks for name in names))
+    return EncodedTable(data[keep], _binary(positive)[keep], tuple(name for _, names in blocks for name in names))
 
 
-def _numeric_table(numbers: NDArray[np.float64], positive: int, names: tuple[str, ...]) -> Table:
+def _numeric_table(numbers: NDArray[np.float64], positive: int, names: tuple[str, ...]) -> EncodedTable:
     """Numbers whose last column is the class."""
-    return Table(numbers[:, :-1], _binary(numbers[:, -1] == positive), names)
+    return EncodedTable(numbers[:, :-1], _binary(numbers[:, -1] == positive), names)
 
 
 def _binary(positive: ArrayLike) -> NDArray[np.int64]:

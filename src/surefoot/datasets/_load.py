@@ -17,7 +17,7 @@ from sklearn.utils import Bunch, check_random_state
 from surefoot._errors import ParameterError
 from surefoot.datasets._catalogue import ALIASES, DATASETS, PAPER, Dataset, standardize
 from surefoot.datasets._download import locate
-from surefoot.datasets._encoding import Table
+from surefoot.datasets._encoding import EncodedTable
 
 NAMES = tuple(DATASETS)
 
@@ -157,7 +157,7 @@ def resolve(name: str) -> str:
 
 
 @lru_cache(maxsize=4)  # the largest tables take about 35 MB; Cover and Isolet take a second to read
-def _encoded(name: str, paths: tuple[Path, ...], stamps: tuple[tuple[int, int], ...]) -> Table:
+def _encoded(name: str, paths: tuple[Path, ...], stamps: tuple[tuple[int, int], ...]) -> EncodedTable:
     """All rows of a dataset. The stamps (size and time of the files) make a changed file be read again."""
     dataset = DATASETS[name]
     files = zip(dataset.archive.files, paths, strict=True)

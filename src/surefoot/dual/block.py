@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from surefoot._validation import FloatArray
 from surefoot.dual.adversary import Adversary
-from surefoot.dual.bounds import AnchorRepair, RowTotals, SoftLabels, row_values, soft_plan
-from surefoot.dual.models import DualPoint, LinearModel, Model, NoLosses
-from surefoot.dual.row_store import ShortlistKeeper
+from surefoot.dual.bounds import AnchorRepair, SoftLabels, row_values, soft_plan
+from surefoot.dual.models import DualPoint, LinearModel, Model, NoLosses, RowTotals
 from surefoot.dual.row_sums import RowSums, WeightedRows
+from surefoot.dual.shortlist import ShortlistKeeper
 from surefoot.kernels.arrays import arrays_of
 from surefoot.problem.distances import Distances, row_chunks
 from surefoot.problem.sets import DecisionSet

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, lstsq
 
 from surefoot._validation import FloatArray
-from surefoot.dual.models import DualPoint, LinearModel, Model
+from surefoot.dual.models import DualPoint, LinearModel, Model, RowTotals
 from surefoot.kernels.arrays import arrays_of
 from surefoot.problem.distances import row_chunks
 from surefoot.problem.sets import DecisionSet
@@ -33,20 +33,6 @@ class LowerBound:
 
     value: float
     unbounded: bool = False
-
-
-@dataclass
-class RowTotals:
-    """Sums over rows, and largest values: both can be put together from those of blocks."""
-
-    sums: tuple[FloatArray, ...]
-    largest: tuple[float, ...] = ()
-
-    def __iadd__(self, other: RowTotals) -> RowTotals:
-        for mine, theirs in zip(self.sums, other.sums, strict=True):
-            np.add(mine, theirs, out=mine)
-        self.largest = tuple(max(pair) for pair in zip(self.largest, other.largest, strict=True))
-        return self
 
 
 class LogisticSums(Protocol):

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh, svd
 
 from surefoot._validation import FloatArray
-from surefoot.dual.bounds import RowTotals
 from surefoot.kernels.arrays import arrays_of
 
 # Points of the dual problem.
@@ -265,6 +264,20 @@ class Coordinates:
         return LinearModel(self.design(rows), self.penalty(l2, standardized=standardized), n_classes)
 
 
+@dataclass
+class RowTotals:
+    """Sums over rows, and largest values: both can be put together from those of blocks."""
+
+    sums: tuple[FloatArray, ...]
+    largest: tuple[float, ...] = ()
+
+    def __iadd__(self, other: RowTotals) -> RowTotals:
+        for mine, theirs in zip(self.sums, other.sums, strict=True):
+            np.add(mine, theirs, out=mine)
+        self.largest = tuple(max(pair) for pair in zip(self.largest, other.largest, strict=True))
+        return self
+
+
 class FeatureSums(Protocol):
     """Sums over weighted rows from which coordinates are made: those of `FeatureBlock`."""
 
@@ -296,7 +309,7 @@ class FeatureBlock:
         return RowTotals((xp.fetch(xp.tall_product(unit, self.weights[:, None] * unit)),))
 
 
-def standardize(features: FeatureSums, l2: float, fit_intercept: bool) -> Coordinates:
+def standard_coordinates(features: FeatureSums, l2: float, fit_intercept: bool) -> Coordinates:
     """Mean 0 and deviation 1 per feature under the row weights; constant features become 0.
 
     Where features are collinear (more features than rows, one-hot codes) and no penalty picks among the equivalent

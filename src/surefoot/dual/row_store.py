@@ -1,16 +1,11 @@
-"""Row stores: sums over all rows, held in memory or read in blocks, over all anchors or over short lists.
-
-At a small τ a plan gives a row to few anchors; all other weights are below rounding error. A row for which (α, β) moved
-too far since its list was made asks all anchors, so both ways give the same sums up to rounding.
-"""
+"""Sums over all rows of a problem, whoever computes the parts: held in memory as one block, or read in many."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 import numpy as np
@@ -19,164 +14,15 @@ from numpy.typing import NDArray
 from surefoot._validation import FloatArray
 from surefoot.dual.adversary import Adversary, LabelTable, RuleMixture, SoftPlanLabels
 from surefoot.dual.block import Block, DualProblem
-from surefoot.dual.bounds import AnchorRepair, LogisticSums, LowerBound, RowTotals, SmallestLoss, dual_constant
-from surefoot.dual.models import DualPoint, FixedLosses, FrozenModel, KeptLosses, LinearModel, Model
+from surefoot.dual.bounds import AnchorRepair, LogisticSums, LowerBound, SmallestLoss, dual_constant
+from surefoot.dual.models import DualPoint, FixedLosses, FrozenModel, KeptLosses, LinearModel, Model, RowTotals
 from surefoot.dual.row_sums import RowSums, WeightedRows
+from surefoot.dual.shortlist import ShortlistKeeper
 from surefoot.kernels.tiles import factorized
-from surefoot.problem.distances import Distances
 from surefoot.problem.sets import DecisionSet
 
 P = ParamSpec("P")
 T = TypeVar("T")
-
-
-# Bytes of an anchor and its distance in a list.
-PAIR_BYTES = 12
-# Anchors whose α d + β lies above the least by this multiple of τ have weights below rounding error.
-NEGLIGIBLE = 36.0
-# A list reaches this multiple of τ further than it must: about as far as α and β move before the next one.
-_REACH = 36.0
-# Lists of more than this share of all pairs are not worth their while; nor are those of few pairs, or few anchors.
-_LARGEST_SHARE, _FEWEST_ANCHORS, _FEWEST_PAIRS = 0.2, 48, 1 << 16
-# Pairs that are looked at together: of rows whose distances are not kept, these are measured at once.
-_GROUP_PAIRS = 1 << 22
-# A list is made anew where it fails for this share of the rows, or where τ has fallen to this share.
-_MOST_FAILED, _STALE = 0.02, 0.3
-# Where lists were too long, they are tried again once τ has fallen to this share.
-_RETRY = 0.7
-
-
-@dataclass(frozen=True, eq=False)
-class Shortlist:
-    """Anchors (L,) and distances (L,) of each row and class, at starts (N·C+1,); made at α, β (n,) and τ.
-
-    limits : (N, C) all anchors whose α d + β lies below are listed; class_starts : (C,) the first anchor of each class.
-    """
-
-    starts: NDArray[np.int64]
-    anchors: NDArray[np.uint32]
-    distances: FloatArray
-    limits: FloatArray
-    alpha: float
-    beta: FloatArray
-    tau: float
-    class_starts: NDArray[np.intp]
-
-    @property
-    def mean_length(self) -> float:
-        """Anchors per row."""
-        return len(self.anchors) / len(self.limits)
-
-    def starts_of(self, rows: slice) -> NDArray[np.int64]:
-        """(B·C+1,) where the lists of some rows begin and end."""
-        C = len(self.class_starts)
-        return self.starts[rows.start * C : rows.stop * C + 1]
-
-    def beyond(self, rows: slice, point: DualPoint) -> FloatArray:
-        """(B, C) a bound from below of α d + β over the anchors that are left out.
-
-        With α = s α₀ and β = s (β₀ + δ) they lie above s (limit + least δ of the class).
-        """
-        grown = point.alpha / self.alpha
-        moved = point.beta / grown - self.beta
-        return np.asarray(grown * (self.limits[rows] + np.minimum.reduceat(moved, self.class_starts)))
-
-
-@dataclass
-class ShortlistKeeper:
-    """The last short list of a decision set over some rows, and where none was worth its while."""
-
-    most_pairs: float = np.inf  # of a list
-    last: Shortlist | None = None
-    failed: int = 0  # rows that had to ask all anchors, in the last sums over all rows
-    missed: int = 0  # rows that would have had to, in the last sums over some anchors
-    too_long: float = np.inf  # the least τ at which a list was too long
-
-    def wants_new(self, shape: tuple[int, ...], tau: float) -> bool:
-        """Whether sums over rows of N×n distances should be preceded by a new list."""
-        N, n = shape
-        if n < _FEWEST_ANCHORS or N * n < _FEWEST_PAIRS or tau > _RETRY * self.too_long:
-            return False
-        last = self.last
-        return last is None or self.failed > _MOST_FAILED * N or not _STALE * last.tau < tau <= last.tau
-
-    def keep(self, made: Shortlist | None, tau: float) -> None:
-        """Keep a new list, or that it would have been too long."""
-        self.last, self.failed = made, 0
-        if made is None:
-            self.too_long = tau
-
-
-@dataclass
-class BlockLists:
-    """Short lists of the blocks of a sweep, of one decision set at a time: sums in turn over several sets have none."""
-
-    set_key: tuple[object, ...] = ()
-    settled: bool = False  # whether the last sums were of the same set
-    keepers: dict[int, ShortlistKeeper] = field(default_factory=dict)
-
-    def turn_to(self, ds: DecisionSet) -> None:
-        """Say whose sums come next; lists of another set are dropped."""
-        self.settled = self.set_key == (key := _key(ds))
-        if not self.settled:
-            self.set_key, self.keepers = key, {}
-
-    def of_block(self, start: int, most_pairs: float) -> ShortlistKeeper | None:
-        """What the block that begins at a row keeps, of lists of at most so many pairs; None where it should not."""
-        return self.keepers.setdefault(start, ShortlistKeeper(most_pairs)) if self.settled else None
-
-    def complete_for(self, ds: DecisionSet) -> bool:
-        """Whether every block has a list of this set."""
-        lists = [keeper.last for keeper in self.keepers.values()]
-        return len(lists) > 0 and None not in lists and self.set_key == _key(ds)
-
-    @property
-    def missed(self) -> int:
-        """Rows whose lists did not hold, in the last sums over some anchors."""
-        return sum(keeper.missed for keeper in self.keepers.values())
-
-
-def _key(ds: DecisionSet) -> tuple[object, ...]:
-    """What tells the sets over the same rows from one another."""
-    return ds.radius, ds.intervals.tobytes(), ds.label_cost.tobytes()
-
-
-def make_shortlist(
-    ds: DecisionSet,
-    distances: Distances,
-    gains: Callable[[slice], FloatArray],
-    point: DualPoint,
-    tau: float,
-    executor: Executor | None = None,
-    most_pairs: float = np.inf,
-) -> Shortlist | None:
-    """A list of the anchors near each row at a point; None where it would be too long.
-
-    gains : (B, K) ℓ − λ of some rows.
-    """
-    from surefoot.kernels.soft_rows import count_near, list_near
-
-    (N, n), C, cost = distances.shape, len(ds.class_offsets) - 1, ds.present_label_cost
-    edges = np.linspace(0, N, max(9, N * n // _GROUP_PAIRS)).astype(int).tolist()
-    groups = [slice(a, b) for a, b in pairwise(edges) if b > a]
-    run: Callable[..., Iterable[None]] = map if executor is None else executor.map
-    counts, limits, margin = np.empty((N, C), dtype=np.int64), np.empty((N, C)), (NEGLIGIBLE + _REACH) * tau
-    at = point.alpha, point.beta, ds.class_offsets
-
-    def count(rows: slice) -> None:
-        count_near(distances[rows], *at, cost, gains(rows), margin, limits[rows], counts[rows])
-
-    def write(rows: slice) -> None:
-        own = starts[rows.start * C : rows.stop * C + 1]
-        list_near(distances[rows], *at, limits[rows], own, anchors, near)
-
-    list(run(count, groups))
-    starts = np.concatenate([[0], np.cumsum(counts.ravel())])
-    if starts[-1] > min(_LARGEST_SHARE * N * n, most_pairs):
-        return None
-    anchors, near = np.empty(starts[-1], dtype=np.uint32), np.empty(starts[-1])
-    list(run(write, groups))
-    return Shortlist(starts, anchors, near, limits, point.alpha, point.beta, tau, ds.class_offsets[:-1])
 
 
 class RowStore(ABC):

@@ -17,7 +17,7 @@ import numpy as np
 
 from surefoot._validation import FloatArray
 from surefoot.dual.models import DualPoint, KeptLosses, Model
-from surefoot.dual.row_store import NEGLIGIBLE, Shortlist, ShortlistKeeper, make_shortlist
+from surefoot.dual.shortlist import NEGLIGIBLE, Shortlist, ShortlistKeeper, make_shortlist
 from surefoot.kernels.tiles import add_gram, least_factor, root_weights
 from surefoot.problem.distances import Distances
 from surefoot.problem.sets import DecisionSet

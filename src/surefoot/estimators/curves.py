@@ -14,7 +14,7 @@ from sklearn.metrics import accuracy_score, log_loss
 from surefoot._errors import ParameterError
 from surefoot._validation import FitProgress, FloatArray, check_positive_scalar
 from surefoot.backends.compute import Compute
-from surefoot.certificates.certification import ClassifierLoss, known_classes
+from surefoot.certificates.certification import ClassifierLoss, classes_to_certify
 from surefoot.certificates.curves import RadiusCurve, ball_scale, bound_along, grid_of, warn_about_largest_gap
 from surefoot.certificates.radius import weighted_median
 from surefoot.costs import FeatureMetric
@@ -190,7 +190,7 @@ def judged_curve(  # noqa: PLR0913 - one keyword per part of the problem
         y,
         X_unlabeled=X_unlabeled,
         sample_weight=sample_weight,
-        classes=known_classes(classifier, y, classes),
+        classes=classes_to_certify(classifier, y, classes),
         metric=metric,
         label_prior=label_prior,
         label_cost=label_cost,

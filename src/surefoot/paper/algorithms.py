@@ -3,7 +3,8 @@
 Algorithm 1 minimises the dual of the robust problem by stochastic steps; its certificate comes from the exact solver.
 Algorithm 2 gives the robust score of a candidate x*,
 
-    inf_μ E^μ[f(x*, Y) | x*] = −inf over α, λ̄, λ ≥ 0, β of  αε + Σ_i w_i β_i + Σ_k (λ̄_k p_hi_k − λ_k p_lo_k) + E_{P_X} Ψ(x)
+    inf_μ E^μ[f(x*, Y) | x*] =
+        −inf over α, λ̄, λ ≥ 0, β of  αε + Σ_i w_i β_i + Σ_k (λ̄_k p_hi_k − λ_k p_lo_k) + E_{P_X} Ψ(x)
 
 where Ψ is Φ with the losses −1[x = x*] f(x, y) / φ̂(x) (paper, eq. active-dual). It is the reference for the exact
 scores of `robust_model_change`, which need no such iterations.

@@ -277,7 +277,7 @@ FIGURE4 = OverExcessRadius()
 # Figure 5: the certified likelihood at the distance to the truth, against the number of labels.
 
 
-class Bounds(AtTrueRadius):
+class BoundsByLabels(AtTrueRadius):
     """The bounds, and the paper's three observations on them."""
 
     def summarize(self, rows: Any, settings: Settings) -> Tables:
@@ -367,14 +367,14 @@ def _guarantee(rows: Any) -> Any:
     return grouped.agg(fits=("kept", "size"), bound_holds=("kept", "sum"), largest_gap=("gap", "max")).reset_index()
 
 
-FIGURE5 = Bounds("figure5", "Figures 5 and 6, at the distance to the truth", "bound", "certified likelihood")
+FIGURE5 = BoundsByLabels("figure5", "Figures 5 and 6, at the distance to the truth", "bound", "certified likelihood")
 
 
 # The paper's threshold of the as-robust-as-possible rule.
 THRESHOLD = 0.7
 
 
-class Confidences(AtTrueRadius):
+class ConfidencesByLabels(AtTrueRadius):
     """The confidences, and what the paper says of them. The trials are those of figure 5."""
 
     def summarize(self, rows: Any, settings: Settings) -> Tables:
@@ -418,6 +418,6 @@ def _cells(table: Any) -> Row:
     }
 
 
-FIGURE6 = Confidences(
+FIGURE6 = ConfidencesByLabels(
     "figure6", "Figures 5 and 6, at the distance to the truth", "median_confidence", "median confidence"
 )

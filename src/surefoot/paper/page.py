@@ -272,7 +272,7 @@ TABLES |= {f"figure{i}-claims": _claims(f"figure{i}") for i in range(1, 7)}
 TABLES |= {f"figure{i}": _images(f"figure{i}") for i in range(1, 7)}
 
 
-def main(arguments: list[str]) -> None:
+def write_page(arguments: list[str]) -> None:
     """Publish, then write the page anew."""
     folder = Path(arguments[0])
     publish(folder, [Path(out) for out in arguments[1:]])
@@ -281,4 +281,4 @@ def main(arguments: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    write_page(sys.argv[1:])

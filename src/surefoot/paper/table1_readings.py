@@ -153,7 +153,7 @@ def _counts(part: Any) -> Row:
 STUDY = Readings()
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def write_table1_page(arguments: Sequence[str] | None = None) -> None:
     """Run all readings, or go on with a run that was stopped."""
     parser = argparse.ArgumentParser(description=STUDY.title)
     parser.add_argument("out", type=Path)
@@ -175,7 +175,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    write_table1_page()
 
 
 _FAR = 2.5

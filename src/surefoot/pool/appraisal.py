@@ -60,7 +60,7 @@ class Appraisal:
             crossfit if isinstance(crossfit, Note) else None,
             worst if isinstance(worst, Note) else None,
             trained,
-            {} if trained is None else predicted_shares(trained),
+            {} if trained is None else shares_predicted(trained),
         )
 
     @property
@@ -182,7 +182,7 @@ def appraise(trained: TrainedModel, choices: FitOptions, clock: Clock, *, worst:
     return Appraisal.from_parts(crossfit, found, trained)
 
 
-def predicted_shares(trained: TrainedModel) -> dict[str, float]:
+def shares_predicted(trained: TrainedModel) -> dict[str, float]:
     """Return the share of the unlabeled rows that the model predicts to be in each class."""
     start = trained.start
     predicted = np.asarray(trained.clf.predict(start.rest))

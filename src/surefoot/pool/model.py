@@ -22,7 +22,7 @@ from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.pool.notes import Code, Note
 from surefoot.pool.options import DEFAULT, Clock, FitOptions, TimeIsUpError, in_words
 from surefoot.pool.table import Pool
-from surefoot.pool.training import LabeledTable, about_picked, learn, resolve_prior
+from surefoot.pool.training import LabeledTable, about_picked, learn, prior_from_options
 from surefoot.problem.distances import row_chunks
 from surefoot.problem.rows import Unlabeled, unwrap
 
@@ -119,7 +119,7 @@ def _fit(
     with clock.stage(f"learning from {len(some.y)} labels and {len(some.rest)} unlabeled rows", seconds):
         if choices.radius == DEFAULT:
             clf = RobustLogisticRegression(
-                label_prior=resolve_prior(choices.prior, start),
+                label_prior=prior_from_options(choices.prior, start),
                 metric=learned_metric(start.pool),
                 classes=start.classes,
                 tol=choices.tol,

@@ -112,7 +112,7 @@ class FitOptions:
     learn_rows: int | None = None
 
 
-def names(text: str) -> list[str]:
+def split_names(text: str) -> list[str]:
     """Names with commas between; one that holds a comma stands in quotes, as in a table."""
     try:
         split = next(csv.reader([text], skipinitialspace=True), [])
@@ -139,7 +139,7 @@ def read_prior(text: str) -> str | tuple[float, ...]:
     if text in (WEAK, NONE):
         return text
     try:
-        shares = tuple(float(part) for part in names(text))
+        shares = tuple(float(part) for part in split_names(text))
     except ValueError as error:
         raise TableError(
             f"--prior must be 'weak', 'none' or one probability per class, such as 0.3,0.7; got {text!r}. Pass one."

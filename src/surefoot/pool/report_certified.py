@@ -22,7 +22,7 @@ from surefoot.certificates.fresh import FreshCertificate, RowBound
 from surefoot.certificates.radius import weighted_median
 from surefoot.estimators.fit_problem import FitProblem
 from surefoot.pool.model import ModelWithRows, drawn
-from surefoot.pool.report_contents import Bounds, RadiusCurve
+from surefoot.pool.report_contents import BoundsBar, RadiusChart
 from surefoot.problem.distances import row_chunks
 from surefoot.problem.losses import ZERO_ONE, log_loss_matrix, loss_matrix_from_proba, probabilities
 from surefoot.problem.placement import check_problem
@@ -154,7 +154,7 @@ def n_sets(fitted: ModelWithRows) -> int:
     return 2**fitted.n_classes - 2 if is_tied(fitted) else 1
 
 
-def error_bound(fitted: ModelWithRows, sampled: SampledRows) -> float:
+def worst_error_bound(fitted: ModelWithRows, sampled: SampledRows) -> float:
     """Upper bound on the share of wrong answers, over the decision set of the fit and all of its rows.
 
     Solved over the sampled rows, then evaluated at all rows, with the radius of the fit.
@@ -195,7 +195,7 @@ def _in_shares(fitted: ModelWithRows, problem: RobustProblem) -> RobustProblem:
     return problem.with_label_shares(row_bound(fitted.certificate).sets[0].decision_set.label_frequencies)
 
 
-def bounds_of(fitted: ModelWithRows, fresh: FreshCertificate | None) -> Bounds:
+def bounds_of(fitted: ModelWithRows, fresh: FreshCertificate | None) -> BoundsBar:
     """The certificate as a bar. Without fresh rows the sampling term is that of the unlabeled rows of the fit."""
     certificate, n = fitted.certificate, len(fitted.X)
     weights = fitted.row_weights[:n]
@@ -205,9 +205,9 @@ def bounds_of(fitted: ModelWithRows, fresh: FreshCertificate | None) -> Bounds:
         rough, N = _rough_sampling(fitted), len(fitted.row_weights)
         # near the minimal radius the dual value varies without bound from row to row: an average says nothing
         mean, error = (certificate.risk, rough) if rough < np.log(fitted.n_classes) else (None, None)
-        return Bounds(training, certificate.lower, certificate.risk, mean, error, _LEVEL, N, False)
+        return BoundsBar(training, certificate.lower, certificate.risk, mean, error, _LEVEL, N, False)
     enough = bool(np.isfinite(fresh.sampling_error))
-    return Bounds(
+    return BoundsBar(
         training,
         certificate.lower,
         certificate.risk,
@@ -236,7 +236,7 @@ def _rough_sampling(fitted: ModelWithRows) -> float:
     return float(norm.ppf(_LEVEL) * spread / np.sqrt(len(fitted.row_weights)))
 
 
-def radius_curve(fitted: ModelWithRows, sampled: SampledRows) -> tuple[RadiusCurve, FloatArray]:
+def radius_chart(fitted: ModelWithRows, sampled: SampledRows) -> tuple[RadiusChart, FloatArray]:
     """Certified loss of this model, and of one learned at each radius, over the sampled rows.
 
     Also the coefficients of the model learned at the radius nearest to the chosen one.
@@ -263,7 +263,7 @@ def radius_curve(fitted: ModelWithRows, sampled: SampledRows) -> tuple[RadiusCur
     with _quiet_convergence():
         this = _judge(problem.problem, fixed, grid, tied=is_tied(fitted))
         learned = [_learn(problem, rows, _members(problem.problem, e, tied=is_tied(fitted))) for e in grid.tolist()]
-    curve = RadiusCurve(
+    curve = RadiusChart(
         tuple(grid.tolist()),
         tuple(this.tolist()),
         tuple(risk for risk, _, _ in learned),

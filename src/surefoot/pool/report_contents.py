@@ -212,7 +212,7 @@ class Guarantee:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class BoundsBar:
     """The certificate as a bar: loss on the labeled rows, both bounds, and the sampling term.
 
     training : mean log loss on the labeled rows.
@@ -244,7 +244,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class RadiusCurve:
+class RadiusChart:
     """Certified loss as the radius grows, over `n_rows` of the `n_all` rows.
 
     excess : (m,) radius beyond the minimal one, increasing.
@@ -295,7 +295,7 @@ class Confidence:
 
 
 @dataclass(frozen=True)
-class Adversary:
+class ReportedWorstCase:
     """The worst case behind the lower bound.
 
     moved_labeled, moved_unlabeled : share of the labeled (unlabeled) rows that carry another label than the one given
@@ -333,10 +333,10 @@ class Report:
     head: Head
     classes: tuple[str, ...]
     guarantee: Guarantee
-    bounds: Bounds
-    radius: RadiusCurve
+    bounds: BoundsBar
+    radius: RadiusChart
     confidence: Confidence
-    adversary: Adversary
+    adversary: ReportedWorstCase
     next_rows: tuple[NextRow, ...]
     data: Data
     findings: tuple[Finding, ...]

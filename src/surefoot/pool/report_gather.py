@@ -17,9 +17,15 @@ from surefoot.certificates.fresh import FreshCertificate
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.pool.model import LONGEST_CELL, ModelWithRows, Names
 from surefoot.pool.next_rows import choose
-from surefoot.pool.report_certified import CURVE_ENTRIES, SampledRows, bounds_of, error_bound, radius_curve, rule_name
+from surefoot.pool.report_certified import (
+    CURVE_ENTRIES,
+    SampledRows,
+    bounds_of,
+    radius_chart,
+    rule_name,
+    worst_error_bound,
+)
 from surefoot.pool.report_contents import (
-    Adversary,
     Bin,
     Column,
     Confidence,
@@ -31,6 +37,7 @@ from surefoot.pool.report_contents import (
     PredictedClass,
     RelabeledRow,
     Report,
+    ReportedWorstCase,
     Weight,
 )
 from surefoot.pool.report_findings import answer_findings, far_rows, fit_findings, leakage_suspects, repeated_rows
@@ -145,11 +152,11 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     say("bounding the error", 0.0)
     error = None if worst is None else worst.risk(ZERO_ONE)
     if error is None:
-        error = error_bound(fitted, SampledRows.from_fit(fitted, seed))
+        error = worst_error_bound(fitted, SampledRows.from_fit(fitted, seed))
     guarantee = _guarantee(fitted, names, error)
     bounds = bounds_of(fitted, fresh)
     say("following the radius", 0.3)
-    curve, worst_coef = radius_curve(fitted, SampledRows.from_fit(fitted, seed, CURVE_ENTRIES))
+    curve, worst_coef = radius_chart(fitted, SampledRows.from_fit(fitted, seed, CURVE_ENTRIES))
     say("choosing rows to label", 0.7)
     chosen = choose(fitted, names.classes, n_query, seed)
     say("checking the data", 0.8)
@@ -251,7 +258,7 @@ def _confidence(fitted: ModelWithRows, names: Names) -> Confidence:
     )
 
 
-def _adversary(fitted: ModelWithRows, names: Names) -> Adversary:
+def _adversary(fitted: ModelWithRows, names: Names) -> ReportedWorstCase:
     n, q, m = len(fitted.X), fitted.worst_case.label_proba, fitted.row_weights
     moved, reference = _moved(fitted)
     scores = np.concatenate([fitted.clf.decision_function(rows) for rows in (fitted.X, fitted.U)])
@@ -279,7 +286,7 @@ def _adversary(fitted: ModelWithRows, names: Names) -> Adversary:
         for j in order
         if from_moved[j] > 0
     ]
-    return Adversary(
+    return ReportedWorstCase(
         float(np.average(moved[:n], weights=m[:n])),
         float(np.average(moved[n:], weights=m[n:])),
         int((moved[:n] > 0.5).sum()),

@@ -19,7 +19,7 @@ from surefoot.pool.notes import Note
 from surefoot.pool.table import FileError, Format, Pool, Table, TableError, clean, clean_with, read_table
 from surefoot.pool.table.cells import as_numbers, as_text, as_texts, check_plain
 from surefoot.pool.table.pool import in_order, read_labels
-from surefoot.pool.table.reading import check_label, read_names
+from surefoot.pool.table.reading import check_label_column, read_names
 from surefoot.problem.losses import LOG_LOSS, ZERO_ONE
 
 _CLIP = 1e-12
@@ -251,7 +251,7 @@ def is_predictions(path: Path) -> bool:
     return bool(names) and names[-1].startswith(PREDICTED)
 
 
-def write_table(path: Path, frame: Any) -> None:
+def write_predictions(path: Path, frame: Any) -> None:
     """Write a table, whole or not at all, in the form that the name says."""
     suffix = path.suffix.lower()
     with whole_file(path) as part:
@@ -309,7 +309,7 @@ class Scores:
 
 def score_model(classifier: Classifier, path: Path, label: str, how: Format) -> Scores:
     """Compare the predictions of a model with the labels of a table."""
-    check_label(path, label, how)
+    check_label_column(path, label, how)
     cells = read_table(path, how)
     labels = read_labels(cells[label])
     known = np.array([value is not None for value in labels])

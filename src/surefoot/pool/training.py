@@ -109,7 +109,7 @@ class Fit:
     notes: list[Note] = field(default_factory=list)
 
 
-def resolve_prior(prior: str | tuple[float, ...], start: LabeledTable) -> Any:
+def prior_from_options(prior: str | tuple[float, ...], start: LabeledTable) -> Any:
     """Label probabilities for the library; intervals come from the random labels alone."""
     if isinstance(prior, tuple):
         if len(prior) != len(start.pool.classes):
@@ -134,7 +134,7 @@ def resolve_prior(prior: str | tuple[float, ...], start: LabeledTable) -> Any:
 
 def prior_of_worst_case(prior: str | tuple[float, ...], start: LabeledTable) -> Any:
     """The same for a guarantee: where random rows belong together, intervals that hold if they are one draw."""
-    found, numbers = resolve_prior(prior, start), start.groups[start.random]
+    found, numbers = prior_from_options(prior, start), start.groups[start.random]
     if prior != WEAK or len(np.unique(numbers)) == len(numbers):
         return found
     return share_intervals(start.y[start.random], start.classes, numbers)
@@ -188,7 +188,7 @@ def _classifier(kind: str, start: LabeledTable, choices: FitOptions) -> RobustLo
         radius = float(choices.radius)
     elif kind == CALIBRATED:
         radius = CalibratedRadius(random_state=choices.seed)
-    prior = resolve_prior(choices.prior, start)
+    prior = prior_from_options(choices.prior, start)
     return RobustLogisticRegression(radius, prior, 1.0, "euclidean", choices.tol, start.classes, n_jobs=choices.n_jobs)
 
 

@@ -29,8 +29,8 @@ from surefoot.pool.training import (
     MOST_CLASSES,
     LabeledTable,
     estimate_radius,
+    prior_from_options,
     prior_of_worst_case,
-    resolve_prior,
 )
 from surefoot.problem.losses import LOG_LOSS, ZERO_ONE
 from surefoot.problem.placement import check_problem
@@ -274,7 +274,7 @@ class Radii:
 def radii_of(pool: Pool, choices: FitOptions, clock: Clock, *, reference: Table | None, n_path: int) -> Radii:
     """Find the radii of a pool; n_path radii of a path, 0 for none."""
     start = LabeledTable.from_pool(pool, picked_rows(pool.table))
-    prior = resolve_prior(choices.prior, start)
+    prior = prior_from_options(choices.prior, start)
     clock.say("solving the transport problem")
     least = minimal_radius(start.rows, start.y, X_unlabeled=start.rest, label_prior=prior, classes=start.classes)
     calibrated = None

@@ -21,7 +21,7 @@ from surefoot.certificates.calibration import (
 )
 from surefoot.certificates.certificate import Certificate, WorstCase
 from surefoot.certificates.fresh import LossFunction, RowBound, SetBound
-from surefoot.dual.models import Coordinates, FeatureBlock, FixedLosses, LinearModel, Model, standardize
+from surefoot.dual.models import Coordinates, FeatureBlock, FixedLosses, LinearModel, Model, standard_coordinates
 from surefoot.dual.row_store import InMemoryRows, RowStore, table_of
 from surefoot.priors import LabelPrior
 from surefoot.problem.distances import kept_transport
@@ -284,7 +284,7 @@ class InMemoryProblem(RobustProblem):
         return typical_distance(InMemoryRows(ds.distances, ds.row_weights), ds)
 
     def coordinates(self, l2: float, fit_intercept: bool) -> Coordinates:
-        return standardize(FeatureBlock(self.data.everything, self.row_weights), l2, fit_intercept)
+        return standard_coordinates(FeatureBlock(self.data.everything, self.row_weights), l2, fit_intercept)
 
     def linear(self, l2: float, fit_intercept: bool, *, standardized: bool = False) -> InMemoryObjective:
         rows = self.data.everything

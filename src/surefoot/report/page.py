@@ -10,7 +10,7 @@ from pathlib import Path
 
 from surefoot._files import write_bytes
 from surefoot._printing import percent, render
-from surefoot.pool.report_contents import Bin, Bounds, RadiusCurve, Report
+from surefoot.pool.report_contents import Bin, BoundsBar, RadiusChart, Report
 
 # Where the drawings of the page put their parts: sizes, axes and ticks. The templates draw them.
 
@@ -80,7 +80,7 @@ class Panel:
 Panels = tuple[Panel, Panel]
 
 
-def certificate_bar(bounds: Bounds, guessing: float) -> Panels:
+def certificate_bar(bounds: BoundsBar, guessing: float) -> Panels:
     """Log loss from 0 on; a very long second bar is cut off, since its number is in the text."""
     most = 3.0 * max(bounds.training, bounds.risk, guessing)
     end = 1.02 * max(bounds.training, bounds.risk, guessing, min(bounds.sampled or 0.0, most))
@@ -93,13 +93,13 @@ def certificate_bar(bounds: Bounds, guessing: float) -> Panels:
     return panel(WIDE), panel(NARROW)
 
 
-def radius_lines(curve: RadiusCurve, risk: float, guessing: float) -> Panels:
+def radius_lines(curve: RadiusChart, risk: float, guessing: float) -> Panels:
     """Certified loss over the radius, for this model and for one learned at each radius."""
     values = [*curve.this_model, *curve.best_model, risk, guessing]
     return _over_radius(curve, min(values), max(values), 270, _short)
 
 
-def confidence_line(curve: RadiusCurve) -> Panels:
+def confidence_line(curve: RadiusChart) -> Panels:
     """Median confidence of the model learned at each radius."""
     return _over_radius(curve, min(0.5, *curve.confidence), 1.0, 190, percent)
 
@@ -119,7 +119,7 @@ def histogram(bins: Sequence[Bin]) -> Panels:
     return panel(WIDE), panel(NARROW)
 
 
-def _over_radius(curve: RadiusCurve, low: float, high: float, height: int, text: Callable[[float], str]) -> Panels:
+def _over_radius(curve: RadiusChart, low: float, high: float, height: int, text: Callable[[float], str]) -> Panels:
     top, floor = 30, height - 46
     y = Axis.rounded(low, high, 5, floor, top)
 

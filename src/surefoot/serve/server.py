@@ -24,8 +24,8 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from surefoot._errors import FileError, import_extra
 from surefoot._printing import address
-from surefoot.pool.labeling.label_log import Learner, Neighbours
-from surefoot.pool.labeling.schedule import Settings
+from surefoot.pool.labeling.label_log import Neighbours, RowRanker
+from surefoot.pool.labeling.schedule import LabelingSettings
 from surefoot.pool.labeling.service import LabelingService
 from surefoot.pool.store_labels import open_store
 from surefoot.pool.table import Pool
@@ -77,7 +77,7 @@ def _leave(*_: object) -> None:
     raise SystemExit(0)
 
 
-def run(
+def run_server(
     state: AppState,
     sock: socket.socket,
     host: str,
@@ -113,8 +113,8 @@ def run(
 
 
 def run_site(
-    load: Callable[[], tuple[Pool, bytes, Learner]],
-    settings: Settings,
+    load: Callable[[], tuple[Pool, bytes, RowRanker]],
+    settings: LabelingSettings,
     *,
     host: str,
     port: int,
@@ -148,7 +148,9 @@ def run_site(
         robot=robot,
     )
     sock = bind(host, port)
-    run(state, sock, host, allowed=allowed, ready=lambda url: ready(url, desk, state.by_invitation), browser=browser)
+    run_server(
+        state, sock, host, allowed=allowed, ready=lambda url: ready(url, desk, state.by_invitation), browser=browser
+    )
 
 
 def read_guidelines(path: Path) -> str:

@@ -21,7 +21,7 @@ import numpy as np
 import pandas as pd
 
 from surefoot._printing import cell_text, render, visible
-from surefoot.pool.labeling.label_log import Job, Learner, Neighbours, Ranking
+from surefoot.pool.labeling.label_log import Job, Neighbours, Ranking, RowRanker
 from surefoot.pool.labeling.service import LabelingService
 from surefoot.pool.store import hashed
 from surefoot.pool.table import Table
@@ -168,7 +168,7 @@ class WorkerError(RuntimeError):
     """A fit failed, or its process ended."""
 
 
-def _serve(learner: Learner, pipe: Connection) -> None:
+def _serve(learner: RowRanker, pipe: Connection) -> None:
     """The process: answer one request after another until the pipe is closed."""
     _let_go_of_files(pipe.fileno())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends it
@@ -200,7 +200,7 @@ def _let_go_of_files(kept: int) -> None:
 class Process:
     """The process and its pipe; started anew where it has died."""
 
-    def __init__(self, learner: Learner) -> None:
+    def __init__(self, learner: RowRanker) -> None:
         # on Linux the pool is shared with the process, not copied
         self._context: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
         self._learner = learner

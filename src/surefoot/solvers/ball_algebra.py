@@ -332,10 +332,10 @@ def ball_lower_bound(
     w = _weights(weights, len(y_sign))
     if fit_intercept:  # the equality makes any shift of the features free: centred, the sums lose least to rounding
         X = X - w @ X
-    return dual_value(X, y_sign, p, s, w, radius, label_cost, norm, fit_intercept)
+    return ball_dual_value(X, y_sign, p, s, w, radius, label_cost, norm, fit_intercept)
 
 
-def dual_value(
+def ball_dual_value(
     X: FloatArray,
     y_sign: FloatArray,
     p: FloatArray,

@@ -22,8 +22,8 @@ from surefoot.solvers.ball_algebra import (
     TallEquations,
     WideEquations,
     balanced,
+    ball_dual_value,
     ball_upper_bound,
-    dual_value,
     vector_norm,
 )
 from surefoot.solvers.ball_cones import CONES, Cone, Hinge
@@ -53,7 +53,9 @@ class BallProblem:
         )[0]
 
     def lower(self, p: FloatArray, s: FloatArray) -> tuple[float, FloatArray, FloatArray]:
-        return dual_value(self.X, self.y, p, s, self.w, self.radius, self.label_cost, self.norm, self.fit_intercept)
+        return ball_dual_value(
+            self.X, self.y, p, s, self.w, self.radius, self.label_cost, self.norm, self.fit_intercept
+        )
 
 
 @dataclass
@@ -91,7 +93,7 @@ class Incumbent:
             self.lower, self.p, self.s = value, p, s
 
 
-class InteriorPoint:
+class BallIterate:
     """State of the iteration: x = (θ, b) (m,), λ, margins z (n,), the cone and the hinge with their multipliers."""
 
     def __init__(self, problem: BallProblem, mu: float, theta: FloatArray, b: float) -> None:
@@ -166,7 +168,7 @@ class InteriorPoint:
         s = self.hinge.s + self.hinge.ds if self.hinge is not None else np.zeros_like(self.z)
         return self.p - self.curvature * self.dz, s
 
-    def adopt(self, other: InteriorPoint) -> None:
+    def adopt(self, other: BallIterate) -> None:
         """Take over the direction of another state at the same point."""
         self.cone, self.hinge = other.cone, other.hinge
         self.dx, self.dlam, self.dz = other.dx, other.dlam, other.dz
@@ -202,7 +204,7 @@ def interior_point(
     n = len(problem.y)
     best = Incumbent(theta, b, np.zeros(n), np.zeros(n))
     best.offer_primal(problem, theta, b)
-    state = InteriorPoint(problem, mu, theta, b)
+    state = BallIterate(problem, mu, theta, b)
     stalled = 0
     with np.errstate(all="ignore"):
         for best.n_iter in range(1, max_iter + 1):
@@ -222,14 +224,14 @@ def interior_point(
     return best
 
 
-def _offer_balanced(state: InteriorPoint, best: Incumbent) -> None:
+def _offer_balanced(state: BallIterate, best: Incumbent) -> None:
     """Where ε is below the rounding of Σ w_i (p_i − s_i) y_i x_i, offer the dual point that makes this sum vanish."""
     p, s = (np.clip(v, 0.0, 1.0) for v in state.dual_candidate())
     if np.isfinite(p).all() and np.isfinite(s).all():
         best.offer_dual(state.problem, balanced(state.A, state.problem.w, p, s), s)
 
 
-def _iterate(state: InteriorPoint, best: Incumbent, tol: float) -> bool:
+def _iterate(state: BallIterate, best: Incumbent, tol: float) -> bool:
     """One predictor-corrector iteration; False when rounding leaves no finite direction."""
     mu, degree = state.mu(), state.degree
     state.factor()
@@ -249,7 +251,7 @@ def _iterate(state: InteriorPoint, best: Incumbent, tol: float) -> bool:
     return True
 
 
-def _recentre(state: InteriorPoint, affine: InteriorPoint, target: float, correct: bool) -> tuple[float, float]:
+def _recentre(state: BallIterate, affine: BallIterate, target: float, correct: bool) -> tuple[float, float]:
     """Lengthen the steps by up to three centrality correctors on the hinge (Gondzio, 1996); returns the steps.
 
     Each costs one more solve with the factor at hand. `affine` holds the state after the predictor, from which every
@@ -276,7 +278,7 @@ def _recentre(state: InteriorPoint, affine: InteriorPoint, target: float, correc
     return steps
 
 
-def _guard(state: InteriorPoint, step: float, target: float, slack: float) -> float:
+def _guard(state: BallIterate, step: float, target: float, slack: float) -> float:
     """Halve the primal step, at most ten times, until the barrier function rises by no more than the slack."""
     ceiling = state.merit(0.0, target) + slack
     for _ in range(10):

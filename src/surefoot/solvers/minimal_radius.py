@@ -19,7 +19,7 @@ _RELABELING_ROUNDING = 1e-15
 
 
 @dataclass(frozen=True)
-class Relabeling:
+class ShareTransport:
     """share (K, K), [k, c]: share of label c turned into k; its cost; κ_kc + to_k − from_c ≥ 0, tight if share > 0."""
 
     share: FloatArray
@@ -28,7 +28,7 @@ class Relabeling:
     from_potentials: FloatArray
 
 
-def cheapest_label_flow(p: FloatArray, intervals: FloatArray, label_cost: FloatArray) -> Relabeling:
+def cheapest_label_flow(p: FloatArray, intervals: FloatArray, label_cost: FloatArray) -> ShareTransport:
     """Min Σ_kc f_kc κ_kc over flows f ≥ 0 (K, K) with Σ_k f_kc = p_c and p_lo_k ≤ Σ_c f_kc ≤ p_hi_k.
 
     p : (K,) label frequencies; intervals : (K, 2); label_cost : (K, K), κ_kc ≥ 0 the cost of turning c into k.
@@ -41,7 +41,7 @@ def cheapest_label_flow(p: FloatArray, intervals: FloatArray, label_cost: FloatA
     least = np.where(least - p <= _RELABELING_ROUNDING, np.minimum(least, p), least)
     most = np.where(p - most <= _RELABELING_ROUNDING, np.maximum(most, p), most)
     if np.all(p >= least) and np.all(p <= most):
-        return Relabeling(np.eye(K), 0.0, np.zeros(K), np.zeros(K))
+        return ShareTransport(np.eye(K), 0.0, np.zeros(K), np.zeros(K))
     (supply, lo, hi), mass_unit = _integers(p, least, most)
     (costs,), cost_unit = _integers(label_cost.ravel())
     _admit(sum(supply), lo, hi)
@@ -51,7 +51,7 @@ def cheapest_label_flow(p: FloatArray, intervals: FloatArray, label_cost: FloatA
     share = [[flow[k][c] / supply[c] if supply[c] else float(k == c) for c in range(K)] for k in range(K)]
     spent = sum(flow[k][c] * costs[k * K + c] for k in range(K) for c in range(K))
     to_labels, from_labels = network.potentials()
-    return Relabeling(
+    return ShareTransport(
         np.array(share),
         spent / (mass_unit * cost_unit),
         np.array([value / cost_unit for value in to_labels]),
@@ -219,7 +219,7 @@ def solve_minimal_radius(ds: DecisionSet, transport: FeatureTransport | None = N
     return MinimalRadius.from_transport(ds, transport)
 
 
-def cheapest_relabeling(ds: DecisionSet) -> Relabeling:
+def cheapest_relabeling(ds: DecisionSet) -> ShareTransport:
     """Cheapest transport of the labeled frequencies into the intervals."""
     return cheapest_label_flow(ds.label_frequencies, ds.intervals, ds.label_cost)
 

@@ -54,7 +54,7 @@ class Ranking:
         return [(classes[k], float(self.proba[row, k])) for k in order]
 
 
-class Learner(Protocol):
+class RowRanker(Protocol):
     """Fits and ranks. It may be sent to another process."""
 
     def rank(self, job: Job) -> Ranking | None:

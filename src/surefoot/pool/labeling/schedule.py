@@ -36,7 +36,7 @@ class Goal:
 
 
 @dataclass(frozen=True)
-class Settings:
+class LabelingSettings:
     """How a pool is labeled.
 
     random_first : random labels before rows are picked by the model; overlap : share of rows that two people label;
@@ -50,7 +50,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class CurvePoint:
+class BoundPoint:
     """A bound at a number of labels: of an audit (a theorem), or measured (audit 0)."""
 
     n_labels: int
@@ -58,14 +58,14 @@ class CurvePoint:
     audit: int
 
 
-class Curve:
+class BoundHistory:
     """Bounds in the order in which they were found: of an audit, the last at each number of labels."""
 
     def __init__(self) -> None:
-        self.points: list[CurvePoint] = []
+        self.points: list[BoundPoint] = []
         self._last: dict[int, int] = {}  # audit -> place of its last point
 
-    def add(self, point: CurvePoint) -> None:
+    def add(self, point: BoundPoint) -> None:
         """Take a point; one that says the same as its audit's last is left out."""
         last = self.points[-1] if self.points else None
         if last is not None and point.audit == last.audit != 0:
@@ -76,7 +76,7 @@ class Curve:
         self._last[point.audit] = len(self.points)
         self.points.append(point)
 
-    def thinned(self, most: int) -> list[CurvePoint]:
+    def thinned(self, most: int) -> list[BoundPoint]:
         """So many points or a few more, the last of each audit among them."""
         step = -(-len(self.points) // most) or 1
         return [self.points[place] for place in sorted({*range(0, len(self.points), step), *self._last.values()})]
@@ -96,7 +96,7 @@ class AuditSchedule:
         self._policy = AuditPolicy(FreezeSchedule(random_first + _PICKED_FIRST))
         self.audit: AuditEngine | None = None
         self.last: tuple[int, int, int, str] | None = None  # the audit given up: number, errors, labels, why
-        self.curve = Curve()
+        self.curve = BoundHistory()
         self.measured: dict[str, Any] | None = None
         self.n_audits = 0
         self._prepared: tuple[int, AuditEngine] | None = None
@@ -122,7 +122,7 @@ class AuditSchedule:
             self.audit, self._n_closed = None, len(self._book.labels)
         elif event.kind == e.MEASURED:
             self.measured = json.loads(str(event.value))
-            self.curve.add(CurvePoint(self.measured["n_labels"], self.measured["value"], 0))
+            self.curve.add(BoundPoint(self.measured["n_labels"], self.measured["value"], 0))
         elif self.audit is not None and event.row >= 0 and event.kind in (e.LABEL, e.SKIP, e.UNDO, e.SETTLE):
             self._settle(self.audit, event.row)
             self._mark(self.audit)
@@ -182,7 +182,7 @@ class AuditSchedule:
             audit.unsettle(row)
 
     def _mark(self, audit: AuditEngine) -> None:
-        self.curve.add(CurvePoint(len(self._book.labels), audit.anytime_upper, self.n_audits))
+        self.curve.add(BoundPoint(len(self._book.labels), audit.anytime_upper, self.n_audits))
 
 
 def is_shared(row: int, overlap: float, seed: int) -> bool:
@@ -194,7 +194,7 @@ def is_shared(row: int, overlap: float, seed: int) -> bool:
 class Chooser:
     """Chooses rows for people."""
 
-    def __init__(self, book: LabelLog, turns: AuditSchedule, settings: Settings) -> None:
+    def __init__(self, book: LabelLog, turns: AuditSchedule, settings: LabelingSettings) -> None:
         self._book, self._turns, self._seed = book, turns, settings.goal.seed
         self._random_first, self._lease = settings.random_first, settings.lease
 

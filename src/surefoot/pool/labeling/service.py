@@ -15,7 +15,7 @@ import numpy as np
 from surefoot.pool import database as e
 from surefoot.pool.database import Event, NotSavedError
 from surefoot.pool.labeling.label_log import Job, LabelLog, Ranking, as_job, check_known
-from surefoot.pool.labeling.schedule import PROVED, AuditSchedule, Chooser, Settings, is_shared, pack
+from surefoot.pool.labeling.schedule import PROVED, AuditSchedule, Chooser, LabelingSettings, is_shared, pack
 from surefoot.pool.store import MOVED_AUDITS, FrozenBlobs, Person, Store
 
 # Rows that a person holds: the one on the screen and those after it, so that typing never waits.
@@ -44,7 +44,7 @@ class Answer:
 class LabelingService:
     """Rows out, answers in. Every method may be called from any thread."""
 
-    def __init__(self, store: Store, n_rows: int, classes: list[str], settings: Settings) -> None:
+    def __init__(self, store: Store, n_rows: int, classes: list[str], settings: LabelingSettings) -> None:
         self.store, self.settings = store, settings
         self.lock = threading.RLock()
         self._size = n_rows, classes

@@ -21,7 +21,7 @@ from surefoot.pool.table.columns import ROW_NUMBER, Columns, sort_columns
 from surefoot.pool.table.reading import (
     PLAIN,
     Format,
-    check_label,
+    check_label_column,
     listed,
     read_content,
     read_table,
@@ -127,7 +127,7 @@ def read_labeled_table(
 ) -> Table:
     """Read a table and its labels; `classes` names those that no label may show yet; `content` as in `read_table`."""
     file = Path(path)
-    check_label(file, label, how)
+    check_label_column(file, label, how)
     raw = read_content(file) if content is None else content
     asked, how = how, written_as(file, raw, how)
     cells = read_table(file, how, content=raw)

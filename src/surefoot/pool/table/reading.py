@@ -262,7 +262,7 @@ def read_names(path: Path, how: Format = PLAIN) -> list[str]:
     return read_header(path, content, written_as(path, content, how))[0]
 
 
-def check_label(path: Path, label: str, how: Format) -> None:
+def check_label_column(path: Path, label: str, how: Format) -> None:
     """A table must have a column for the labels, and others; read from its header alone."""
     names = read_names(path, how)
     if label not in names:
