@@ -189,7 +189,7 @@ def test_a_killed_worker_costs_time_and_not_the_answer(pool: BlockPool, alone: s
 
 def test_the_samples_are_drawn_from_the_collection(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(block_problem, "_LEVELS", ((5, 2e-2),))
-    monkeypatch.setattr(block_problem, "_FEWEST_ROWS", 60)
+    monkeypatch.setattr(block_problem, "COARSE_ROWS", 60)
     pool = BlockPool.draw(n=12, M=600)
     here, there = pool.fit(pool.U), pool.fit(da.from_array(pool.U, chunks=(250, -1)), SMALL_BLOCKS)
     assert there.certificate_.risk == here.certificate_.risk

@@ -140,7 +140,7 @@ def test_where_polishing_runs_out_of_steps_a_program_places_the_mass_that_is_off
     problem = Problem(0.05, N=200, n=20)
     exact = problem.solve(problem.linear)
     monkeypatch.setattr(interior_end, "_MOST_DISTANCES", 0)
-    monkeypatch.setattr(polishing, "_MOST_STEPS", 0)
+    monkeypatch.setattr(polishing, "_MOST_POLISHING_STEPS", 0)
     found = problem.solve(problem.linear, tol=1e-4)
     assert names(found) == [QUICK, PROGRAM]
     assert found.gap <= 1e-4
@@ -217,12 +217,12 @@ def test_equal_rows_have_a_minimal_radius_of_zero_and_a_certificate(K: int) -> N
 def test_a_set_that_is_good_enough_is_not_solved_to_the_end() -> None:
     problem = Problem(0.05)
     solved = problem.solve(problem.fixed)
-    rough = problem.solve(problem.fixed, enough=solved.risk + 0.2)
+    rough = problem.solve(problem.fixed, stop_below=solved.risk + 0.2)
     assert solved.risk <= rough.risk <= solved.risk + 0.2
     assert rough.lower <= solved.lower + 1e-9
     assert names(rough) == [QUICK]  # no vertex was asked for
     assert rough.gap > 1e-5
-    assert problem.solve(problem.fixed, enough=solved.risk - 0.2).gap <= 1e-5
+    assert problem.solve(problem.fixed, stop_below=solved.risk - 0.2).gap <= 1e-5
 
 
 @pytest.mark.parametrize("K", [2, 3, 4])

@@ -31,7 +31,7 @@ from surefoot.solvers.joint_objective import JointPoint
 from surefoot.solvers.minimal_radius import MinimalRadius
 from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions, PathPoint, PathState, centre, follow_path
 from surefoot.solvers.search.best_bounds import BestBounds, JointState, SetAtRadius
-from surefoot.solvers.search.endings import start_from_potentials
+from surefoot.solvers.search.endings import COARSE_ROWS, LARGEST_SHARE, start_from_potentials
 from surefoot.solvers.search.search import Search
 from surefoot.solvers.search.solution import Solution, solve, solver_threads
 from surefoot.solvers.transport import TransportSolution, pairs_pay, transport_by_pairs
@@ -43,12 +43,9 @@ TRANSPORT_TOL = 1e-5
 # Rows per anchor of the samples on which the path begins, the coarsest first, and the smoothing, in units of the loss,
 # at which each hands over to the next.
 _LEVELS = ((60, 2e-2), (1000, 4e-3))
-_FEWEST_ROWS = 2000
 # Potentials of a sample with m rows per anchor are off by about this share of a typical distance, over √m: the minimal
 # radius of more rows goes on at such a smoothing.
 _HANDOVER = 0.03
-# A sample that has more than this share of the rows saves nothing.
-_LARGEST_SHARE = 0.4
 # What a BlockProblem keeps of its rows, whatever their labels.
 _OF_ROWS = ("rows", "row_weights", "used", "samples", "sweeps")
 
@@ -119,8 +116,8 @@ class BlockedProblem(RobustProblem):
         """
         rng, found = np.random.default_rng(0), []
         for per_anchor, tau in _LEVELS:
-            size = max(per_anchor * len(self.decision_set.anchor_weights), _FEWEST_ROWS)
-            if self.source is not None and size <= _LARGEST_SHARE * self.n_rows:
+            size = max(per_anchor * len(self.decision_set.anchor_weights), COARSE_ROWS)
+            if self.source is not None and size <= LARGEST_SHARE * self.n_rows:
                 found.append((sample_rows(self.source, size, rng)[0], tau))
         return found
 
@@ -230,7 +227,7 @@ class BlockedObjective(Objective):
         warm_start: JointState | None = None,
         options: NewtonOptions = DEFAULT_OPTIONS,
         on_round: OnRound | None = None,
-        enough: float = -np.inf,
+        stop_below: float = -np.inf,
     ) -> Solution:
         with solver_threads(None):
             return solve(
@@ -243,7 +240,7 @@ class BlockedObjective(Objective):
                 warm_start=warm_start,
                 options=options,
                 on_round=on_round,
-                enough=enough,
+                stop_below=stop_below,
             )
 
     def _typical(self, level: int) -> float:
@@ -284,6 +281,7 @@ def _from_potentials(search: Search) -> JointState | None:
 
 # Plain transport over blocks: a semi-discrete dual, with a bound from each side in place of a transport plan.
 
+# Rounds of Newton's method before the potentials at hand are taken.
 _MAX_ROUNDS = 12
 # Where the path begins, in units of the typical distance: above it all rows are as near to all anchors.
 _FIRST_TAU = 0.05

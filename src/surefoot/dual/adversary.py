@@ -23,6 +23,7 @@ from surefoot.problem.sets import DecisionSet
 FEASIBILITY = 2.5e-7
 # Share of the upper bound, at least of 1, by which the lower one may lie above it: that of rounding and the allowance.
 _CROSSING = 1e-6
+# Relative rounding error of a sum over rows.
 _ROUNDING = 8.0 * float(np.finfo(float).eps)
 
 

@@ -26,6 +26,7 @@ T = TypeVar("T")
 
 # Above this share of stored weights BLAS on the dense chunk beats the sparse products (measured in benchmarks/).
 DENSE_SHARE = 0.12
+# Distances of a chunk: few enough to stay in the cache.
 _CHUNK_ENTRIES = 1 << 18
 # Threads work on groups of rows: so many at most, and none of fewer entries, distances and features, than this.
 _MOST_GROUPS, _GROUP_ENTRIES = 8, 1 << 16

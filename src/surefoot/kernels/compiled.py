@@ -90,9 +90,8 @@ def nearest_rows(D, start, rows, values):  # pragma: no cover (compiled)
                 rows[i, place] = start + j
 
 
-_MOST_STEPS = 40
-_CENTRED = 1e-3
-_TO_BOUNDARY = 0.9
+# Newton steps per row, the decrement at which it is centred, and the share of the way to the boundary of a step.
+_MOST_STEPS, _CENTRED, _TO_BOUNDARY = 40, 1e-3, 0.9
 
 
 @compiled(fastmath=False)

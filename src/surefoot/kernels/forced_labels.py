@@ -215,13 +215,12 @@ def reroute(D, j, slots, hold, target, beta, raw, via, entries, head, slopes):  
 
 # A small dense simplex method for linear programs that grow by rows, compiled with numba.
 
-_PIVOT = 1e-9
-_TIE = 1e-12
-_COST = 1e-11
-_BELOW_ZERO = 1e-11
+# Smaller pivots are rounding; ratios this close are ties; costs and values above -1e-11 count as non-negative.
+_PIVOT, _TIE, _COST, _BELOW_ZERO = 1e-9, 1e-12, 1e-11, 1e-11
+# A constraint that no pivot can meet and that is violated by more than this makes a program infeasible.
 _SIMPLEX_ROUNDING = 1e-8
-_STEPS = 5000
-_GREEDY_STEPS = 100
+# Pivots before it gives up; after the second number it takes the first candidate, not the steepest, to leave cycles.
+_STEPS, _GREEDY_STEPS = 5000, 100
 
 
 @compiled()
@@ -314,11 +313,10 @@ def append_row(T, basis, m, slack):  # pragma: no cover (compiled)
     basis[m] = slack
 
 
-_TOLERANCE = 1e-10
-_ROUNDING = 1e-8
-_ROUNDS = 500
-_CUTS = 16
-_BOUNDS = 256
+# The cost is exact within the first number; where no new cut is found, within the second.
+_TOLERANCE, _ROUNDING = 1e-10, 1e-8
+# Rounds of cuts, cuts that there is room for at first, and bounds found per round.
+_ROUNDS, _CUTS, _BOUNDS = 500, 16, 256
 
 
 @compiled()

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+# Rows whose products are added up in float64 together.
 _GROUP = 2048
 
 

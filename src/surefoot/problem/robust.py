@@ -61,11 +61,11 @@ class Objective(ABC):
         warm_start: JointState | None = None,
         options: NewtonOptions = DEFAULT_OPTIONS,
         on_round: OnRound | None = None,
-        enough: float = -np.inf,
+        stop_below: float = -np.inf,
     ) -> Solution:
         """Both bounds over one decision set, or learning over a union of them.
 
-        `enough` : no upper bound of one set below this is asked for.
+        `stop_below` : no upper bound of one set below this is asked for.
         """
 
     def worst_over(self, members: Sequence[SetAtRadius], *, tol: float) -> list[Solution]:
@@ -79,7 +79,7 @@ class Objective(ABC):
         worst = -np.inf
         for s in np.argsort([-one.risk for one in found]).tolist():
             if found[s].risk > worst:
-                found[s] = self.solve([members[s]], tol=tol, warm_start=found[s].checkpoint, enough=worst)
+                found[s] = self.solve([members[s]], tol=tol, warm_start=found[s].checkpoint, stop_below=worst)
             worst = max(worst, found[s].lower)
         return found
 
@@ -341,7 +341,7 @@ class InMemoryObjective(Objective):
         warm_start: JointState | None = None,
         options: NewtonOptions = DEFAULT_OPTIONS,
         on_round: OnRound | None = None,
-        enough: float = -np.inf,
+        stop_below: float = -np.inf,
     ) -> Solution:
         with solver_threads(self.problem.n_jobs) as executor:
             return solve(
@@ -354,5 +354,5 @@ class InMemoryObjective(Objective):
                 warm_start=warm_start,
                 options=options,
                 on_round=on_round,
-                enough=enough,
+                stop_below=stop_below,
             )

@@ -135,6 +135,7 @@ def _separating_direction(B: FloatArray) -> FloatArray:
     return np.zeros(r) if answer.x is None else np.asarray(answer.x[:r])
 
 
+# Iterations of a warm start before a cold one is tried.
 WARM_ITERATIONS = 40
 
 

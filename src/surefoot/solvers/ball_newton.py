@@ -28,11 +28,12 @@ from surefoot.solvers.ball_algebra import (
 )
 from surefoot.solvers.ball_cones import CONES, Cone, Hinge
 
+# A step goes this share of the way to the boundary.
 TO_BOUNDARY = 0.99
-GAP_SHARE = 0.03
-PATIENCE = 30
+# The central path is followed to this share of the best gap; after so many steps without a better one it ends.
+GAP_SHARE, PATIENCE = 0.03, 30
+# Corrector steps per factorisation, as long as each lengthens the step.
 CORRECTORS = 3
-LOG2 = float(np.log(2.0))
 
 
 @dataclass(frozen=True)
@@ -238,7 +239,9 @@ def _iterate(state: BallIterate, best: Incumbent, tol: float) -> bool:
     state.direct(0.0, correct=False)
     reach = min(1.0, *state.max_steps())
     # μ must not run ahead of the logistic part, whose progress only the gap sees
-    target = max((1.0 - reach) ** 3 * mu, 1e-3 * mu, GAP_SHARE * min(best.gap, LOG2) / degree, 0.2 * tol / degree)
+    target = max(
+        (1.0 - reach) ** 3 * mu, 1e-3 * mu, GAP_SHARE * min(best.gap, np.log(2.0)) / degree, 0.2 * tol / degree
+    )
     affine = copy(state)
     affine.cone, affine.hinge = copy(state.cone), copy(state.hinge)
     state.direct(target, correct=reach > 0.1)

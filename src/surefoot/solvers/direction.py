@@ -14,7 +14,7 @@ from surefoot.dual.objective import Evaluation
 from surefoot.kernels.arrays import arrays_of
 
 # From this ridge on the scaled matrix is far from singular.
-_TAME = 1e-8
+_WELL_CONDITIONED = 1e-8
 
 
 class StallError(RuntimeError):
@@ -83,7 +83,7 @@ def newton_direction(
         scaled[on_diagonal, on_diagonal] = 1.0
         g = gradient * scale
         try:
-            solve = factorized(scaled, tame=ridge > _TAME)
+            solve = factorized(scaled, tame=ridge > _WELL_CONDITIONED)
             step = -solve(g)
         except LinAlgError:
             ridge *= 100.0  # not positive definite to rounding

@@ -22,6 +22,7 @@ from surefoot.problem.losses import probabilities
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.interior_rows import Gradient, InteriorProblem, Multipliers, RowSystem, Slacks, Variables
 
+# A step goes this share of the way to the boundary; the ridge grows between these until a factorisation succeeds.
 _TO_BOUNDARY = 0.95
 _RIDGE, _LARGEST_RIDGE = 1e-12, 1e-6
 # A method that does not bring the gap down by this factor in so many steps is given up.

@@ -150,10 +150,12 @@ class JointDual:
         gaps = np.array([one.smoothing_gap(part, local, tau) for one, part, local in triples])
         return float(here.weights @ gaps + here.barrier * (len(self.duals) - 1.0 / here.weights.max()))
 
-    def blur(self, here: JointEvaluation, tau: float) -> float:
+    def smoothing_cost(self, here: JointEvaluation, tau: float) -> float:
         """The same without the widened radii."""
-        blurs = np.array([one.blur(part, tau) for one, part in zip(self._objectives, here.parts, strict=True)])
-        return float(here.weights @ blurs + here.barrier * (len(self.duals) - 1.0 / here.weights.max()))
+        costs = np.array(
+            [one.smoothing_cost(part, tau) for one, part in zip(self._objectives, here.parts, strict=True)]
+        )
+        return float(here.weights @ costs + here.barrier * (len(self.duals) - 1.0 / here.weights.max()))
 
     def direction(self, here: JointEvaluation, ridge: float) -> Direction[JointEvaluation]:
         """Newton's direction; the ridge grows until the factorisation stands, as in `newton_direction`."""

@@ -18,8 +18,8 @@ from surefoot.dual.models import DualPoint
 from surefoot.dual.objective import BARRIER, Evaluation, SmoothedDual
 from surefoot.solvers.direction import Direction, Here, StallError, newton_direction
 
-_SMALLEST_RIDGE = 1e-11
-_FIRST_DAMPING = 1e-4
+# The ridge of an undamped step, and the first where steps are damped, on a scaled diagonal of ones.
+_SMALLEST_RIDGE, _FIRST_DAMPING = 1e-11, 1e-4
 # A decrement above this multiple of the objective is none of the objective's.
 _MOST_DECREMENT = 1.0
 # τ falls by at most this power of `decrease` in one round, where rounds take one step; a round that then takes so many
@@ -37,7 +37,7 @@ _SMALLEST_MASS = 1e-14
 class NewtonOptions:
     """How τ falls and when a round ends.
 
-    `decrease` is the factor on τ between rounds, `centering` the share of the blur below which the Newton
+    `decrease` is the factor on τ between rounds, `centering` the share of the smoothing cost below which the Newton
     decrement ends a round, `max_steps` bounds the Newton steps of the whole path, `smallest_tau` ends it where
     float64 does.
     """
@@ -90,7 +90,7 @@ class SmoothObjective(Protocol[Point, Here]):
     def smoothing_gap(self, point: Point, here: Here, tau: float) -> float:
         """What τ costs at a minimiser of F_τ."""
 
-    def blur(self, here: Here, tau: float) -> float:
+    def smoothing_cost(self, here: Here, tau: float) -> float:
         """What τ costs there by entropy and barriers alone: points are centred to a share of it."""
 
 
@@ -142,9 +142,9 @@ class OneSet:
     def smoothing_gap(self, point: DualPoint, here: Evaluation, tau: float) -> float:
         """Entropy and barrier terms between F_τ and its own plan, and the widened radius."""
         widened = self.dual.radius(tau) - self.dual.set.radius
-        return self.blur(here, tau) + 2.0 * point.alpha * widened
+        return self.smoothing_cost(here, tau) + 2.0 * point.alpha * widened
 
-    def blur(self, here: Evaluation, tau: float) -> float:
+    def smoothing_cost(self, here: Evaluation, tau: float) -> float:
         return tau * (here.entropy + BARRIER * self.dual.barrier_count)
 
 
@@ -198,7 +198,9 @@ def follow(
         if state.smoothing_gap <= target_gap or tau <= final_tau or (finished is not None and finished(state)):
             break
         # τ stays on a grid, whatever the gap: the last τ, and so the result, then does not depend on rounding
-        widened = state.smoothing_gap > 2.0 * objective.blur(here, tau)  # α then grows as τ falls, and must be followed
+        widened = state.smoothing_gap > 2.0 * objective.smoothing_cost(
+            here, tau
+        )  # α then grows as τ falls, and must be followed
         power = 1 if fixed or widened or used > 3 else min(power + 1, _FASTEST) if used <= 1 else power
         tau *= np.sqrt(options.decrease) if used > 12 else _fall(state, power, target_gap, final_tau, options)
     return state
@@ -252,7 +254,7 @@ def centre_objective(
 ) -> tuple[Point, Here, int]:
     """Damped Newton at fixed τ until the point is centred.
 
-    By default: half the decrement is a share of the blur. `centred` judges a point, its evaluation and its
+    By default: half the decrement is a share of the smoothing cost. `centred` judges a point, its evaluation and its
     decrement. From step `expected` on, if not 0, a point is first judged by the second derivatives of the step before:
     where those suffice, its own are never computed, and the evaluation returned lacks them.
     """
@@ -262,7 +264,7 @@ def centre_objective(
         point, here = objective.balance(point, here, tau)
         move = _Move.along_newton(objective, point, here, ridge)
         if centred is None:
-            near = 0.5 * move.decrement <= options.centering * objective.blur(here, tau)
+            near = 0.5 * move.decrement <= options.centering * objective.smoothing_cost(here, tau)
         else:
             near = centred(point, here, move.decrement)
         if near:
@@ -274,7 +276,7 @@ def centre_objective(
         point, here, move, trials = _line_search(objective, point, here, move, tau, eager and not patient)
         eager = trials == 0
         if patient and move.ridge == _SMALLEST_RIDGE:
-            allowed = options.centering * objective.blur(here, tau)
+            allowed = options.centering * objective.smoothing_cost(here, tau)
             if 0.5 * move.newton.decrement_at(here) <= _SAFE * allowed:
                 return point, here, step + 1
         ridge = max(0.1 * move.ridge, _SMALLEST_RIDGE) if eager else move.ridge

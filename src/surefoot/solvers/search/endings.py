@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, cast
 
 import numpy as np
@@ -21,6 +21,47 @@ from surefoot.solvers.newton import MANY_ANCHORS, NewtonOptions, PathPoint, cent
 from surefoot.solvers.search.best_bounds import BestBounds, JointState, SetAtRadius
 from surefoot.solvers.transport import TransportSolution
 
+# The stages of a search, in order; a vertex or an interior point may end a path. Ordinarily there is one path.
+AT_MINIMUM, WARM, QUICK, COLD = "minimal radius", "warm start", "path", "path from zero"
+PROGRAM, VERTEX, INSIDE = "linear program", "vertex", "interior point"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A stage of a search: its name, the certified gap after it, and whether it moved a bound."""
+
+    name: str
+    gap: float
+    improved: bool
+
+
+@dataclass
+class StopRule:
+    """When the search over one set may stop early: its risk is at most `below`, or clearly larger than `above`."""
+
+    below: float = -np.inf
+    above: float = np.inf
+    reached: bool = False
+
+    def update(self, risk: float, smoothing_gap: float) -> bool:
+        """Return whether the rule is reached by an upper bound found at this smoothing gap."""
+        self.reached = risk <= self.below or risk - 1.5 * smoothing_gap > self.above
+        return self.reached
+
+
+@dataclass
+class SearchLog:
+    """What a search did: its stages, the number of Newton steps, and the states visited on the latest paths."""
+
+    stages: list[Stage] = field(default_factory=list)
+    n_steps: int = 0
+    visited: list[JointState] = field(default_factory=list)
+
+    def ended_by(self, name: str, gap: float) -> None:
+        """Record a stage that reached the target inside another one."""
+        self.stages.append(Stage(name, gap, True))
+
+
 # Where no classifier is better than one that gives every label the same probability: the worst case is log K.
 
 # Where F_τ is that of a constant answer, bounds are asked early, again each time that τ has fallen to this share.
@@ -36,47 +77,46 @@ class SearchInProgress(Protocol):
 
     judge: BestBounds
     tol: float
-    fixed: bool
-    asked_at: float
-    n_steps: int
+    fixed_alpha: bool
+    tau_of_constant: float
+    log: SearchLog
 
     @property
     def members(self) -> list[SetAtRadius]: ...
-    def alone(self, s: int, enough: float) -> Any:
+    def alone(self, s: int, stop_below: float) -> Any:
         """A search over one of the sets."""
 
     def cold(self) -> JointState: ...
-    def report_path(self) -> None: ...
 
 
 def looks_constant(search: SearchInProgress, joint: JointDual, path: JointState) -> bool:
     """Whether a classifier that answers the same everywhere may be the best, as far as F_τ can tell."""
-    if not search.judge.model.learns or search.fixed or path.tau > _ASK_AGAIN * search.asked_at:
+    if not search.judge.model.learns or search.fixed_alpha or path.tau > _ASK_AGAIN * search.tau_of_constant:
         return False
     if path.smoothing_gap > _TOO_SMOOTH * np.log(search.members[0].decision_set.n_classes):
         return False
     value = joint.evaluate(path.point, path.tau, second_order=False).value
     if value < np.log(search.members[0].decision_set.n_classes):
-        search.asked_at = 0.0  # F_τ falls with τ: it need not be asked again
+        search.tau_of_constant = 0.0  # F_τ falls with τ: no need to try again
         return False
-    search.asked_at = path.tau
+    search.tau_of_constant = path.tau
     return True
 
 
 def hedge_against_one_set(search: SearchInProgress, quick: Callable[[Any], JointState | None]) -> None:
-    """Whether one set, that with most room, leaves no better classifier than a constant one: then no union does.
+    """Try the set with most room alone: if it allows no classifier better than a constant one, no union does.
 
-    Where it leaves one, that shows early on its path.
+    If it does allow a better one, its path shows that early.
     """
     members, judge = search.members, search.judge
     s = int(np.argmax([one.decision_set.radius - one.minimal.value for one in members]))
     if members[s].closed:
         return
     constant = float(np.log(members[s].decision_set.n_classes)) - _BETTER * search.tol
-    inner = search.alone(s, enough=constant)
+    inner = search.alone(s, stop_below=constant)
     begun = quick(inner)
     inner.follow(inner.cold() if begun is None else begun, leave_behind=False)
-    search.n_steps += inner.n_steps
+    search.log.n_steps += inner.log.n_steps
     upper, lower = inner.judge.upper, inner.judge.lower
     if upper is None or lower is None or lower.bound.value < constant:
         return
@@ -85,7 +125,7 @@ def hedge_against_one_set(search: SearchInProgress, quick: Callable[[Any], Joint
     judge.consider_mixture({s: (adversary, shares)}, np.eye(len(members))[s], theta)
     at = search.cold()
     judge.consider_hedge(theta, search.tol, replace(at, point=JointPoint.with_theta(theta, list(at.point.parts))))
-    search.report_path()
+    search.log.ended_by(QUICK, judge.gap)
 
 
 # The end of a path by an interior-point method, where one set is learned against and its rows are held in memory.
@@ -183,7 +223,8 @@ class InteriorEnd:
         judge.consider_points([point], [judge.risk(0, point)], one, replace(path, point=JointPoint((point,))))
 
 
-_MOST_STEPS = 30
+# Polishing that takes more Newton steps than this has stalled.
+_MOST_POLISHING_STEPS = 30
 
 
 def polish(
@@ -203,11 +244,11 @@ def polish(
 
     try:
         point, _, used = centre_objective(
-            joint, path.point, path.tau, replace(options, round_steps=_MOST_STEPS), centred=centred
+            joint, path.point, path.tau, replace(options, round_steps=_MOST_POLISHING_STEPS), centred=centred
         )
     except StallError:
         return path, False
-    return replace(path, point=point, steps=path.steps + used), used >= _MOST_STEPS
+    return replace(path, point=point, steps=path.steps + used), used >= _MOST_POLISHING_STEPS
 
 
 def _repair_costs(
@@ -222,11 +263,11 @@ def _repair_costs(
     return float(anchors), float(np.abs(gradient[at.lam]).sum() * (price * label_cost + 4.0 * scale))
 
 
-_ROWS = 2000
-_FEWEST_PER_ANCHOR, _MOST_PER_ANCHOR = 3, 60
-# Of many anchors two rows each are enough.
-_FEWEST_OF_MANY = 2
-_LARGEST_SHARE = 0.4
+# A coarse start has about this many rows, so many per anchor at least and at most, fewer where anchors are many.
+COARSE_ROWS = 2000
+_FEWEST_PER_ANCHOR, _MOST_PER_ANCHOR, _FEWEST_OF_MANY = 3, 60, 2
+# A sample of more than this share of the rows saves nothing.
+LARGEST_SHARE = 0.4
 
 
 @dataclass(frozen=True)
@@ -255,8 +296,8 @@ def coarsen(
     """
     N, n = distances.shape
     fewest = _FEWEST_OF_MANY if n >= MANY_ANCHORS else _FEWEST_PER_ANCHOR
-    per_anchor = int(np.clip(min(_ROWS / n_sets**0.5, _LARGEST_SHARE * N) / n, fewest, _MOST_PER_ANCHOR))
-    if per_anchor * n > _LARGEST_SHARE * N or transport.cost <= 0:
+    per_anchor = int(np.clip(min(COARSE_ROWS / n_sets**0.5, LARGEST_SHARE * N) / n, fewest, _MOST_PER_ANCHOR))
+    if per_anchor * n > LARGEST_SHARE * N or transport.cost <= 0:
         return None
     entries = transport.plan.tocoo()
     order = rng.permutation(len(entries.data))

@@ -21,29 +21,29 @@ from surefoot.solvers.direction import StallError
 from surefoot.solvers.joint_objective import JointDual, JointEvaluation, JointPoint
 from surefoot.solvers.newton import NewtonOptions, PathState, centre_objective, follow
 from surefoot.solvers.search.best_bounds import BestBounds, JointState, SetAtRadius, with_theta
-from surefoot.solvers.search.endings import InteriorEnd, cold_start, hedge_against_one_set, looks_constant, polish
+from surefoot.solvers.search.endings import (
+    AT_MINIMUM,
+    COLD,
+    INSIDE,
+    PROGRAM,
+    QUICK,
+    VERTEX,
+    WARM,
+    InteriorEnd,
+    SearchLog,
+    Stage,
+    StopRule,
+    cold_start,
+    hedge_against_one_set,
+    looks_constant,
+    polish,
+)
 from surefoot.solvers.search.linear_programs import (
     repair_by_linear_program,
     try_vertex,
     vertex_at_minimal_radius,
     vertices_within,
 )
-
-# The stages of a search: what each is called, and what it brought.
-
-# The stages of a search, in order; a vertex or an interior point may end a path. Ordinarily there is one path.
-AT_MINIMUM, WARM, QUICK, COLD = "minimal radius", "warm start", "path", "path from zero"
-PROGRAM, VERTEX, INSIDE = "linear program", "vertex", "interior point"
-
-
-@dataclass(frozen=True)
-class Stage:
-    """A stage of a search: its name, the certified gap after it, and whether it moved a bound."""
-
-    name: str
-    gap: float
-    improved: bool
-
 
 # Near the minimal radius the set is widened by this share of the ground cost per unit of relative smoothing.
 ROOM = 2e-2
@@ -67,8 +67,11 @@ SMALL = 100_000
 class Search:
     """A search in progress.
 
-    typical : size of a distance; scale : size of the losses. `points` (S) are the latest dual points: that of a set
-    left behind stays where it was left, at the τ of `left_at`.
+    typical : size of a distance; scale : size of the losses.
+    points : (S) latest dual point of each set. `tau_when_left` has the τ at which a set was left behind.
+    fixed_alpha : whether α is fixed, at the minimal radius.
+    tau_of_constant : the τ at which a constant classifier was tried last.
+    interior : the interior-point end of the current path.
     """
 
     judge: BestBounds
@@ -76,18 +79,13 @@ class Search:
     tol: float
     options: NewtonOptions
     on_round: Callable[[JointState], None] | None = None
-    enough: float = -np.inf  # the search over one set ends where its upper bound is no larger,
-    too_much: float = np.inf  # or where both will clearly be larger than this
+    stop: StopRule = field(default_factory=StopRule)
     points: list[DualPoint] = field(default_factory=list)
-    left_at: dict[int, float] = field(default_factory=dict)
-    decided: bool = False  # whether `enough` ended it
-    asked_at: float = np.inf  # the last τ at which a constant answer was tried
-    fixed: bool = False  # whether α is fixed where the radius is the minimal one
-    visited: list[JointState] = field(default_factory=list)
-    stages: list[Stage] = field(default_factory=list)
-    n_steps: int = 0
-    interior: InteriorEnd = field(init=False)  # of the path that is followed
-    uncentred: bool = False  # whether the last polishing ran out of steps
+    tau_when_left: dict[int, float] = field(default_factory=dict)
+    fixed_alpha: bool = False
+    tau_of_constant: float = np.inf
+    log: SearchLog = field(default_factory=SearchLog)
+    interior: InteriorEnd = field(init=False)
 
     @property
     def members(self) -> list[SetAtRadius]:
@@ -100,7 +98,7 @@ class Search:
     @property
     def ended(self) -> bool:
         """Whether no more is asked of either bound."""
-        return self.gap <= self.tol or self.decided
+        return self.gap <= self.tol or self.stop.reached
 
     @property
     def scale(self) -> float:
@@ -126,21 +124,17 @@ class Search:
         if not self.ended:
             self._stage(PROGRAM, self._by_linear_program)
 
-    def report_path(self) -> None:
-        """Say that a path has led to the bounds at hand."""
-        self.stages.append(Stage(QUICK, self.gap, True))
-
-    def alone(self, s: int, enough: float) -> Search:
+    def alone(self, s: int, stop_below: float) -> Search:
         """A search over one of the sets."""
         judge = BestBounds(self.judge.sweep, self.judge.model, [self.members[s]])
-        return Search(judge, self.typical, self.tol, self.options, self.on_round, enough)
+        return Search(judge, self.typical, self.tol, self.options, self.on_round, StopRule(stop_below))
 
     def _stage(self, name: str, work: Callable[[], None]) -> None:
-        before, at = (self.judge.upper, self.judge.lower), len(self.stages)
+        before, at = (self.judge.upper, self.judge.lower), len(self.log.stages)
         work()
-        inner = self.stages[at:]  # a vertex that ended this stage
+        inner = self.log.stages[at:]  # a vertex that ended this stage
         improved = before[0] is not self.judge.upper or before[1] is not self.judge.lower
-        self.stages[at:] = [Stage(name, self.gap, improved and not inner), *inner]
+        self.log.stages[at:] = [Stage(name, self.gap, improved and not inner), *inner]
 
     def cold(self) -> JointState:
         """Where every path can begin."""
@@ -151,7 +145,7 @@ class Search:
     def dual(self, member: SetAtRadius, *, exact: bool = True) -> SmoothedDual:
         """The smoothed problem of one set, given room to move while τ is large; or with α fixed where it is."""
         model, sweep, minimal = self.judge.model, self.judge.sweep, member.minimal
-        if self.fixed and member.closed:
+        if self.fixed_alpha and member.closed:
             return SmoothedDual(member.decision_set, model, sweep, alpha_free=False, exact=exact)
         return SmoothedDual(
             member.opened,
@@ -180,7 +174,7 @@ class Search:
             vertex_at_minimal_radius(self.judge, self.cold(), self.tol)
             if self.gap <= self.tol:
                 return
-        self.fixed, options = True, self.options
+        self.fixed_alpha, options = True, self.options
         if self.n_distances > SMALL and len(self.members) == 1:
             self.options = replace(options, max_steps=min(_STEPS_AT_MINIMUM, options.max_steps))
         for steepness in _STEEP:
@@ -188,8 +182,8 @@ class Search:
             self.follow(PathState(JointPoint(tuple(points)), self.scale), leave_behind=False)
             if self.gap <= self.tol:
                 break
-        self.fixed, self.options = False, options
-        self.visited.clear()  # at an α so high no other problem should start
+        self.fixed_alpha, self.options = False, options
+        self.log.visited.clear()  # at an α so high no other problem should start
 
     def _steep_start(self, member: SetAtRadius, steepness: float) -> DualPoint:
         model, minimal = self.judge.model, member.minimal
@@ -214,7 +208,7 @@ class Search:
         """The early part of the path, to a smoothing from which a larger problem goes on."""
         joint = self._joint(list(range(len(self.members))), exact=False)
         path = follow(joint, start, 0.0, self.options, self._visit, final_tau)
-        self.visited.clear()
+        self.log.visited.clear()
         return path
 
     def follow(self, path: JointState, *, leave_behind: bool) -> None:
@@ -229,22 +223,22 @@ class Search:
             final_tau = (_STAGE if path.tau < begun else 1.0) * path.tau if leave_behind else 0.0
             finished = partial(self._finished, joint, leave_behind)
             path = follow(joint, path, target, self.options, self._visit, final_tau, finished)
-            if self.gap <= self.tol:
+            if self.gap <= self.tol or self._ends_inside(path):
                 break
-            if self._ends_inside(path):
-                break
-            if self.decided or self.asked_at == path.tau:
+            if self.stop.reached or self.tau_of_constant == path.tau:
                 path = self._ask_early(inside, path)
                 if self.ended:
                     break
             ended = path.stalled or path.steps >= self.options.max_steps or path.tau <= self.options.smallest_tau
-            if len(inside) > 1 and self.fixed and path.smoothing_gap <= _SMOOTH_ENOUGH * self.tol:
-                ended = True
+            ended = ended or (len(inside) > 1 and self.fixed_alpha and path.smoothing_gap <= _SMOOTH_ENOUGH * self.tol)
             if path.smoothing_gap <= target or ended:
                 joint = self._joint(inside, exact=True)
-                path = self._polish(joint, path)
+                path, uncentred = self._polish(joint, path)
                 missed = self._certify(joint, inside, path)
-                path = self._refine(joint, inside, path) if self.gap <= self.tol else self._repaired(path, missed)
+                if self.gap <= self.tol:
+                    path = self._refine(joint, inside, path)
+                elif uncentred and not missed:
+                    self._repair()
                 if self.gap <= self.tol or (ended and not missed):
                     break
                 if missed:
@@ -255,39 +249,37 @@ class Search:
             elif leave_behind:
                 inside, path = self._leave_behind(joint, inside, path)
             path = replace(path, tau=self.options.decrease * path.tau)
-        self.n_steps += path.steps + self.interior.taken
+        self.log.n_steps += path.steps + self.interior.taken
 
     def _finished(self, joint: JointDual, leave_behind: bool, path: JointState) -> bool:
         """Whether a path may end before its smoothing is small enough: asked after each round."""
-        inside = not self.fixed and self.interior.wanted(path)
+        inside = not self.fixed_alpha and self.interior.wanted(path)
         if self._is_decided(path) or inside or self._vertex(path) or looks_constant(self, joint, path):
             return True
         return leave_behind and (~self._near(joint, path)).mean() >= _MANY
 
     def _ends_inside(self, path: JointState) -> bool:
         """Try to end by an interior-point method, where it is time to."""
-        if self.decided or not self.interior.due:
+        if self.stop.reached or not self.interior.due:
             return False
         found = self.interior.run(path, exact=self.n_distances <= SMALL)
         if found:
-            self.stages.append(Stage(INSIDE, self.gap, True))
+            self.log.ended_by(INSIDE, self.gap)
         return found
 
     def _is_decided(self, path: JointState) -> bool:
         """Whether the one set is known to be good, or bad, enough."""
-        if (self.enough == -np.inf and self.too_much == np.inf) or len(self.members) > 1:
+        if self.stop == StopRule() or len(self.members) > 1:
             return False
-        risk = self.judge.risk(0, path.point.parts[0])[0]
-        self.decided = risk <= self.enough or risk - 1.5 * path.smoothing_gap > self.too_much
-        return self.decided
+        return self.stop.update(self.judge.risk(0, path.point.parts[0])[0], path.smoothing_gap)
 
     def _ask_early(self, inside: list[int], path: JointState) -> JointState:
         """Both bounds, at a τ that is large still."""
         joint = self._joint(inside, exact=True)
-        if not self.decided:
-            path = self._polish(joint, path)
+        if not self.stop.reached:
+            path, _ = self._polish(joint, path)
         self._certify(joint, inside, path)
-        if not self.decided:
+        if not self.stop.reached:
             self.judge.consider_hedge(path.point.theta, self.tol, path)
         return path
 
@@ -297,14 +289,14 @@ class Search:
             return False
         try_vertex(self.judge, path, self.tol)
         if self.gap <= self.tol:
-            self.stages.append(Stage(VERTEX, self.gap, True))
+            self.log.ended_by(VERTEX, self.gap)
         return self.gap <= self.tol
 
     def _leave_behind(self, joint: JointDual, inside: list[int], path: JointState) -> tuple[list[int], JointState]:
         """Drop the sets whose dual value lies below the largest by far more than a smaller τ could change."""
         near = self._near(joint, path)
         for s, part in zip(inside, path.point.parts, strict=True):
-            self.points[s], self.left_at[s] = part, path.tau
+            self.points[s], self.tau_when_left[s] = part, path.tau
         kept = [s for s, keep in zip(inside, near, strict=True) if keep]
         return kept, replace(path, point=JointPoint(tuple(self.points[s] for s in kept)))
 
@@ -356,13 +348,12 @@ class Search:
             self.typical,
             0.25 * self.tol,
             fixed_loss_options(self.options),
-            enough=allowed - penalty,
-            too_much=allowed - penalty,
+            stop=StopRule(allowed - penalty, allowed - penalty),
         )
         start = None
-        if s in self.left_at:
+        if s in self.tau_when_left:
             known = replace(self.points[s], theta=np.zeros((0, 0)))
-            start = PathState(JointPoint((known,)), self.left_at[s])
+            start = PathState(JointPoint((known,)), self.tau_when_left[s])
         inner.run(start, Search.cold)
         upper = inner.judge.upper
         if upper is None:
@@ -371,22 +362,19 @@ class Search:
 
     def _visit(self, state: JointState) -> None:
         if len(state.point.parts) == len(self.members):
-            self.visited.append(state)
+            self.log.visited.append(state)
         if self.on_round is not None:
             self.on_round(state)
 
-    def _polish(self, joint: JointDual, path: JointState) -> JointState:
-        path, self.uncentred = polish(joint, path, self.options, tol=self.tol, scale=self.scale, typical=self.typical)
-        return path
+    def _polish(self, joint: JointDual, path: JointState) -> tuple[JointState, bool]:
+        return polish(joint, path, self.options, tol=self.tol, scale=self.scale, typical=self.typical)
 
-    def _repaired(self, path: JointState, missed: list[int]) -> JointState:
-        """Where Newton crawls, a smaller τ will not place the mass that is off: on small problems a program does."""
-        few = self.n_distances * len(self.members) <= _FEW_TO_REPAIR
-        if self.judge.model.learns and few and self.uncentred and not missed:
+    def _repair(self) -> None:
+        """Repair the adversary by a linear program, on small problems: a smaller τ would not place the missing mass."""
+        if self.judge.model.learns and self.n_distances * len(self.members) <= _FEW_TO_REPAIR:
             repair_by_linear_program(self.judge, _REPAIR_SHARE * self.scale)
             if self.gap <= self.tol:
-                self.stages.append(Stage(PROGRAM, self.gap, True))
-        return path
+                self.log.ended_by(PROGRAM, self.gap)
 
     def _refine(self, joint: JointDual, inside: list[int], path: JointState) -> JointState:
         """Go on to rounding at the last τ, on small problems: the order of rows and steps then leaves no trace."""
@@ -412,10 +400,10 @@ class Search:
 
     def checkpoint(self) -> JointState | None:
         """An early point of the path, smooth enough to start a nearby problem from; None where no path led here."""
-        if not self.visited:
+        if not self.log.visited:
             return None
         largest_tau = 0.02 * self.scale
-        smooth = next((state for state in self.visited if state.tau <= largest_tau), self.visited[-1])
+        smooth = next((state for state in self.log.visited if state.tau <= largest_tau), self.log.visited[-1])
         return replace(smooth, steps=0, smoothing_gap=np.inf, stalled=False)
 
 

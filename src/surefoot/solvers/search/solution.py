@@ -22,8 +22,8 @@ from surefoot.solvers.joint_objective import JointDual, JointPoint
 from surefoot.solvers.minimal_radius import MinimalRadius, check_radius, solve_minimal_radius
 from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions, PathState, follow
 from surefoot.solvers.search.best_bounds import BestBounds, JointState, SetAtRadius
-from surefoot.solvers.search.endings import coarsen, start_from_potentials
-from surefoot.solvers.search.search import Search, Stage, fixed_loss_options
+from surefoot.solvers.search.endings import Stage, StopRule, coarsen, start_from_potentials
+from surefoot.solvers.search.search import Search, fixed_loss_options
 from surefoot.solvers.transport import TransportSolution
 
 # Solve a robust problem to a certified gap: the inner problem at fixed losses, or learning a linear model.
@@ -97,8 +97,8 @@ class Solution:
             status,
             upper.path,
             search.checkpoint(),
-            tuple(search.stages),
-            search.n_steps,
+            tuple(search.log.stages),
+            search.log.n_steps,
         )
 
     @property
@@ -151,18 +151,18 @@ def solve(
     warm_start: JointState | None = None,
     options: NewtonOptions = DEFAULT_OPTIONS,
     on_round: Callable[[JointState], None] | None = None,
-    enough: float = -np.inf,
+    stop_below: float = -np.inf,
 ) -> Solution:
     """Solve min_θ max_s max_{μ ∈ set s} E_μ ℓ_θ + penalty (max_μ alone for fixed losses) to a certified gap ≤ tol.
 
     sweep : over the rows; model : without rows; members : decision sets over the same rows, each with its minimal
-    radius; typical : size of a distance. `quick` says where a path may begin later than at zero. `enough` : no
+    radius; typical : size of a distance. `quick` says where a path may begin later than at zero. `stop_below` : no
     upper bound of one set below this is asked for. The solution knows which stages it took (docs/solver.md).
     """
     for member in members:
         check_radius(member.decision_set, member.minimal)
     options = options if model.learns else fixed_loss_options(options)
-    search = Search(BestBounds(sweep, model, list(members)), typical, tol, options, on_round, enough)
+    search = Search(BestBounds(sweep, model, list(members)), typical, tol, options, on_round, StopRule(stop_below))
     search.run(warm_start, quick)
     search.judge.uncross(tol)
     return Solution.from_search(search)
