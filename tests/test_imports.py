@@ -211,6 +211,22 @@ def test_imports_flow_one_way() -> None:
     assert direction_faults(SRC) == []
 
 
+def order_in(page: str) -> list[set[str]]:
+    """The rooms of each row of the table in CONTRIBUTING.md."""
+    section = page.partition("\n## Rooms and the order of imports\n")[2].partition("\n## ")[0]
+    return [set(re.findall(r"`([^`]+)`", row.split("|")[1])) for row in section.splitlines() if row.startswith("| `")]
+
+
+def test_contributing_has_the_order() -> None:
+    assert order_in((SRC.parent / "CONTRIBUTING.md").read_text(encoding="utf-8")) == ORDER
+
+
+def test_another_order_in_contributing_is_noticed() -> None:
+    rows = "| room | contents |\n|---|---|\n| `dual` | both `bounds` |\n| `costs`, `priors` | |\n"
+    page = f"## Style\n| `cli` | |\n\n## Rooms and the order of imports\n\n{rows}\n## Benchmarks\n| `nn` | |\n"
+    assert order_in(f"# Contributing\n\n{page}") == [{"dual"}, {"costs", "priors"}]
+
+
 def test_imports_have_no_cycle() -> None:
     files = module_files(SRC)
     graph = {
