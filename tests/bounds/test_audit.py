@@ -134,6 +134,101 @@ class TestBounds:
         assert found.anytime_bound().kind == "theorem"
 
 
+class TestPredictions:
+    """Predictions in place of a classifier."""
+
+    def given(self, **keywords: object) -> sf.Audit:
+        scores = 1.0 - CLF.beliefs
+        options = {"predictions": CLF.predictions, "scores": scores, "random_state": 0, **keywords}
+        return sf.Audit(**options)  # type: ignore[arg-type]
+
+    @pytest.mark.parametrize("sampling", ["uniform", "weighted"])
+    def test_they_are_audited_as_the_classifier_that_makes_them(self, sampling: str) -> None:
+        found = self.given(sampling=sampling).run(answer, max_labels=60)
+        same = audit(sampling=sampling).run(answer, max_labels=60)
+        assert found.labels == same.labels
+        assert found.anytime_bound().value == same.anytime_bound().value
+        assert found.anytime_bound().statement.startswith("these predictions, on the 300 rows")
+
+    def test_texts(self) -> None:
+        words = np.where(CLF.predictions == 1, "spam", "ham")
+        found = sf.Audit(predictions=words, n_labels=50, random_state=0)
+        found.run(lambda row: "spam" if TRUTH[row] else "ham")
+        assert found.n_errors == sum(words[row] != label for row, label in found.labels.items())
+        assert found.bound().value == hypergeometric_upper(found.n_errors, 50, N, 0.9) / N
+
+    @pytest.mark.parametrize(
+        ("keywords", "match"),
+        [
+            ({"predictions": None}, "clf"),
+            ({"clf": CLF, "X_pool": numbered(N)}, "predictions"),
+            ({"clf": CLF, "predictions": None}, "X_pool"),
+            ({"predictions": []}, ("predictions", "shape (0,)")),
+            ({"predictions": [[0, 1]]}, ("predictions", "shape (1, 2)")),
+            ({"predictions": [0, None], "scores": None}, ("predictions", "None at row 1")),
+            ({"predictions": [0.0, np.nan], "scores": None}, ("predictions", "nan at row 1")),
+            ({"predictions": ["a", "c"], "classes": ["a", "b"], "scores": None}, ("predictions", "'c' at row 1")),
+            ({"scores": np.where(np.arange(N) == 7, np.nan, 0.5)}, ("scores", "nan")),
+            ({"scores": np.ones(7)}, ("scores", "shape (7,)")),
+            ({"scores": ["high"] * N}, "scores"),
+            ({"scores": None, "sampling": "weighted"}, "scores"),
+            ({"scores": np.full(N, 3.0), "sampling": "weighted"}, "scores"),
+        ],
+    )
+    def test_refusals(self, keywords: dict[str, object], match: Refused) -> None:
+        with refuses(match):
+            self.given(**keywords)
+
+    def test_other_scores_are_refused_by_the_journal(self, tmp_path: Path) -> None:
+        path = tmp_path / "audit.jsonl"
+        self.given(journal=path).run(answer, max_labels=3)
+        with refuses("scores"):
+            self.given(journal=path, scores=CLF.beliefs)
+        assert self.given(journal=path).n_labels == 3
+
+
+class TestAnyOrder:
+    """Rows that `next_rows` gives, labeled in any order."""
+
+    @pytest.mark.parametrize("sampling", ["uniform", "weighted"])
+    def test_the_order_of_the_labels_does_not_matter(self, sampling: str, tmp_path: Path) -> None:
+        path = tmp_path / "audit.jsonl"
+        found = audit(sampling=sampling, journal=path)
+        rows = found.next_rows(20)
+        assert rows == list(audit(sampling=sampling).run(answer, max_labels=20).labels)
+        assert found.next_rows(20) == rows
+        shuffled = np.random.default_rng(3).permutation(rows).tolist()
+        for row in shuffled[:12]:
+            found.record(row, answer(row))
+        found.close()
+        again = audit(sampling=sampling, journal=path)
+        assert again.labels == found.labels
+        left = [row for row in rows if row not in shuffled[:12]]
+        assert again.next_rows(8) == left
+        for row in left:
+            again.record(row, answer(row))
+        whole = audit(sampling=sampling).run(answer, max_labels=20)
+        assert again.labels == whole.labels
+        assert again.anytime_bound().value == whole.anytime_bound().value
+        assert again.next() == whole.next()
+
+    def test_rows_not_given_and_rows_answered_are_refused(self) -> None:
+        found = audit()
+        rows = found.next_rows(5)
+        found.record(rows[3], 0)
+        for row in (rows[3], next(r for r in range(N) if r not in rows)):
+            with refuses("row", row):
+                found.record(row, 0)
+        assert found.n_labels == 0
+        with refuses("n", 0):
+            found.next_rows(0)
+
+    def test_it_ends_with_the_plan_and_the_pool(self) -> None:
+        assert len(audit(n_labels=7).next_rows(100)) == 7
+        assert len(audit().next_rows(1000)) == N
+        assert audit().run(answer).next_rows(3) == []
+
+
 class TestRefusals:
     @pytest.mark.parametrize(
         ("keywords", "match"),

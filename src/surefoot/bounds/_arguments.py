@@ -14,7 +14,7 @@ from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from surefoot._errors import ParameterError
-from surefoot._validation import FloatArray, check_unit_scalar, is_source
+from surefoot._validation import FloatArray, check_finite_array, check_unit_scalar, is_source
 from surefoot.bounds.clusters import Clusters
 from surefoot.certificates.certification import ClassifierLoss
 from surefoot.problem.rows import Unlabeled, unwrap
@@ -216,6 +216,30 @@ def known_labels(y: ArrayLike | None, N: int, classes: list[Any] | None) -> dict
         )
     values = enumerate(given.tolist())
     return {row: check_known_label(v, classes) for row, v in values if v is not None and v == v}  # noqa: PLR0124 - NaN
+
+
+def check_predictions(predictions: ArrayLike, classes: list[Any] | None) -> list[Any]:
+    """Predictions (N,) as plain numbers or texts, each among the classes where these are given."""
+    given = np.asarray(predictions)
+    if given.ndim != 1 or not len(given):
+        raise ParameterError("predictions", "must have one class per row", f"shape {given.shape}", "Pass shape (N,).")
+    plain = given.tolist()
+    for row, value in enumerate(plain):
+        known = isinstance(value, str | bool | int | float) and value == value  # noqa: PLR0124 - NaN
+        if not known or (classes is not None and value not in classes):
+            rule = "must have a number or a text for each row" if not known else f"must be among classes, {classes}"
+            raise ParameterError("predictions", rule, f"{value!r} at row {row}", "Correct it, or give it a class.")
+    return plain
+
+
+def check_scores(scores: ArrayLike, N: int) -> FloatArray:
+    """Scores (N,), larger where a prediction is surer; of probabilities (N, K) the largest of each row."""
+    given = check_finite_array(scores, "scores")
+    if given.ndim not in (1, 2) or len(given) != N or not given.size:
+        raise ParameterError(
+            "scores", f"must have one value per prediction, {N} in all", f"shape {given.shape}", "Pass that many."
+        )
+    return given if given.ndim == 1 else given.max(axis=1)
 
 
 def check_seed(random_state: int | None) -> int:

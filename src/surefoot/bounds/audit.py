@@ -1,4 +1,4 @@
-"""An audit: prove the error of a finished classifier on a pool, label by label."""
+"""An audit: prove the error rate of a finished classifier, or of any predictions, on a pool, label by label."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from surefoot.bounds._arguments import (
     WEIGHTED,
     check_known_label,
     check_level,
+    check_predictions,
+    check_scores,
     check_seed,
     check_uniform_fraction,
     expected_error,
@@ -32,28 +34,35 @@ from surefoot.bounds.size import AuditSize, audit_size
 from surefoot.problem.losses import ZERO_ONE
 
 KIND = "surefoot.audit"
+CLASSIFIER = "this classifier"
 # Weighted picks win from about this many labels on, and lose below 100 (docs/bounds.md).
 WEIGHTED_FROM = 200
 _FROZEN = "the classifier was frozen before the first of these labels was seen, and its predictions have not changed"
+_FIXED = "the predictions were fixed before the first of these labels was seen"
 _TRUE_LABELS = "the labels are right; a row that was skipped counts as an error"
 
 
 class Audit:
-    """Prove that a finished classifier errs on at most a target share of the rows of a pool.
+    """Prove that a finished classifier, or any predictions, misclassify at most a target share of a pool.
 
     Ask `next` for a row, give its label to `record`, and read `anytime_bound` whenever you like; `proved` says whether
     the target is reached. Rows are drawn at random by the audit itself: their labels, and no others, judge the
-    classifier.
+    predictions. `next_rows` gives several rows, whose labels may come in any order.
 
     Parameters
     ----------
-    clf : fitted classifier
-        The classifier to judge, finished.
-    X_pool : array of shape (N, d)
-        The rows of the pool.
+    clf : fitted classifier or None, default=None
+        The classifier to judge, finished. None: `predictions` are given.
+    X_pool : array of shape (N, d) or None, default=None
+        The rows of the pool. With `predictions` they only tell a journal that the rows are the same.
     y : array of shape (N,) or None, default=None
         Labels known from the start, missing ones NaN or None: those the classifier was trained on, say. They count as
         they are and are not drawn; the bound is on the rest. None: those that a journal was begun with, or none.
+    predictions : array of shape (N,) or None, default=None
+        A class per row, instead of a classifier: from a language model, a vendor, a rule or last year's model.
+    scores : array of shape (N,) or (N, K), or None, default=None
+        How sure each prediction is, larger is surer, or the probabilities of the classes. Fixed before the first label.
+        By default the largest probability of a classifier that has predict_proba.
     level : float in (0, 1), default=0.9
         Probability with which the bound holds.
     target_error : float or None, default=None
@@ -64,7 +73,7 @@ class Audit:
         Which bound proves the target: one of them, decided beforehand. By default "planned" where n_labels is given.
     sampling : {"uniform", "weighted", "auto"}, default="uniform"
         "weighted" draws rows that the classifier is unsure of more often, with known probabilities, and takes its own
-        belief as control variate; needs predict_proba and the anytime rule. "auto": weighted from 200 planned labels.
+        belief as control variate; needs probabilities and the anytime rule. "auto": weighted from 200 planned labels.
     uniform_fraction : float in [0.2, 1], default=0.6
         Share of the weighted draws that is uniform.
     classes : array of shape (K,) or None, default=None
@@ -92,12 +101,14 @@ class Audit:
     (True, True)
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - one keyword per part of the question
         self,
-        clf: Any,
-        X_pool: ArrayLike,
+        clf: Any = None,
+        X_pool: ArrayLike | None = None,
         y: ArrayLike | None = None,
         *,
+        predictions: ArrayLike | None = None,
+        scores: ArrayLike | None = None,
         level: float = 0.9,
         target_error: float | None = None,
         n_labels: int | None = None,
@@ -108,25 +119,30 @@ class Audit:
         journal: str | os.PathLike[str] | EventLog | None = None,
         random_state: int | None = None,
     ) -> None:
-        if not is_fitted(clf):
-            raise ParameterError(
-                "classifier",
-                "must be fitted, since an audit judges a finished classifier",
-                "one that is not fitted",
-                "Fit it first.",
-            )
         self.level = check_level(level)
         self.target_error = None if target_error is None else check_unit_scalar(target_error, "target_error")
         self.planned = None if n_labels is None else check_positive_integer(n_labels, "n_labels")
         self.rule = check_rule(rule, self.planned, "n_labels")
         self.classes = known_classes_of(clf, classes)
-        predictions, belief, how = frozen(clf, X_pool, sampling, self.planned, self.rule)
-        known = known_labels(y, len(predictions), self.classes)
+        self._subject = CLASSIFIER if predictions is None else "these predictions"
+        if predictions is None:
+            rows = _check_classifier(clf, X_pool)
+            predicted, belief, how = frozen(clf, rows, sampling, self.planned, self.rule)
+            proba = clf.predict_proba(rows) if callable(getattr(clf, "predict_proba", None)) else None
+            sure = _checked_scores(proba if scores is None else scores, len(predicted))
+        elif clf is None:
+            predicted = check_predictions(predictions, self.classes)
+            sure = _checked_scores(scores, len(predicted))
+            belief, how = _given_belief(sure, sampling, self.planned, self.rule)
+        else:
+            raise ParameterError("predictions", "must be None for a classifier", "both", "Pass one of the two.")
+        self._scores = sure
+        known = known_labels(y, len(predicted), self.classes)
         share = check_uniform_fraction(uniform_fraction)
         about: dict[str, Any] = {
-            "rows": len(predictions),
-            "pool": hash_rows(X_pool),
-            "predictions": hash_predictions(predictions, belief),
+            "rows": len(predicted),
+            "pool": hash_rows([] if X_pool is None else X_pool),
+            "predictions": hash_predictions(predicted, belief),
             "known": [list(pair) for pair in sorted(known.items())],  # as JSON gives it back
             "level": self.level,
             "n_labels": self.planned,
@@ -135,12 +151,15 @@ class Audit:
             "uniform_share": share,
             "seed": check_seed(random_state),
         }
+        if scores is not None:
+            about["scores"] = hash_rows(sure)
         free = tuple(name for name, given in (("seed", random_state), ("known", y)) if given is None)
         self._journal = Journal(journal, KIND, about, free)
         about = self._journal.about
         self._closed = False
+        self._ahead = 0
         self._engine = AuditEngine(
-            predictions,
+            predicted,
             dict(about["known"]),
             level=self.level,
             seed=about["seed"],
@@ -150,7 +169,7 @@ class Audit:
             uniform_fraction=share,
         )
         self.is_uniform = self._engine.is_uniform
-        self._journal.replay(lambda event: settle_next(self._engine, *answer_of(event)))
+        self._journal.replay(self._repeat)
 
     @property
     def labels(self) -> dict[int, Any]:
@@ -194,13 +213,39 @@ class Audit:
         draw = self._engine.next_draw()
         return None if draw is None or self.done else draw.row
 
+    def next_rows(self, n: int) -> list[int]:
+        """The next rows to label, whose labels may come in any order.
+
+        A label counts once those of all rows sampled before it are there.
+
+        Parameters
+        ----------
+        n : int
+            How many rows.
+
+        Returns
+        -------
+        list of int
+            Their numbers in the pool, fewer where the audit ends. The same until some are recorded or skipped.
+        """
+        wanted = check_positive_integer(n, "n")
+        if self.done:
+            return []
+        draws, ahead = self._engine.open_draws(
+            wanted, self._engine.n_drawable if self.planned is None else self.planned
+        )
+        if ahead > self._ahead:
+            self._journal.append({"ahead": ahead})
+            self._ahead = ahead
+        return [draw.row for draw in draws]
+
     def record(self, row: int, label: Any) -> None:
-        """Take the label of the row that `next` gave. When this returns it is in the journal.
+        """Take the label of a row that `next` or `next_rows` gave. When this returns it is in the journal.
 
         Parameters
         ----------
         row : int
-            The row that `next` gave.
+            The row.
         label : number or str
             Its label, one of the classes.
         """
@@ -212,7 +257,7 @@ class Audit:
         Parameters
         ----------
         row : int
-            The row that `next` gave.
+            The row that `next` or `next_rows` gave.
         """
         self._take(row, None)
 
@@ -254,7 +299,7 @@ class Audit:
         ErrorBound
             The bound on the share of errors in the pool.
         """
-        return audit_bound(self._engine, self.n_labels if self.planned is None else self.planned)
+        return audit_bound(self._engine, self.n_labels if self.planned is None else self.planned, self._subject)
 
     def anytime_bound(self) -> ErrorBound:
         """The bound that holds at every number of labels at once: look, and stop, whenever you like.
@@ -264,7 +309,7 @@ class Audit:
         ErrorBound
             The bound on the share of errors in the pool.
         """
-        return audit_bound(self._engine, None)
+        return audit_bound(self._engine, None, self._subject)
 
     def expected_size(self, expected_error: float) -> AuditSize:
         """How many labels the target will take, if the classifier errs that often: asked before the first label.
@@ -299,16 +344,62 @@ class Audit:
 
     def _take(self, row: int, label: Any) -> None:
         draw = None if self._closed else self._engine.next_draw()
-        if draw is None or isinstance(row, bool) or row != draw.row:
+        found = None if draw is None or isinstance(row, bool) else self._engine.open_draw(row, self._ahead)
+        if found is None:
             expected = "it is closed or done" if draw is None else f"the row drawn is {draw.row}"
             raise ParameterError(
                 "row",
-                f"must be the row that the audit has drawn; {expected}",
+                f"must be a row that the audit has drawn; {expected}",
                 repr(row),
                 "Record the row that next() gives: rows chosen otherwise prove nothing.",
             )
-        self._journal.append(answer_event(draw.row, label, draw.probability))
-        self._engine.settle(draw.row, label)
+        self._journal.append(answer_event(found.row, label, found.probability))
+        self._engine.settle(found.row, label)
+
+    def _repeat(self, event: dict[str, Any]) -> None:
+        """Apply an event of the journal."""
+        if "ahead" in event:
+            self._ahead = len(self._engine.draw(check_positive_integer(event["ahead"], "ahead")))
+            return
+        row, label = answer_of(event)
+        if type(row) is int and self._engine.open_draw(row, self._ahead) is not None:
+            self._engine.settle(row, label)
+        else:
+            settle_next(self._engine, row, label)
+
+
+def _check_classifier(clf: Any, X_pool: ArrayLike | None) -> ArrayLike:
+    """The rows of the pool, where a fitted classifier is given with them."""
+    if clf is None or X_pool is None:
+        name = "clf" if clf is None else "X_pool"
+        raise ParameterError(name, "must be given where predictions are not", "None", "Pass it, or predictions=.")
+    if not is_fitted(clf):
+        raise ParameterError(
+            "classifier",
+            "must be fitted, since an audit judges a finished classifier",
+            "one that is not fitted",
+            "Fit it first.",
+        )
+    return X_pool
+
+
+def _checked_scores(scores: ArrayLike | None, N: int) -> FloatArray | None:
+    return None if scores is None else check_scores(scores, N)
+
+
+def _given_belief(
+    scores: FloatArray | None, sampling: str, n_labels: int | None, rule: str
+) -> tuple[FloatArray | None, str]:
+    """The belief that weights the draws, one minus the score, and how rows are drawn, for given predictions."""
+    are_shares = scores is not None and bool(((scores >= 0) & (scores <= 1)).all())
+    how = check_sampling(sampling, n_labels, rule, has_belief=are_shares)
+    if how == UNIFORM or scores is None or not are_shares:
+        if how == WEIGHTED:
+            raise ParameterError(
+                "scores", "must be probabilities for weighted sampling", "none", "Pass them, or sampling='uniform'."
+            )
+        return None, how
+    return 1.0 - scores, how
 
 
 def frozen(
@@ -316,6 +407,12 @@ def frozen(
 ) -> tuple[list[Any], FloatArray | None, str]:
     """What an audit keeps of a classifier: predictions, the belief that weights the draws, and how rows are drawn."""
     predictions = np.asarray(clf.predict(X)).ravel().tolist()
+    how = check_sampling(sampling, n_labels, rule, has_belief=callable(getattr(clf, "predict_proba", None)))
+    return predictions, expected_error(clf, X) if how == WEIGHTED else None, how
+
+
+def check_sampling(sampling: str, n_labels: int | None, rule: str, *, has_belief: bool) -> str:
+    """How rows are drawn: "uniform" or "weighted"; "auto" is decided by the number of labels planned."""
     if sampling not in (UNIFORM, WEIGHTED, AUTO):
         raise ParameterError(
             "sampling", "must be 'uniform', 'weighted' or 'auto'", repr(sampling), "Pass one of these."
@@ -324,11 +421,10 @@ def frozen(
         raise ParameterError(
             "sampling", "must be 'uniform' for the exact bound at a planned number of labels", "'weighted'", "Pass it."
         )
-    how = sampling
-    if sampling == AUTO:
-        many = n_labels is not None and n_labels >= WEIGHTED_FROM
-        how = WEIGHTED if many and rule != PLANNED and callable(getattr(clf, "predict_proba", None)) else UNIFORM
-    return predictions, expected_error(clf, X) if how == WEIGHTED else None, how
+    if sampling != AUTO:
+        return sampling
+    many = n_labels is not None and n_labels >= WEIGHTED_FROM
+    return WEIGHTED if many and rule != PLANNED and has_belief else UNIFORM
 
 
 def settle_next(engine: AuditEngine, row: int, label: Any) -> None:
@@ -339,7 +435,7 @@ def settle_next(engine: AuditEngine, row: int, label: Any) -> None:
     engine.settle(row, label)
 
 
-def audit_bound(engine: AuditEngine, planned: int | None) -> ErrorBound:
+def audit_bound(engine: AuditEngine, planned: int | None, subject: str = CLASSIFIER) -> ErrorBound:
     """The exact bound of an audit at a planned number of labels, or its anytime bound."""
     if planned is not None and not engine.is_uniform:
         raise ParameterError(
@@ -358,10 +454,10 @@ def audit_bound(engine: AuditEngine, planned: int | None) -> ErrorBound:
         value=engine.anytime_upper if planned is None else engine.planned_upper(planned),
         kind=THEOREM,
         method=f"audit: {how}",
-        about=f"this classifier, on the {len(engine.predictions)} rows of the pool",
+        about=f"{subject}, on the {len(engine.predictions)} rows of the pool",
         level=engine.level,
         loss=ZERO_ONE,
-        assumptions=(_FROZEN, _TRUE_LABELS, *assumptions),
+        assumptions=(_FROZEN if subject == CLASSIFIER else _FIXED, _TRUE_LABELS, *assumptions),
         n_labels=engine.n_labels,
         n_errors=engine.n_errors,
         mean_loss=engine.n_errors / max(engine.n_labels, 1),

@@ -161,6 +161,22 @@ class AuditEngine:
             self._left = np.delete(self._left, position)
         return self.draws[:n]
 
+    def open_draw(self, row: int, ahead: int) -> Draw | None:
+        """The draw of a row, if it has no label and is the next one, or among the first `ahead`."""
+        place = self._place.get(row)
+        is_given = place is not None and (place < ahead or self.next_draw() is self.draws[place])
+        return self.draws[place] if place is not None and is_given and row not in self._settled else None
+
+    def open_draws(self, n: int, most: int) -> tuple[list[Draw], int]:
+        """The first n draws without a label, among the first `most` of all; and how many draws were looked at."""
+        found: list[Draw] = []
+        ahead = self.n_labels
+        while len(found) < n and ahead < min(most, self.n_drawable):
+            draw = self.draws[ahead] if ahead < len(self.draws) else self.draw(ahead + 1)[ahead]
+            found += [] if draw.row in self._settled else [draw]
+            ahead += 1
+        return found, ahead
+
     def next_draw(self) -> Draw | None:
         """The first draw without a label; None once the target is proved, or where the pool ends."""
         n = self.n_labels
