@@ -126,24 +126,20 @@ def _images(name: str) -> Callable[[Path], str]:
     return write
 
 
-def _by_size(column: str) -> Callable[[Path], str]:
-    """Medians of one quantity of figure 5 or 6: ball / strong / weak at each N_l."""
+def _bounds_by_size(folder: Path) -> str:
+    """Medians of the certified likelihood of figure 5 at each N_l: ball / strong / weak."""
+    table = _read(folder, "figure5-6")
+    table["value"] = [_number(value) for value in table["bound"]]
+    lines = []
+    for dataset, part in table.groupby("dataset", sort=False):
+        line = {"dataset": dataset}
+        for n, cell in part.groupby("n_labeled", sort=False):
+            by = dict(zip(cell["method"], cell["value"], strict=True))
+            line[n] = " / ".join(by[method] for method in ("ball", "strong", "weak"))
+        lines.append(line)
+    import pandas as pd
 
-    def write(folder: Path) -> str:
-        table = _read(folder, "figure5-6")
-        table["value"] = [_number(value) for value in table[column]]
-        lines = []
-        for dataset, part in table.groupby("dataset", sort=False):
-            line = {"dataset": dataset}
-            for n, cell in part.groupby("n_labeled", sort=False):
-                by = dict(zip(cell["method"], cell["value"], strict=True))
-                line[n] = " / ".join(by[method] for method in ("ball", "strong", "weak"))
-            lines.append(line)
-        import pandas as pd
-
-        return _markdown(pd.DataFrame(lines), {key: f"N_l = {key}" if key != "dataset" else key for key in lines[0]})
-
-    return write
+    return _markdown(pd.DataFrame(lines), {key: f"N_l = {key}" if key != "dataset" else key for key in lines[0]})
 
 
 def _number(text: str) -> str:
@@ -207,21 +203,6 @@ TABLES: dict[str, Callable[[Path], str]] = {
     ),
     "figure1-peaks": _plain("figure1-peaks", _PEAKS, **_PEAK_FORMATS),
     "figure2-peaks": _plain("figure2-peaks", _PEAKS, **_PEAK_FORMATS),
-    "figure3-reach": _plain(
-        "figure3-reach",
-        {
-            "dataset": "dataset",
-            "radii_with_guarantee": "ε of 16 with a guarantee",
-            "largest_such_radius": "largest of them",
-            "smallest_delta_needed": "least Δ that breaks one",
-            "median_delta_needed": "median over ε",
-            "largest_delta_needed": "Δ that breaks all",
-        },
-        largest_such_radius=_short,
-        smallest_delta_needed=_short,
-        median_delta_needed=_short,
-        largest_delta_needed=_short,
-    ),
     "figure4-drops": _plain(
         "figure4-drops",
         {
@@ -244,29 +225,12 @@ TABLES: dict[str, Callable[[Path], str]] = {
         constant_from=_short,
         likelihood_when_constant=_number,
     ),
-    "figure5-bounds": _by_size("bound"),
-    "figure5-observations": _plain(
-        "figure5-observations",
-        {
-            "dataset": "dataset",
-            "ball_vacuous_at": "ball vacuous at N_l",
-            "strong_not_vacuous_at": "there strong is not, at",
-            "weak_not_vacuous_at": "there weak is not, at",
-            "strong_beats_prior_at": "there strong beats p alone, at",
-            "prior_alone": "bound from p alone",
-        },
-        prior_alone=_number,
-        strong_not_vacuous_at=str,
-        weak_not_vacuous_at=str,
-        strong_beats_prior_at=str,
-        ball_vacuous_at=str,
-    ),
+    "figure5-bounds": _bounds_by_size,
     "figure5-guarantee": _plain(
         "figure5-guarantee",
         {"method": "method", "fits": "fits", "bound_holds": "bound holds on P", "largest_gap": "largest gap"},
         largest_gap=_short,
     ),
-    "figure6-confidence": _by_size("median_confidence"),
 }
 TABLES |= {f"figure{i}-claims": _claims(f"figure{i}") for i in range(1, 7)}
 TABLES |= {f"figure{i}": _images(f"figure{i}") for i in range(1, 7)}
