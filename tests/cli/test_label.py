@@ -242,10 +242,10 @@ def test_another_programs_changes_are_not_overwritten(
     assert after["churn"].iloc[:2].isna().all()
 
 
-def test_a_table_saved_while_it_is_read_keeps_its_rows(
+def test_a_table_saved_while_it_is_read_is_read_again(
     run_cli: Run, pool: Path, answers: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another program takes a row out after the table was read: the label goes to its row, wherever that is now."""
+    """Another program takes a row out after the table was read: nothing is asked for by numbers that are no more."""
     from surefoot.pool import table
 
     def clean(*arguments: object, **options: object) -> object:
@@ -254,14 +254,17 @@ def test_a_table_saved_while_it_is_read_keeps_its_rows(
         return cleaned(*arguments, **options)
 
     cleaned = table.clean
-    monkeypatch.setattr(table, "clean", clean)
     answers("1\n")
+    with monkeypatch.context() as patch:
+        patch.setattr(table, "clean", clean)
+        refused = run_cli(*ARGUMENTS, "--json")
+    assert (refused.code, asked_rows(refused.err)) == (2, [])
+    assert "changed by another program while the table was read. Run the command again" in refused.message
     result = run_cli(*ARGUMENTS, "--json")
     assert result.code == 0
-    row = asked_rows(result.err)[0] - 1
-    expected = make_pool()["churn"]
-    expected[row] = "no"
-    assert labels().fillna("").tolist() == expected.iloc[1:].fillna("").tolist()
+    expected = make_pool()["churn"].iloc[1:].reset_index(drop=True)
+    expected[asked_rows(result.err)[0] - 1] = "no"
+    assert labels().fillna("").tolist() == expected.fillna("").tolist()
 
 
 def test_two_terminals_label_one_table(run_cli: Run, pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,11 +13,12 @@ from random import Random
 
 import pytest
 
+from serve.services import store_of
 from surefoot.cli import run
 from surefoot.pool import database as e
 from surefoot.pool.database import Event
 from surefoot.pool.store import store_path
-from surefoot.pool.store_labels import open_store, stored_book, write_table
+from surefoot.pool.store_labels import stored_book, write_table
 from surefoot.pool.table import FileError, Format, TableError, read_labeled_table
 from surefoot.pool.table.editing import label_writer
 
@@ -101,7 +102,7 @@ def check_one_table(folder: Path, rng: Random) -> bool:
         table = read_labeled_table(path, "y", how=how, classes=table.classes)
         assert table.labels[row] == label
         writer = label_writer(table, path.read_bytes())
-    with open_store(table) as store:
+    with store_of(table) as store:
         ada = store.person("ada").id
         store.append([Event(e.PICK, row, ada, purpose=e.LEARN)])
         assert stored_book(table).picked() == {row}

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 from starlette.testclient import TestClient
 
-from serve.services import CLASSES, Knowing
+from serve.services import CLASSES, Knowing, store_of
 from surefoot.pool.labeling.label_log import Neighbours
 from surefoot.pool.labeling.schedule import Goal, LabelingSettings
 from surefoot.pool.labeling.service import LabelingService
-from surefoot.pool.store_labels import open_store
 from surefoot.pool.table import read_labeled_table
 from surefoot.pool.table.reading import PLAIN
 from surefoot.serve.server import bind, guarded, run_server
@@ -62,7 +61,7 @@ def make_room(
     table = read_labeled_table(path, "churn", classes=classes, how=more.pop("how", PLAIN))
     features = np.arange(len(table.labels), dtype=np.float64)[:, None]
     settings = LabelingSettings(Goal(0.1, 0.9, 0), random_first=4, overlap=more.pop("overlap", 0.0))
-    desk = LabelingService(open_store(table), len(table.labels), table.classes, settings)
+    desk = LabelingService(store_of(table), len(table.labels), table.classes, settings)
     fitter = Fitter(SameProcess(Knowing(len(features), wrong)), desk.wanted, desk.take_ranking, desk.freeze_if_due)
     return AppState(desk, Cards(table), fitter, Neighbours(features), path.read_bytes(), **more)
 

@@ -10,8 +10,20 @@ from surefoot.pool.labeling.label_log import Job, Ranking
 from surefoot.pool.labeling.schedule import Goal, LabelingSettings
 from surefoot.pool.labeling.service import LabelingService
 from surefoot.pool.store import Store
+from surefoot.pool.store_labels import open_store
+from surefoot.pool.table import Table, read_labeled_table
 
 CLASSES = ["no", "yes"]
+
+
+def store_of(table: Table) -> Store:
+    """The store of a table, as a command opens it."""
+
+    def read(content: bytes) -> Table:
+        classes = table.classes or None
+        return read_labeled_table(table.path, table.label, how=table.how, classes=classes, content=content)
+
+    return open_store(table, table.path.read_bytes(), read)
 
 
 def make_store(folder: Path, n_rows: int = 200) -> Store:

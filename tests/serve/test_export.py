@@ -13,10 +13,10 @@ import pytest
 
 from generators import make_pool
 from serve.rooms import make_room, write_pool
+from serve.services import store_of
 from serve.test_exchange import answered
 from surefoot.cli import run
 from surefoot.pool.database import Event
-from surefoot.pool.store_labels import open_store
 from surefoot.pool.table import read_labeled_table
 
 
@@ -64,7 +64,7 @@ def test_labels_that_wait_in_the_store_are_not_forgotten(
     assert run(radius) == 0
     assert "of the store" not in capsys.readouterr().err
     table = read_labeled_table("pool.csv", "churn")
-    with open_store(table) as store:
+    with store_of(table) as store:
         ada = store.person("ada")
         open_rows = np.flatnonzero(~table.labeled)
         store.append([Event("label", int(row), ada.id, "yes", "random") for row in open_rows[:2]])
@@ -93,7 +93,7 @@ def test_a_new_table_has_every_other_byte(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.chdir(tmp_path)
     lines = ["\ufeffcountry\tage\ty", '"NA"\t1\tno', "NaN\t2.50\tyes", *[f"DE\t{n}\t" for n in range(20)]]
     Path("t.tsv").write_text("\r\n".join(lines), encoding="utf-8")
-    open_store(read_labeled_table("t.tsv", "y")).close()
+    store_of(read_labeled_table("t.tsv", "y")).close()
     assert run(["export", "t.tsv", "--label", "y"]) == 0
     assert Path("t.labeled.tsv").read_bytes() == Path("t.tsv").read_bytes()
 

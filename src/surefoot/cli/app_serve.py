@@ -28,7 +28,7 @@ from surefoot.pool.labeling.label_log import LABEL, LabelLog, write_demo
 from surefoot.pool.labeling.schedule import unpack
 from surefoot.pool.options import FitOptions, split_names
 from surefoot.pool.store import MOVED_AUDITS, Store, clean_name, files_of, store_path
-from surefoot.pool.store_labels import labels_to_write, open_store, stored_book, take_in, write_table
+from surefoot.pool.store_labels import labels_to_write, open_store, stored_book, with_labels, write_table
 from surefoot.pool.table import Table, read_content
 
 if TYPE_CHECKING:
@@ -52,12 +52,12 @@ def import_tasks(call: Call, tasks: Path) -> int:
     output = call.output
     call.check_pool()
     check_writable(store_path(call.path))
-    table = call.read_labelable(read_content(call.path))
+    raw = read_content(call.path)
+    table = call.read_labelable(raw)
     check_labelable(table)
-    with open_store(table) as store:
+    with open_store(table, raw, call.read_labelable) as store:
         read = label_studio.read_tasks(content, tasks)
-        with store.together():
-            book = take_in(store, table)
+        with with_labels(store, table, raw, call.read_labelable) as (book, table, _):
             events, refused = label_studio.answers_of(read, table, book, lambda name: store.person(name).id)
             new = [event for event in events if event.key not in book.keys]
             for event in store.append(new):
@@ -87,9 +87,7 @@ def export_store(
         out = pool.with_name(f"{pool.stem}.labeled{pool.suffix}")
     _check_outputs(pool, out, answers, force=force)
     call.check_pool()
-    content = read_content(pool)
-    table = call.read_labelable(content)
-    book = stored_book(table)
+    book, table, content = _read_both(call)
     written = {}
     with Store(store_path(pool), {}) as store:
         if book is None:
@@ -114,6 +112,16 @@ def export_store(
     if book.conflicts:
         output.note(f"{count(len(book.conflicts), 'row')} with different answers stay empty: settle them first.")
     return output.finish({"labels_written": len(book.labels), **written}, OK)
+
+
+def _read_both(call: Call) -> tuple[LabelLog | None, Table, bytes]:
+    """The labels of a store and its table, of one moment: another process may write into the table between the two."""
+    while True:
+        content = read_content(call.path)
+        table = call.read_labelable(content)
+        book = stored_book(table)
+        if read_content(call.path) == content:
+            return book, table, content
 
 
 def _labels(store: Store, book: LabelLog, table: Table, content: bytes, out: Path, *, predictions: bool) -> bytes:
@@ -217,7 +225,8 @@ def serve(
         check_writable(store_path(pool))
         opening = _Opening(call, choices, pool_size, keep=robot is None)
         run_site(
-            opening.load, LabelingSettings(Goal(target, level, choices.seed), random_first, overlap),
+            opening.load, call.read_labelable,
+            LabelingSettings(Goal(target, level, choices.seed), random_first, overlap),
             host=host, port=port,
             ready=opening.say_ready, allowed=_host_names(allow_host), guidelines=guidelines, robot=robot,
             browser=not no_open,

@@ -8,7 +8,8 @@ found again by what their cells hold: they may come, go and move.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -27,16 +28,45 @@ from surefoot.pool.table.editing import label_writer
 TABLE = "(in the table)"
 
 
-def open_store(table: Table) -> Store:
-    """The store of a table, made if there is none, with the labels that the table has now."""
+def open_store(table: Table, content: bytes, read: Callable[[bytes], Table]) -> Store:
+    """The store of a table, made if there is none, with the labels that the table has now.
+
+    content, read : as for `with_labels`. A table whose rows have changed since it was read is refused.
+    """
     store = Store(store_path(table.path), {"label": table.label})
     try:
         store.remember("classes", table.classes)
-        take_in(store, table)
+        with with_labels(store, table, content, read) as (_, now, _):
+            if now is not table and not np.array_equal(row_keys(now.features), row_keys(table.features)):
+                raise TableError(
+                    f"the rows of {table.path.name} were changed by another program while the table was read. Run the "
+                    "command again."
+                )
     except BaseException:
         store.close()
         raise
     return store
+
+
+@contextmanager
+def with_labels(
+    store: Store, table: Table, content: bytes, read: Callable[[bytes], Table]
+) -> Iterator[tuple[LabelLog, Table, bytes]]:
+    """One transaction in which the store knows its table as the file is now; the labels, that table, and its content.
+
+    Another process may have written labels into the table since it was read: those that it had then are no news.
+
+    content : of the table's file, as the table was read from it; read : reads it again where it has changed since.
+    """
+    while True:
+        found = read_content(table.path)
+        if found != content:
+            table, content = read(found), found
+        with store.together():  # of several processes one writes the table at a time
+            if read_content(table.path) != content:
+                continue
+            yield take_in(store, table), table, content
+            return
 
 
 def stored_classes(path: Path) -> list[str]:
@@ -126,23 +156,16 @@ def write_table(store: Store, table: Table, content: bytes, read: Callable[[byte
 
     A label of the table is emptied only where it was taken back, not where people disagree or skipped the row.
 
-    content : of the table's file, as the table was read from it; read : reads it again where it has changed since.
+    content, read : as for `with_labels`.
     """
-    while True:
-        found = read_content(table.path)
-        if found != content:
-            table, content = read(found), found
-        with store.together():  # of several processes one writes the table at a time
-            if read_content(table.path) != content:
-                continue
-            book = take_in(store, table)
-            unsettled = book.conflicts | book.skipped
-            wanted = {row: label for row, label in labels_to_write(book, table).items() if row not in unsettled}
-            changed = changed_labels(table, wanted)
-            if changed:
-                label_writer(table, content).write(changed)
-                store.note_table(changed)
-            return len(changed)
+    with with_labels(store, table, content, read) as (book, now, found):
+        unsettled = book.conflicts | book.skipped
+        wanted = {row: label for row, label in labels_to_write(book, now).items() if row not in unsettled}
+        changed = changed_labels(now, wanted)
+        if changed:
+            label_writer(now, found).write(changed)
+            store.note_table(changed)
+        return len(changed)
 
 
 def _book(table: Table, events: list[Event], n_rows: int | None = None) -> LabelLog:

@@ -28,7 +28,7 @@ from surefoot.pool.labeling.label_log import Neighbours, RowRanker
 from surefoot.pool.labeling.schedule import LabelingSettings
 from surefoot.pool.labeling.service import LabelingService
 from surefoot.pool.store_labels import open_store
-from surefoot.pool.table import Pool
+from surefoot.pool.table import Pool, Table
 from surefoot.serve.app import make_app
 from surefoot.serve.guard import Guard, allowed_hosts
 from surefoot.serve.state import AppState, Cards, Fitter, Process
@@ -114,6 +114,7 @@ def run_server(
 
 def run_site(
     load: Callable[[], tuple[Pool, bytes, RowRanker]],
+    read: Callable[[bytes], Table],
     settings: LabelingSettings,
     *,
     host: str,
@@ -127,16 +128,18 @@ def run_site(
     """Serve the labeling page of a table until the process is told to end.
 
     load : gives the table, the bytes of its file, and its learner, which runs in a process of its own; called when the
-    port is known to be free; ready : gets the page's address, its desk, and whether an invitation is needed, when the
-    page is served; allowed : more names of this server; guidelines : Markdown file to show; robot : the label of each
-    row (N,), for the demonstration. People come in by invitation unless only this machine can reach the host.
+    port is known to be free; read : reads the table from bytes of its file, if they have changed since.
+    ready : gets the page's address, its desk, and whether an invitation is needed, when the page is served.
+    allowed : more names of this server; guidelines : Markdown file to show; robot : the label of each row (N,), for
+    the demonstration. People come in by invitation unless only this machine can reach the host.
     """
     bind(host, port).close()  # told before anything is read
     shown = None if guidelines is None else read_guidelines(guidelines)
     pool, content, learner = load()
     worker = Process(learner)
     worker.start()  # first, while there are no threads
-    desk = LabelingService(open_store(pool.table), len(pool.table.labels), pool.table.classes, settings)
+    store = open_store(pool.table, content, read)
+    desk = LabelingService(store, len(pool.table.labels), pool.table.classes, settings)
     state = AppState(
         desk,
         Cards(pool.table, pool.values[pool.columns.numbers]),

@@ -67,8 +67,8 @@ class Sitting:
     @property
     def n_waiting(self) -> int:
         """How many labels the table lacks."""
-        pairs = zip(self.table.labels, self._found.labels, strict=True)
-        return sum(label not in (None, there) for label, there in pairs)
+        there = self.store.in_table()
+        return sum(label not in (None, there.get(row)) for row, label in enumerate(self.table.labels))
 
     def claim(self, row: int, purpose: str) -> bool:
         """Record, before the question is put, that a row is asked for; False if another process was faster."""
@@ -170,7 +170,7 @@ def sitting_at(table: Table, content: bytes, read: Callable[[bytes], Table]) -> 
     content : of the table's file; read : reads the table from it.
     """
     label_writer(table, content)  # a table that cannot be written to is refused before the first question
-    with open_store(table) as store:
+    with open_store(table, content, read) as store:
         sitting = Sitting(store, table, content, read)
         try:
             yield sitting
