@@ -20,7 +20,7 @@ from reference.inner import inner_reference
 from refusals import warns
 from surefoot.dual.adversary import FEASIBILITY, LabelTable, allowance, feasible_adversary, meet
 from surefoot.dual.bounds import dual_value
-from surefoot.dual.models import DualPoint, LinearModel
+from surefoot.dual.models import DualPoint, FeatureBlock, LinearModel, standard_coordinates
 from surefoot.problem.sets import DecisionSet, build_decision_set
 from surefoot.solvers.minimal_radius import solve_minimal_radius
 
@@ -368,6 +368,31 @@ def test_more_features_than_rows(K: int, excess: float) -> None:
     rng = np.random.default_rng(3)
     X, y = rng.normal(size=(25, 60)), np.arange(10) % K
     solve(Case(X[:10], y, X[10:]), excess=excess)
+
+
+@pytest.mark.parametrize("fit_intercept", [True, False])
+@both
+def test_more_features_than_rows_are_worked_on_in_the_span_of_the_rows(K: int, fit_intercept: bool) -> None:
+    """Rotated into the span of the rows, fewer features give the same optimum: the penalty is the same in any basis."""
+    rng = np.random.default_rng(4)
+    rows = rng.normal(size=(25, 60)) * 10.0 ** rng.uniform(-1, 1, size=60) + 3.0
+    rows[:, 7] = 2.0
+    centre = rows.mean(axis=0) if fit_intercept else np.zeros(60)
+    turned = np.linalg.svd(rows - centre, full_matrices=False)[2][: 24 if fit_intercept else 25].T
+    y, parameters = np.arange(10) % K, {"l2": 0.3, "label_cost": 8.0, "fit_intercept": fit_intercept, "tol": 1e-8}
+    radius = sf.minimal_radius(rows[:10], y, X_unlabeled=rows[10:], label_cost=8.0) + 0.05
+    wide, few = (
+        sf.RobustLogisticRegression(radius=radius, **parameters).fit(some[:10], y, X_unlabeled=some[10:])
+        for some in (rows, (rows - centre) @ turned)
+    )
+    assert wide.certificate_.risk == pytest.approx(few.certificate_.risk, abs=2e-8)
+    np.testing.assert_allclose(wide.coef_, few.coef_ @ turned.T, atol=1e-4)
+    assert np.abs(few.coef_).max() > 0.01
+    found = standard_coordinates(FeatureBlock(rows, np.full(25, 0.04)), 0.3, fit_intercept)
+    assert found.design(rows).shape == (25, 25)
+    at = rng.normal(size=(1, 25))
+    penalty = float(found.penalty(0.3) @ at[0] ** 2)
+    assert penalty == pytest.approx(0.3 * np.square(found.coefficients(at)[0]).sum(), rel=1e-10)
 
 
 @pytest.mark.parametrize("excess", [0.0, 0.05])

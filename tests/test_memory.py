@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -54,6 +56,20 @@ def test_what_fits_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     _memory.check_fits(2**14, 2**14, "a matrix", "")
     monkeypatch.setattr(_memory, "available_memory", lambda: None)
     _memory.check_fits(2**20, 2**20, "a matrix", "")
+
+
+@pytest.mark.parametrize("parameters", [{}, {"metric": "learned"}, {"metric": sf.costs.LearnedMetric(unit=1.0)}])
+def test_a_wide_table_takes_a_few_times_its_own_memory(parameters: dict[str, Any]) -> None:
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(60, 4000))
+    sf.RobustLogisticRegression(**parameters).fit(X[:20, :2], np.arange(20) % 2, X_unlabeled=X[20:, :2])  # imports
+    tracemalloc.start()
+    try:
+        sf.RobustLogisticRegression(**parameters).fit(X[:20], np.arange(20) % 2, X_unlabeled=X[20:])
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 20 * X.nbytes  # a matrix of its features takes 67 times as much
 
 
 def write(folder: Path, **files: str) -> Path:

@@ -248,15 +248,16 @@ class Coordinates:
     def penalty(self, l2: float, *, standardized: bool = False) -> FloatArray:
         """(p,) of ½ l2 ‖θ‖², on the features as given or standardised.
 
-        A basis is taken only where there is no penalty on the features as given; one on standardised features is the
-        same in any orthonormal basis.
+        A basis is made for the penalty: orthonormal on standardised features, or over their scale on those as given.
         """
         p = len(self.scale) if self.basis is None else self.basis.shape[1]
         penalty = np.zeros(p + int(self.fit_intercept))
         if standardized:
             penalty[:p] = l2
-        elif l2 > 0:
-            penalty[: len(self.scale)] = l2 / self.scale**2
+        elif self.basis is None:
+            penalty[:p] = l2 / self.scale**2
+        else:
+            penalty[:p] = l2 * ((self.basis / self.scale[:, None]) ** 2).sum(axis=0)
         return penalty
 
     def model(self, rows: FloatArray, n_classes: int, l2: float, *, standardized: bool = False) -> LinearModel:
@@ -314,31 +315,46 @@ def standard_coordinates(features: FeatureSums, l2: float, fit_intercept: bool) 
 
     Where features are collinear (more features than rows, one-hot codes) and no penalty picks among the equivalent
     coefficients, coordinates of the space the rows span are used: the coefficients are then those of least norm, after
-    standardisation, and do not depend on rounding.
+    standardisation, and do not depend on rounding. With a penalty l2 on the features as given the optimum lies in the
+    span as well: of rows in memory that are fewer than features it is used too, since no step then costs d² or more.
     """
     size = np.array(features.sizes().largest)
     size[size == 0] = 1.0
     mean = features.means(size).sums[0] if fit_intercept else np.zeros(len(size))
+    if isinstance(features, FeatureBlock) and np.count_nonzero(features.weights) <= len(size):
+        deviation = np.sqrt(features.weights @ (features.rows / size - mean) ** 2)
+        centred = _centred(size, mean, deviation, fit_intercept)
+        return replace(centred, basis=_spanned_by_few(features, centred, as_given=l2 > 0))
     moments = features.second_moments(size, mean).sums[0]
     deviation = np.sqrt(moments.diagonal())
-    constant = deviation <= 1e-12
-    deviation[constant] = 1.0
-    centred = Coordinates(mean * size, np.where(constant, np.inf, deviation * size), None, fit_intercept)
+    centred = _centred(size, mean, deviation, fit_intercept)
     if l2 > 0:
         return centred
-    if isinstance(features, FeatureBlock) and np.count_nonzero(features.weights) <= len(size):
-        basis = _spanned_by_few(features, centred)
-    else:
-        basis = _spanned(moments / np.outer(deviation, deviation), constant)
-    return Coordinates(centred.mean, centred.scale, basis, fit_intercept)
+    varying = np.isfinite(centred.scale)
+    unit = np.where(varying, deviation, 1.0)
+    return replace(centred, basis=_spanned(moments / np.outer(unit, unit), ~varying))
 
 
-def _spanned_by_few(features: FeatureBlock, centred: Coordinates) -> FloatArray | None:
-    """Basis of the span of rows that are fewer than features: from the rows themselves, which keeps more digits."""
-    kept = features.weights > 0
-    unit = (features.rows[kept] - centred.mean) / centred.scale
+def _centred(size: FloatArray, mean: FloatArray, deviation: FloatArray, fit_intercept: bool) -> Coordinates:
+    """Coordinates without a basis, from the mean and the deviation (d,) of features over their size."""
+    scale = np.where(deviation <= 1e-12, np.inf, deviation * size)
+    return Coordinates(mean * size, scale, None, fit_intercept)
+
+
+def _spanned_by_few(features: FeatureBlock, centred: Coordinates, *, as_given: bool) -> FloatArray | None:
+    """Basis of the span of rows that are fewer than features: from the rows themselves, which keeps more digits.
+
+    as_given : whether it is orthonormal on the features as given, up to one factor, or on the standardised ones.
+    """
+    kept, varying = features.weights > 0, np.isfinite(centred.scale)
+    scale = centred.scale.copy()
+    if as_given:
+        scale[varying] = np.sqrt((scale[varying] ** 2).mean()) if varying.any() else 1.0
+    unit = (features.rows[kept] - centred.mean) / scale
     _, singular, right = svd(np.sqrt(features.weights[kept])[:, None] * unit, full_matrices=False)
     basis = right[singular > 1e-10 * max(singular.max(initial=0.0), 1e-300)].T
+    if as_given:
+        return basis * np.divide(centred.scale, scale, out=np.zeros_like(scale), where=varying)[:, None]
     return None if basis.shape[1] == unit.shape[1] else basis
 
 
