@@ -12,14 +12,14 @@ import numpy as np
 import pytest
 
 import surefoot as sf
-from surefoot import _machine as _memory
+from surefoot import _machine
 
 GIB = 2**30
 
 
 @pytest.fixture
 def little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_memory, "available_memory", lambda: GIB)
+    monkeypatch.setattr(_machine, "available_memory", lambda: GIB)
 
 
 def zeros(*shape: int) -> np.ndarray:
@@ -52,10 +52,10 @@ class TestRefused:
 
 
 def test_what_fits_is_not_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_memory, "available_memory", lambda: 2 * GIB)
-    _memory.check_fits(2**14, 2**14, "a matrix", "")
-    monkeypatch.setattr(_memory, "available_memory", lambda: None)
-    _memory.check_fits(2**20, 2**20, "a matrix", "")
+    monkeypatch.setattr(_machine, "available_memory", lambda: 2 * GIB)
+    _machine.check_fits(2**14, 2**14, "a matrix", "")
+    monkeypatch.setattr(_machine, "available_memory", lambda: None)
+    _machine.check_fits(2**20, 2**20, "a matrix", "")
 
 
 @pytest.mark.parametrize("parameters", [{}, {"metric": "learned"}, {"metric": sf.costs.LearnedMetric(unit=1.0)}])
@@ -82,22 +82,22 @@ def write(folder: Path, **files: str) -> Path:
 
 def test_what_is_there_is_read_from_the_system(tmp_path: Path) -> None:
     meminfo = write(tmp_path, meminfo="MemTotal:  999 kB\nMemAvailable:  512 kB\n") / "meminfo"
-    assert _memory._of_machine(meminfo) == 512 * 1024
+    assert _machine._of_machine(meminfo) == 512 * 1024
     stat = "anon 5\ninactive_file 30\n"
     new = write(tmp_path / "2", memory_dot_max="100\n", memory_dot_current="80\n", memory_dot_stat=stat)
-    assert _memory._of_cgroup(new) == 50
-    assert _memory._of_cgroup(write(tmp_path / "free", memory_dot_max="max\n", memory_dot_current="80\n")) is None
+    assert _machine._of_cgroup(new) == 50
+    assert _machine._of_cgroup(write(tmp_path / "free", memory_dot_max="max\n", memory_dot_current="80\n")) is None
     old = write(tmp_path / "1", memory__memory_dot_limit_in_bytes="70", memory__memory_dot_usage_in_bytes="90")
-    assert _memory._of_cgroup(old) == 0
-    assert _memory._of_cgroup(tmp_path / "none") is None
+    assert _machine._of_cgroup(old) == 0
+    assert _machine._of_cgroup(tmp_path / "none") is None
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="limits of the address space are those of Linux")
 def test_the_limit_of_the_process_counts() -> None:
     script = (
-        "import resource; from surefoot import _memory; "
+        "import resource; from surefoot import _machine; "
         f"resource.setrlimit(resource.RLIMIT_AS, ({64 * GIB}, {64 * GIB})); "
-        f"left = _memory._of_process(); assert 0 < left < {64 * GIB}, left; "
-        "assert _memory.available_memory() <= left"
+        f"left = _machine._of_process(); assert 0 < left < {64 * GIB}, left; "
+        "assert _machine.available_memory() <= left"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
