@@ -26,7 +26,7 @@ from urllib.parse import urlencode
 import numpy as np
 import pandas as pd
 
-from surefoot.serve.server import bind
+from surefoot.serve import bind
 
 
 def write_pool(path: Path, rows: int, columns: int) -> np.ndarray:

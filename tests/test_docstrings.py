@@ -42,8 +42,8 @@ NO_EXAMPLE = {
     "surefoot.paper.reproduce": "writes a folder, for minutes",
     "surefoot.priors.LabelPrior": "an abstract class",
     "surefoot.pool.report_gather.build_report": "docs/report.md runs one, on a fit that is worth a page",
-    "surefoot.report.page.render_report": "as build_report, whose result it takes",
-    "surefoot.report.page.write_report": "as build_report, whose result it takes",
+    "surefoot.report.render_report": "as build_report, whose result it takes",
+    "surefoot.report.write_report": "as build_report, whose result it takes",
 }
 
 

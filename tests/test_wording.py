@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 import surefoot
-from surefoot._errors import CodedWarning, InexactWarning, InfeasibleRadiusError, ParameterError, UnlabeledRowsWarning
+from surefoot._errors import CodedWarning, InfeasibleRadiusError, ParameterError, UnlabeledRowsWarning
+from surefoot._validation import InexactWarning
 from surefoot.cli import output as sentences
 from surefoot.cli.output import sentence
 from surefoot.pool.notes import _WORDS

@@ -10,8 +10,6 @@ from importlib import import_module
 from string import Template
 from typing import Any
 
-from sklearn.exceptions import ConvergenceWarning
-
 # Errors and warnings of the package's own.
 
 # Frames of these packages stand between the user's line and ours: estimators are called through wrappers,
@@ -213,18 +211,3 @@ def warn_caller(warning: Warning) -> None:
 def first_line(error: BaseException) -> str:
     """The first line of an error of another package, as a part of a sentence."""
     return (str(error).splitlines() or [""])[0].strip().rstrip(".")
-
-
-class InexactWarning(CodedWarning, ConvergenceWarning):
-    """The tolerance was not reached, or there is no finite optimum; the bounds hold all the same."""
-
-
-class SeparableWarning(InexactWarning):
-    """The worst case is linearly separable: coefficients grow as the tolerance shrinks."""
-
-
-def warn_about_gap(gap: float, tol: float, fix: str) -> None:
-    """Warn where the certified gap exceeds the tolerance."""
-    if gap > tol:
-        statement = f"the certified gap is {gap:.2e}, above tol={tol:.2e}; both bounds hold all the same."
-        warn_caller(InexactWarning("gap", statement, fix + see("gap"), gap=gap, tol=tol))

@@ -10,10 +10,11 @@ from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_consistent_length, column_or_1d
 from sklearn.utils.validation import _get_feature_names
 
-from surefoot._errors import ParameterError
+from surefoot._errors import CodedWarning, ParameterError, see, warn_caller
 
 __all__ = ["CallbackSupportMixin", "FitProgress", "watch_rounds", "with_callbacks"]
 
@@ -319,3 +320,21 @@ class FitProgress:
     def done(self) -> None:
         if self._context is not None:
             self._context.call_on_fit_task_end(estimator=self._estimator)
+
+
+# Warnings about what a solver reached.
+
+
+class InexactWarning(CodedWarning, ConvergenceWarning):
+    """The tolerance was not reached, or there is no finite optimum; the bounds hold all the same."""
+
+
+class SeparableWarning(InexactWarning):
+    """The worst case is linearly separable: coefficients grow as the tolerance shrinks."""
+
+
+def warn_about_gap(gap: float, tol: float, fix: str) -> None:
+    """Warn where the certified gap exceeds the tolerance."""
+    if gap > tol:
+        statement = f"the certified gap is {gap:.2e}, above tol={tol:.2e}; both bounds hold all the same."
+        warn_caller(InexactWarning("gap", statement, fix + see("gap"), gap=gap, tol=tol))

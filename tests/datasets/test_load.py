@@ -18,7 +18,7 @@ from sklearn.datasets import load_breast_cancer
 
 from refusals import refuses
 from surefoot import datasets
-from surefoot.datasets import DatasetCorruptError, DatasetNotFoundError, _load
+from surefoot.datasets import DatasetCorruptError, DatasetNotFoundError
 from surefoot.datasets._catalogue import DATASETS
 
 Load = Callable[..., Any]
@@ -45,12 +45,12 @@ def test_names() -> None:
     ],
 )
 def test_other_names(given: str, name: str) -> None:
-    assert _load.resolve(given) == name
+    assert datasets.resolve(given) == name
 
 
 def test_the_papers_titles_are_names() -> None:
     for name, dataset in DATASETS.items():
-        assert _load.resolve(dataset.title) == name.replace("bank-leaky", "bank")
+        assert datasets.resolve(dataset.title) == name.replace("bank-leaky", "bank")
 
 
 @pytest.mark.parametrize(
@@ -227,7 +227,7 @@ def test_import_is_light() -> None:
 before = set(sys.modules)
 import surefoot.datasets
 print(*(set(sys.modules) - before) & {heavy})"""
-    environment = {**os.environ, "PYTHONPATH": str(Path(_load.__file__).parents[2])}
+    environment = {**os.environ, "PYTHONPATH": str(Path(datasets.__file__).parents[2])}
     command = [sys.executable, "-c", program]
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
     assert result.stdout.split() == []

@@ -15,7 +15,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 import surefoot as sf
 from surefoot.certificates.radius import Bracket, RadiusSearch, largest_confident_radius
-from surefoot.dual.models import FeatureBlock, LinearModel, standardize
+from surefoot.dual.models import FeatureBlock, LinearModel, standard_coordinates
 from surefoot.problem.sets import build_decision_set
 from surefoot.solvers.minimal_radius import solve_minimal_radius
 from surefoot.solvers.search.solution import Solution, solve_certified
@@ -36,7 +36,7 @@ def search(
     """The rule with the first n rows labeled, the minimal radius, and every solution on its way."""
     codes = np.unique(y, return_inverse=True)[1]
     ds = build_decision_set(X[:n], codes[:n], 2, X_unlabeled=X[n:], label_prior="clopper-pearson")
-    model = standardize(FeatureBlock(X, ds.row_weights), 0.0, True).model(X, 2, 0.0)
+    model = standard_coordinates(FeatureBlock(X, ds.row_weights), 0.0, True).model(X, 2, 0.0)
     minimal, solutions = solve_minimal_radius(ds), []
 
     def solve(*arguments: Any, **keywords: Any) -> Solution:

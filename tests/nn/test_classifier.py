@@ -19,7 +19,7 @@ import surefoot as sf
 from nn.networks import moons, two_layers
 from refusals import refuses
 from surefoot.nn import DualLoss, RobustNetClassifier
-from surefoot.nn.networks import EmbeddingMetric
+from surefoot.nn.classifier import EmbeddingMetric
 
 torch.set_num_threads(1)
 

@@ -20,7 +20,7 @@ from surefoot.costs.learned import resolve_metric
 from surefoot.dual.bounds import dual_value
 from surefoot.dual.models import DualPoint, FixedLosses, LinearModel
 from surefoot.nn import DualLoss
-from surefoot.nn.networks import FrozenNet, WorstOf
+from surefoot.nn.classifier import FrozenNet, WorstOf
 from surefoot.paper.stochastic_gradient import dual_subgradient
 from surefoot.problem.sets import DecisionSet, build_decision_set
 

@@ -18,8 +18,7 @@ from jinja2 import UndefinedError
 from report.cases import HOSTILE, SECTIONS
 from surefoot._errors import FileError
 from surefoot._printing import _environment, at_least, at_most, percent
-from surefoot.report import Report, render_report, write_report
-from surefoot.report.page import Axis
+from surefoot.report import Axis, Report, render_report, write_report
 
 VOID = {"meta", "link", "line", "circle", "rect", "path", "polyline", "br"}
 NAMES = ["two", "tied", "four"]

@@ -18,7 +18,7 @@ from surefoot.pool.labeling.schedule import Goal, LabelingSettings
 from surefoot.pool.labeling.service import LabelingService
 from surefoot.pool.table import read_labeled_table
 from surefoot.pool.table.reading import PLAIN
-from surefoot.serve.server import bind, guarded, run_server
+from surefoot.serve import bind, guarded, run_server
 from surefoot.serve.state import RANK, AppState, Cards, Fitter
 
 EVIL = '<script>window.hacked = 1</script><img src=x onerror="hacked=1">'

@@ -13,9 +13,9 @@ import pytest
 from serve.rooms import EVIL, Client, make_room, write_pool
 from surefoot._errors import FileError
 from surefoot.pool.table import read_labeled_table
+from surefoot.serve import bind
 from surefoot.serve.guard import LARGEST_REQUEST, allowed_hosts
 from surefoot.serve.pages import class_keys
-from surefoot.serve.server import bind
 from surefoot.serve.state import Cards
 
 

@@ -15,10 +15,10 @@ from threading import Thread
 import httpx
 import pytest
 
+import surefoot.serve as serving
 from serve.rooms import Running, make_room
-from surefoot.serve import server as serving
+from surefoot.serve import Once
 from surefoot.serve.app import Views
-from surefoot.serve.server import Once
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 HEAD = b"POST /edit HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/x-www-form-urlencoded\r\n"

@@ -58,7 +58,7 @@ def test_other_names_of_the_server_are_by_invitation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: list[str], closed: bool
 ) -> None:
     rooms = []
-    monkeypatch.setattr("surefoot.serve.server.run", lambda room, sock, *_, **__: rooms.append(room) or sock.close())
+    monkeypatch.setattr("surefoot.serve.run_server", lambda room, sock, *_, **__: rooms.append(room) or sock.close())
     command = ["serve", str(write_pool(tmp_path)), "--label", "churn", "--classes", "yes,no", "--no-open"]
     assert run([*command, "--port", "0", *options]) == 0
     (room,) = rooms

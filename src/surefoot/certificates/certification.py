@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from surefoot._errors import ParameterError, warn_about_gap
-from surefoot._validation import FloatArray, check_finite_array, check_positive_scalar
+from surefoot._errors import ParameterError
+from surefoot._validation import FloatArray, check_finite_array, check_positive_scalar, warn_about_gap
 from surefoot.backends.compute import Compute
 from surefoot.certificates.calibration import CalibratedRadius, RadiusEstimate, resolve_radius
 from surefoot.certificates.certificate import Certificate

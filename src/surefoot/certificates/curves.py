@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from surefoot._errors import ParameterError, warn_about_gap
+from surefoot._errors import ParameterError
 from surefoot._printing import PrintedTable
-from surefoot._validation import FloatArray, check_finite_array, check_positive_integer
+from surefoot._validation import FloatArray, check_finite_array, check_positive_integer, warn_about_gap
 from surefoot.dual.adversary import meet
 from surefoot.problem.losses import LOG_LOSS
 from surefoot.solvers.search.solution import Solution

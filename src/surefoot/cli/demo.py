@@ -15,9 +15,9 @@ import numpy as np
 from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import StandardScaler
 
-from surefoot._errors import FileError, SeparableWarning
+from surefoot._errors import FileError
 from surefoot._files import OutputFile, check_outputs, whole_file
-from surefoot._validation import FloatArray
+from surefoot._validation import FloatArray, SeparableWarning
 from surefoot.certificates.certificate import Certificate
 from surefoot.certificates.radius import minimal_radius, transport_distance
 from surefoot.estimators.ball import WassersteinLogisticRegression

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from rich.console import Console
@@ -20,11 +20,12 @@ from rich.text import Text
 
 from surefoot._errors import CodedWarning, InfeasibleRadiusError, ParameterError
 from surefoot._printing import count, rounded_down, rounded_up, share_at_least, share_at_most, visible
-from surefoot.pool.appraisal import Appraisal
 from surefoot.pool.options import AUTO, CALIBRATED
-from surefoot.pool.table import Pool
-from surefoot.pool.worst import PoolWorstCase
-from surefoot.problem.losses import LOG_LOSS, ZERO_ONE
+
+if TYPE_CHECKING:
+    from surefoot.pool.appraisal import Appraisal
+    from surefoot.pool.table import Pool
+    from surefoot.pool.worst import PoolWorstCase
 
 # Errors and warnings of the library as sentences of the command line, which name its options.
 
@@ -240,6 +241,8 @@ def say_judged(output: Output, judged: Appraisal, classes: list[str]) -> None:
 
 def say_worst(output: Output, worst: PoolWorstCase, classes: list[str]) -> None:
     """The worst case over a set; under the name of a certificate only where the radius is calibrated or given."""
+    from surefoot.problem.losses import LOG_LOSS, ZERO_ONE
+
     certificate = worst.first
     if worst.guaranteed:
         output.say("Certificate: the worst case over a set of possible truths", "bold")

@@ -10,8 +10,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from surefoot._errors import InexactWarning, warn_caller
-from surefoot._validation import FloatArray
+from surefoot._errors import warn_caller
+from surefoot._validation import FloatArray, InexactWarning
 from surefoot.dual.bounds import AnchorRepair, soft_labels
 from surefoot.dual.models import DualPoint, Model
 from surefoot.kernels.arrays import arrays_of

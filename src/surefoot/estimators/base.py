@@ -10,8 +10,16 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from surefoot._errors import SeparableWarning, see, warn_about_gap, warn_caller
-from surefoot._validation import CallbackSupportMixin, FloatArray, check_all_labeled, check_weights, encode_labels
+from surefoot._errors import see, warn_caller
+from surefoot._validation import (
+    CallbackSupportMixin,
+    FloatArray,
+    SeparableWarning,
+    check_all_labeled,
+    check_weights,
+    encode_labels,
+    warn_about_gap,
+)
 from surefoot.problem.losses import log_loss_matrix, probabilities
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from surefoot._errors import ParameterError, import_extra
 from surefoot._validation import check_positive_integer
 from surefoot.backends.compute import Compute
-from surefoot.datasets._load import resolve
+from surefoot.datasets import resolve
 from surefoot.paper.algorithms import StochasticModelChange, StochasticRobustLogisticRegression, algorithm2
 from surefoot.paper.protocol import Experiment, Settings
 from surefoot.paper.runner import Reproduction, run_experiment

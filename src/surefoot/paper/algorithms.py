@@ -19,8 +19,8 @@ from typing import Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from surefoot._errors import ParameterError, warn_about_gap
-from surefoot._validation import FitProgress, FloatArray, with_callbacks
+from surefoot._errors import ParameterError
+from surefoot._validation import FitProgress, FloatArray, warn_about_gap, with_callbacks
 from surefoot.active.flexibility import check_impact, label_flexibility
 from surefoot.active.strategies import Impact, RobustModelChange
 from surefoot.certificates.calibration import PREDICTIVE, CalibratedRadius, resolve_radius

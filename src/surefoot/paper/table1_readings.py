@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from sklearn.utils import check_random_state
 
 from surefoot._validation import FloatArray
+from surefoot.datasets import _encoded
 from surefoot.datasets._catalogue import DATASETS, standardize
 from surefoot.datasets._download import locate
-from surefoot.datasets._load import _encoded
 from surefoot.paper.protocol import Figures, Row, Settings, Tables, Task, grid_of_tasks
 from surefoot.paper.runner import run_experiment
 from surefoot.paper.samples import load_rows, rounded, titles

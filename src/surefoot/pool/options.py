@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 from surefoot._errors import FileError
-from surefoot._validation import watch_rounds
 from surefoot.pool.store import Store, store_path
 from surefoot.pool.table.cells import TableError
 
@@ -51,6 +50,8 @@ class Clock:
     @contextmanager
     def stage(self, what: str, seconds: float | None = None) -> Iterator[None]:
         """Work of one kind, with an estimate; its start and each round of learning look at the clock."""
+        from surefoot._validation import watch_rounds  # it imports scikit-learn, which takes seconds
+
         began = time.monotonic()
 
         def tick() -> None:

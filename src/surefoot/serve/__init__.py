@@ -1,5 +1,266 @@
-"""A labeling page in the browser: rows one by one, several people, and a proof of when to stop."""
+"""A labeling page in the browser: rows one by one, several people, and a proof of when to stop.
 
-from surefoot.serve.server import run_site
+Here a table becomes a page that is being served: a socket that is ours, uvicorn, and an orderly end.
+
+Whoever can reach the port may open connections without signing in, so none of them may stop the server: there are
+limits on how many there are, on how long a request may take to arrive, and on how often the log repeats a line.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import socket
+import sys
+import threading
+import time
+import webbrowser
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+from typing import Any
+
+import h11
+import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from surefoot._errors import FileError, import_extra
+from surefoot._printing import address
+from surefoot.pool.labeling.label_log import Neighbours, RowRanker
+from surefoot.pool.labeling.schedule import LabelingSettings
+from surefoot.pool.labeling.service import LabelingService
+from surefoot.pool.store_labels import open_store
+from surefoot.pool.table import Pool, Table
+from surefoot.serve.app import make_app
+from surefoot.serve.guard import Guard, allowed_hosts
+from surefoot.serve.state import AppState, Cards, Fitter, Process
 
 __all__ = ["run_site"]
+
+LOCAL = ("127.0.0.1", "localhost", "::1")
+_SECONDS_TO_END = 10
+# Seconds from the first byte, or the last response, to the end of a request.
+SECONDS_TO_ARRIVE = 20.0
+MOST_CONNECTIONS = 256
+# Seconds for which a line of the log is not repeated.
+_SILENCE = 60.0
+# asyncio accepts this many at once, before any of them can be counted; the system's queue may be longer.
+_AT_ONCE, _QUEUE = 8, 128
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine can reach a host."""
+    return host in LOCAL
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """The socket to listen on."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # by its name: else asyncio leaves Nagle's algorithm on, and the body of an answer waits 40 ms after its head
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # what it accepts has it from here
+    try:
+        sock.bind((host, port))
+        sock.listen(128)
+    except (OSError, OverflowError) as error:
+        sock.close()
+        raise FileError(
+            f"port {port} of {host} cannot be listened on: {getattr(error, 'strerror', None) or error}. Pass another "
+            "--port, or end the program that holds it."
+        ) from error
+    return sock
+
+
+def guarded(state: AppState, host: str, allowed: Iterable[str] = ()) -> Guard:
+    """The application behind its guard."""
+    return Guard(make_app(state), allowed_hosts(host, allowed), any_address=not is_local(host))
+
+
+def _leave(*_: object) -> None:
+    raise SystemExit(0)
+
+
+def run_server(
+    state: AppState,
+    sock: socket.socket,
+    host: str,
+    *,
+    allowed: Iterable[str] = (),
+    ready: Callable[[str], None],
+    browser: bool,
+) -> None:
+    """Serve until SIGINT or SIGTERM; answers under way are written first."""
+    url = address(host, sock.getsockname()[1])
+    server = Server(
+        guarded(state, host, allowed),
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        proxy_headers=False,
+        ws="none",
+        lifespan="off",
+        timeout_graceful_shutdown=_SECONDS_TO_END,
+    )
+    signal.signal(signal.SIGTERM, _leave)  # uvicorn raises it again when all answers are written
+    state.fitter.start()
+    state.fitter.wake()
+    ready(url)
+    if browser:
+        threading.Timer(0.5, webbrowser.open, [url]).start()
+    try:
+        server.run(sockets=[sock])
+    finally:
+        state.fitter.stop()
+        state.desk.store.close()
+        sock.close()
+
+
+def run_site(
+    load: Callable[[], tuple[Pool, bytes, RowRanker]],
+    read: Callable[[bytes], Table],
+    settings: LabelingSettings,
+    *,
+    host: str,
+    port: int,
+    ready: Callable[[str, LabelingService, bool], None],
+    allowed: Collection[str] = (),
+    guidelines: Path | None = None,
+    robot: object | None = None,
+    browser: bool = True,
+) -> None:
+    """Serve the labeling page of a table until the process is told to end.
+
+    load : gives the table, the bytes of its file, and its learner, which runs in a process of its own; called when the
+    port is known to be free; read : reads the table from bytes of its file, if they have changed since.
+    ready : gets the page's address, its desk, and whether an invitation is needed, when the page is served.
+    allowed : more names of this server; guidelines : Markdown file to show; robot : the label of each row (N,), for
+    the demonstration. People come in by invitation unless only this machine can reach the host.
+    """
+    bind(host, port).close()  # told before anything is read
+    shown = None if guidelines is None else read_guidelines(guidelines)
+    pool, content, learner = load()
+    worker = Process(learner)
+    worker.start()  # first, while there are no threads
+    store = open_store(pool.table, content, read)
+    desk = LabelingService(store, len(pool.table.labels), pool.table.classes, settings)
+    state = AppState(
+        desk,
+        Cards(pool.table, pool.values[pool.columns.numbers]),
+        Fitter(worker, desk.wanted, desk.take_ranking, desk.freeze_if_due),
+        Neighbours(pool.rows),
+        content,
+        shown,
+        invitations_only=not is_local(host) or bool(allowed),
+        robot=robot,
+    )
+    sock = bind(host, port)
+    run_server(
+        state, sock, host, allowed=allowed, ready=lambda url: ready(url, desk, state.by_invitation), browser=browser
+    )
+
+
+def read_guidelines(path: Path) -> str:
+    """A Markdown file as HTML; HTML in it is shown, not used, and pictures are left out."""
+    markdown = import_extra("markdown_it", "serve", "showing guidelines")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeError) as error:
+        raise FileError(f"{path} must be a Markdown file in UTF-8; it could not be read: {error}. Check it.") from error
+    return str(markdown.MarkdownIt("commonmark", {"html": False}).enable("table").disable("image").render(text))
+
+
+def most_connections() -> int:
+    """How many connections may be open: a quarter of the files that the process may open, at most 256."""
+    if sys.platform == "win32":
+        return MOST_CONNECTIONS
+    import resource
+
+    files = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return MOST_CONNECTIONS if files < 0 else max(min(MOST_CONNECTIONS, files // 4), 1)
+
+
+class Connection(H11Protocol):
+    """A connection that ends when its request takes too long; and when others come, if it waits for its client."""
+
+    since = 0.0
+    dropped = False
+    _late: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Count it; if there are too many, the one that has waited longest for its client makes room."""
+        super().connection_made(transport)
+        self._expect_request()
+        there = [one for one in self.connections if isinstance(one, Connection) and not one.dropped]
+        if len(there) > most_connections():
+            min((one for one in there if one.waits_for_client()), key=lambda one: one.since).drop()
+
+    def on_response_complete(self) -> None:
+        """The next request may come."""
+        super().on_response_complete()
+        self._expect_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the timer as well."""
+        super().connection_lost(exc)
+        if self._late is not None:
+            self._late.cancel()
+
+    def waits_for_client(self) -> bool:
+        """Whether the client is to send the rest of a request, or to read a response."""
+        at_work = self.conn.their_state in (h11.DONE, h11.MUST_CLOSE) and not self.cycle.response_complete
+        return not at_work or self.transport.get_write_buffer_size() > 0
+
+    def drop(self) -> None:
+        """End it at once, whatever is still to be sent."""
+        self.dropped = True
+        self.transport.abort()
+
+    def _expect_request(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+        if not self.transport.get_write_buffer_size():  # else its client still has the last response to read
+            self.since = self.loop.time()
+        self._late = self.loop.call_later(SECONDS_TO_ARRIVE, self._end_if_late)
+
+    def _end_if_late(self) -> None:
+        """A response that is still being read is not cut off: it ends by itself, or makes room for others."""
+        if self.conn.their_state in (h11.IDLE, h11.SEND_BODY) and not self.transport.get_write_buffer_size():
+            self.drop()
+
+
+class Once(logging.Filter):
+    """Lets a line into the log once a minute, with the number of those left out; lines differ by how they begin."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._seen: dict[tuple[str, object], tuple[float, int]] = {}
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Whether a line is to be written."""
+        kind = record.exc_info[0] if record.exc_info else None
+        key, now = (str(record.msg).partition("\n")[0], kind), time.monotonic()
+        until, more = self._seen.get(key, (0.0, 0))
+        if now < until:
+            self._seen[key] = until, more + 1
+            return False
+        self._seen[key] = now + _SILENCE, 0
+        if more:
+            record.msg = f"{record.msg} ({more} more like this since the last)"
+        return True
+
+
+class Server(uvicorn.Server):
+    """uvicorn with these limits."""
+
+    def __init__(self, app: Any, **options: Any) -> None:
+        # h11 and asyncio, also where faster ones are installed: the limits are theirs
+        super().__init__(uvicorn.Config(app, http=Connection, loop="asyncio", backlog=_AT_ONCE, **options))
+        for name in ("uvicorn.error", "asyncio"):
+            logging.getLogger(name).addFilter(Once())
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen; asyncio has cut the queue to what it accepts at once."""
+        await super().startup(sockets)
+        for sock in sockets or []:
+            sock.listen(_QUEUE)
