@@ -28,6 +28,7 @@ from surefoot.bounds._arguments import (
     known_labels,
 )
 from surefoot.bounds.engine import PLANNED, AuditEngine, check_rule
+from surefoot.bounds.finish import FinishPlan, plan_finish
 from surefoot.bounds.journal import EventLog, Journal, answer_event, answer_of, hash_predictions, hash_rows
 from surefoot.bounds.result import THEOREM, ErrorBound
 from surefoot.bounds.size import AuditSize, audit_size
@@ -47,7 +48,8 @@ class Audit:
 
     Ask `next` for a row, give its label to `record`, and read `anytime_bound` whenever you like; `proved` says whether
     the target is reached. Rows are drawn at random by the audit itself: their labels, and no others, judge the
-    predictions. `next_rows` gives several rows, whose labels may come in any order.
+    predictions. `next_rows` gives several rows, whose labels may come in any order. `finish` tells which rows
+    annotators must label so that the whole table has few wrong labels.
 
     Parameters
     ----------
@@ -310,6 +312,36 @@ class Audit:
             The bound on the share of errors in the pool.
         """
         return audit_bound(self._engine, None, self._subject)
+
+    def finish(self, max_error: float = 0.05) -> FinishPlan:
+        """Find the rows that annotators must label, so that at most this share of all labels is wrong.
+
+        The model labels the rows of which its scores are the largest. The labels of this audit tell how many rows these
+        may be. With `n_labels` the bound is exact at that number; otherwise it holds at every number of labels, and
+        annotators have more rows to label.
+
+        Parameters
+        ----------
+        max_error : float, default=0.05
+            Share of wrong labels in the finished table, chosen before any plan is seen.
+
+        Returns
+        -------
+        FinishPlan
+            The rows for annotators and for the model, and the guarantee.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> scores = rng.random(1000)
+        >>> truth = (rng.random(1000) > 0.5 + scores / 2).astype(int)  # the predictions 0 are wrong where unsure
+        >>> audit = Audit(predictions=np.zeros(1000, dtype=int), scores=scores, n_labels=100, random_state=0)
+        >>> plan = audit.run(lambda row: truth[row]).finish(max_error=0.1)
+        >>> len(plan.rows) + plan.n_model + audit.n_labels, bool(truth[plan.model_rows].sum() <= 100)
+        (1000, True)
+        """
+        return plan_finish(self._engine, self._scores, self.planned if self.rule == PLANNED else None, max_error)
 
     def expected_size(self, expected_error: float) -> AuditSize:
         """How many labels the target will take, if the classifier errs that often: asked before the first label.

@@ -122,6 +122,11 @@ class AuditEngine:
         return sum(self._outcomes)
 
     @property
+    def outcomes(self) -> list[bool]:
+        """Whether the prediction is wrong, of each draw that counts."""
+        return list(self._outcomes)
+
+    @property
     def labels(self) -> dict[int, Any]:
         """The labels of the draws that count, in the order of the draws."""
         return {draw.row: self._settled[draw.row] for draw in self.draws[: self.n_labels]}

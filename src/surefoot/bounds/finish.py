@@ -1,0 +1,215 @@
+"""Finish a table: which rows a model may label, so that few labels of the whole table are wrong.
+
+Predictions and a score per row are fixed, and m of N rows are sampled uniformly and labeled. For a threshold u let W_u
+be the number of wrong predictions among the rows with a score above u, x_u those of them in the sample, and U(x) the
+exact hypergeometric bound on W at x. The model labels the largest set of rows above a threshold with
+U(x_u) − x_u ≤ c = ⌊ε N⌋; annotators label the rest, and have labeled the sample. No correction for the search over u is
+needed (Candès, Ilyas and Zrnic, 2025, arXiv:2506.10908, for W_u; here the x_u errors that the sample corrects count as
+well):
+
+U(x) − x does not decrease in x, so the set ends before the (a + 1)-th error of the sample, a the largest x with
+U(x) − x ≤ c. Order the wrong predictions by their score. More than c wrong labels remain only if the (c + 1)-th of them
+that is not in the sample comes before the (a + 1)-th that is: if of the first k = a + c + 1, a fixed number, at most a
+are in the sample. As U(a) < k, that has probability at most α. Where the labels were looked at as they came, W_u ≤ c
+itself must be proved by the anytime bound, at any number of labels: the failure is then that c + 1 fixed wrong
+predictions are rejected, which has probability at most α over all looks.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot._errors import ParameterError
+from surefoot._printing import PrintsAsTable, count, percent, share_at_most
+from surefoot._validation import FloatArray, check_unit_scalar
+from surefoot.bounds.betting import PoolErrors
+from surefoot.bounds.engine import AuditEngine
+from surefoot.priors.clopper_pearson import hypergeometric_upper
+
+_CURVE = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2)
+
+
+@dataclass(frozen=True, eq=False)
+class RankedSample:
+    """A uniform sample of rows that have a score each, in the order in which they were drawn.
+
+    scores (N,); open_rows: those that had no label when the sample began; drawn (m,), wrong (m,); level; anytime:
+    whether the number of labels was not fixed beforehand.
+    """
+
+    scores: FloatArray
+    open_rows: NDArray[np.intp]
+    drawn: NDArray[np.intp]
+    wrong: NDArray[np.bool_]
+    level: float
+    anytime: bool
+
+    def errors_left(self, x: int) -> int:
+        """Bound on the wrong predictions outside the sample, where x of the sample are wrong and m was fixed."""
+        return hypergeometric_upper(x, len(self.drawn), len(self.open_rows), self.level) - x
+
+    def threshold(self, most_wrong: int) -> float:
+        """The model may label the rows with a score above this one: at most so many of these labels are wrong."""
+        errors: list[float] = []  # minus the scores of the wrong rows, the surest one first
+        if not self.anytime:
+            errors = sorted((-self.scores[self.drawn[self.wrong]]).tolist())
+            m = len(self.drawn)
+            return _threshold(
+                errors, bisect_left(range(m + 1), True, key=lambda x: self.errors_left(x) > most_wrong) - 1
+            )
+        if most_wrong >= len(self.open_rows):
+            return -np.inf
+        pool, allowed, lowest = PoolErrors(len(self.open_rows), self.level), -1, np.inf
+        for t, (row, wrong) in enumerate(zip(self.drawn, self.wrong, strict=True), start=1):
+            if wrong:
+                insort(errors, -float(self.scores[row]))
+            while allowed < t and pool.rejects(most_wrong + 1, allowed + 1, t):
+                allowed += 1
+            lowest = min(lowest, _threshold(errors, allowed))
+        return lowest
+
+    def model_rows(self, most_wrong: int) -> NDArray[np.intp]:
+        """The rows that the model may label; none of the sample is among them."""
+        chosen = self.open_rows[self.scores[self.open_rows] > self.threshold(most_wrong)]
+        return np.setdiff1d(chosen, self.drawn)
+
+
+def _threshold(errors: list[float], allowed: int) -> float:
+    """The score of the error after the `allowed` surest ones; everything is allowed where there is none."""
+    if allowed < 0:
+        return np.inf
+    return -errors[allowed] if allowed < len(errors) else -np.inf
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FinishPlan(PrintsAsTable):
+    """Which rows of a table annotators must label, and which ones the model may label.
+
+    Attributes
+    ----------
+    rows : array of shape (k,)
+        The rows that annotators must still label, the least sure ones first.
+    model_rows : array of shape (n_model,)
+        The rows that take the prediction as their label. All others were labeled before or in the sample.
+    n_wrong : int
+        At most so many labels of the finished table are wrong.
+    max_error : float
+        The share of wrong labels that was asked for.
+    level : float
+        Probability with which the bound holds.
+    n_rows : int
+        Rows of the table.
+    sample : RankedSample
+        The labels that judge the predictions.
+    """
+
+    rows: NDArray[np.intp]
+    model_rows: NDArray[np.intp]
+    n_wrong: int
+    max_error: float
+    level: float
+    n_rows: int
+    sample: RankedSample
+
+    @property
+    def n_model(self) -> int:
+        """How many rows the model labels."""
+        return len(self.model_rows)
+
+    @property
+    def bound(self) -> float:
+        """Upper bound on the share of wrong labels in the finished table."""
+        return self.n_wrong / self.n_rows
+
+    @property
+    def statement(self) -> str:
+        """The guarantee in words."""
+        rest = f"annotators label {count(len(self.rows), 'more row')}" if len(self.rows) else "no more rows are labeled"
+        return (
+            f"With {percent(self.level)} confidence, at most {share_at_most(self.bound)} % of the "
+            f"{count(self.n_rows, 'label')} of the finished table are wrong, if the model labels "
+            f"{count(self.n_model, 'row')} and {rest}."
+        )
+
+    def curve(self, max_errors: Iterable[float] = _CURVE) -> dict[float, int]:
+        """How many rows annotators must still label for other shares of wrong labels.
+
+        Each number has its own confidence. Choose the share before you look, or the guarantee is lost.
+
+        Parameters
+        ----------
+        max_errors : iterable of float
+            Shares of wrong labels.
+
+        Returns
+        -------
+        dict of int
+            Rows to label, by share.
+        """
+        missing = len(self.rows) + self.n_model
+        return {
+            share: missing - len(self.sample.model_rows(_most_wrong(share, self.n_rows)))
+            for share in map(_check_max_error, max_errors)
+        }
+
+    def _rows(self) -> list[tuple[str, str]]:
+        sample = self.sample
+        shares = ", ".join(f"{share:.3g}: {n}" for share, n in self.curve().items())
+        return [
+            ("to label", f"{count(len(self.rows), 'row')} by annotators, {count(self.n_model, 'row')} by the model"),
+            ("bound", f"{share_at_most(self.bound)} % wrong labels in the finished table, level {self.level:.4g}"),
+            ("seen", f"{count(int(sample.wrong.sum()), 'error')} on {count(len(sample.drawn), 'label')}"),
+            ("statement", self.statement),
+            ("assumes", "predictions and scores were fixed before the first of these labels was seen"),
+            ("", "the labels of annotators are right"),
+            ("", "max_error was chosen before the plan was seen"),
+            ("rows to label", shares),
+        ]
+
+
+def plan_finish(engine: AuditEngine, scores: FloatArray | None, planned: int | None, max_error: float) -> FinishPlan:
+    """The plan that the labels of an audit allow.
+
+    planned : labels fixed beforehand, of which those not yet there count as errors; None where anybody may have looked.
+    """
+    share, N = _check_max_error(max_error), len(engine.predictions)
+    if scores is None:
+        raise ParameterError("scores", "must be given to finish a table", "None", "Pass a score per row to the audit.")
+    if not engine.is_uniform:
+        raise ParameterError("sampling", "must be uniform to finish a table", "'weighted'", "Begin an audit with it.")
+    if not engine.n_labels:
+        raise ParameterError("n_labels", "must be at least 1 to finish a table", 0, "Record labels of the audit first.")
+    n = engine.n_labels if planned is None else min(planned, engine.n_drawable)
+    drawn = np.array([draw.row for draw in engine.draw(n)], dtype=np.intp)
+    wrong = np.ones(n, dtype=bool)
+    wrong[: engine.n_labels] = engine.outcomes[:n]
+    open_rows = np.setdiff1d(np.arange(N), list(engine.known))
+    sample = RankedSample(scores, open_rows, drawn, wrong, engine.level, anytime=planned is None)
+    most = _most_wrong(share, N)
+    model_rows = sample.model_rows(most)
+    rest = np.setdiff1d(open_rows, np.concatenate([drawn[: engine.n_labels], model_rows]))
+    everything = len(model_rows) and sample.threshold(most) == -np.inf
+    if everything and planned is not None:
+        most = sample.errors_left(int(wrong.sum()))
+    n_wrong = min(most, len(model_rows))
+    return FinishPlan(
+        rest[np.argsort(scores[rest], kind="stable")], model_rows, n_wrong, share, engine.level, N, sample
+    )
+
+
+def _check_max_error(value: float) -> float:
+    share = check_unit_scalar(value, "max_error")
+    if share == 0:
+        raise ParameterError(
+            "max_error", "must be above 0, since only labeling every row leaves no wrong label", "0", "Pass 0.05, say."
+        )
+    return share
+
+
+def _most_wrong(share: float, N: int) -> int:
+    return int(np.floor(share * N + 1e-9))
