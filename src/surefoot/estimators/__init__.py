@@ -1,1 +1,1 @@
-"""scikit-learn estimators: glue between arrays, problems and solvers."""
+"""scikit-learn estimators: they connect arrays, problems and solvers."""

@@ -1,4 +1,4 @@
-"""The ball alone: the scikit-learn estimator of the paper's baseline."""
+"""Logistic regression over a Wasserstein ball, the baseline of the paper."""
 
 from __future__ import annotations
 
@@ -30,44 +30,45 @@ from surefoot.solvers.ball import BallSolution, ball_worst_case, solve_ball
 
 
 class WassersteinLogisticRegression(LinearClassifier):
-    """Binary logistic regression robust to a Wasserstein ball alone (Shafieezadeh-Abadeh, Esfahani and Kuhn, 2015).
+    """Minimize the worst expected log loss over a Wasserstein ball (Shafieezadeh-Abadeh, Esfahani and Kuhn, 2015).
 
-    min_θ  max_{μ : W_c(μ, P̂_l) ≤ radius}  E_μ[log(1 + exp(−y(⟨θ, x⟩ + b)))]
+        min_θ  max_{μ : W_c(μ, P̂_l) ≤ radius}  E_μ[log(1 + exp(−y(⟨θ, x⟩ + b)))]
 
-    Features may move anywhere: this is the paper's baseline, without unlabeled rows.
+    The classifier is binary. The adversary may move the features anywhere. This is the paper's baseline, which uses no
+    unlabeled rows.
 
     Parameters
     ----------
     radius : float, default=0.1
-        Any radius ≥ 0; at 0 plain logistic regression.
+        Radius of the ball, ≥ 0. A radius of 0 gives plain logistic regression.
     label_cost : float, default=1.0
-        Cost κ > 0 of a change of label; infinity forbids it.
+        Cost κ > 0 of changing a label. Infinity forbids label changes.
     metric : "euclidean", "manhattan", "chebyshev" or a Mahalanobis metric, default="euclidean"
         Distance d between rows.
     tol : float, default=1e-8
-        Certified gap to reach, in units of the loss (absolute). Finer than elsewhere: the method converges
-        quadratically, and the last digits cost one or two steps.
+        Certified gap to reach, absolute, in units of the loss. The default is smaller than in other estimators because
+        the method converges quadratically: the last digits cost one or two steps.
     fit_intercept : bool, default=True
-        Whether the scores have an intercept.
+        Whether to fit an intercept.
     max_iter : int, default=200
-        Bound on the Newton steps, of which the ball takes fewer than a set with unlabeled rows.
+        Maximum number of Newton steps.
 
     Attributes
     ----------
     coef_ : array of shape (1, d)
-        Coefficients of the features as they are given.
+        Coefficients in the units of the features passed.
     intercept_ : array of shape (1,)
-        The intercept, zero without `fit_intercept`.
+        The intercept, zero if `fit_intercept=False`.
     certificate_ : Certificate
-        Both bounds on the worst expected loss.
+        Upper and lower bound on the worst expected loss.
     radius_ : float
         Radius of the ball.
     classes_ : array of shape (2,)
-        Classes, in sorted order.
+        Classes in sorted order.
     n_iter_ : int
         Newton steps taken.
     solution_ : BallSolution
-        The solver's result, with the dual point behind the lower bound.
+        The result of the solver, with the dual point that proves the lower bound.
 
     Examples
     --------
@@ -98,7 +99,7 @@ class WassersteinLogisticRegression(LinearClassifier):
 
     @with_callbacks
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> WassersteinLogisticRegression:
-        """Learn from labeled rows of two classes.
+        """Fit the classifier to labeled rows of two classes.
 
         Parameters
         ----------
@@ -107,7 +108,7 @@ class WassersteinLogisticRegression(LinearClassifier):
         y : array of shape (n,)
             Their labels.
         sample_weight : array of shape (n,) or None, default=None
-            How many times each labeled row counts; by default once.
+            Number of times each labeled row counts. None: once each.
 
         Returns
         -------
@@ -157,9 +158,9 @@ class WassersteinLogisticRegression(LinearClassifier):
         warn_about(status, solution.gap, tol)
 
     def worst_case_risk(self, radii: ArrayLike) -> FloatArray:
-        """Exact worst expected loss of the fitted classifier over balls of other radii around its labeled rows.
+        """Compute the exact worst expected loss of the fitted classifier over balls of other radii.
 
-        Label cost and metric are those of the fit.
+        The balls are centered at the labeled rows of the fit and use its label cost and metric.
 
         Parameters
         ----------
@@ -185,7 +186,7 @@ class WassersteinLogisticRegression(LinearClassifier):
 
 @dataclass(frozen=True, eq=False)
 class _FittedBall:
-    """What was fitted: mapped rows (n, d), labels ±1 (n,), weights (n,), label cost and the norm on θ."""
+    """Data of the fit: mapped rows (n, d), labels ±1 (n,), weights (n,), label cost and the norm on θ."""
 
     rows: FloatArray
     signs: FloatArray
@@ -216,14 +217,14 @@ def ball_risk_of(
     label_cost: Any,
     metric: Any,
 ) -> FloatArray:
-    """Exact worst expected log loss (m,) of a linear classifier of two classes over balls around labeled rows."""
+    """Return the exact worst expected log loss (m,) of a linear binary classifier over balls around labeled rows."""
     coef = getattr(classifier, "coef_", None)
     if coef is None or np.ndim(coef) != 2 or np.shape(coef)[0] != 1:
         raise ParameterError(
             "classifier",
-            "must be linear, of two classes, with coef_ of shape (1, d) and intercept_, for the ball alone",
+            "must be linear, of two classes, with coef_ of shape (1, d) and intercept_, if ball=True",
             type(classifier).__name__,
-            "Pass ball=False, or such a classifier.",
+            "Pass ball=False, or a linear classifier of two classes.",
         )
     rows, labels = check_labeled_rows(X, y)
     _, codes = encode_labels(labels, classifier.classes_)
@@ -231,7 +232,7 @@ def ball_risk_of(
     kappa = check_positive_scalar(label_cost, "label_cost", allow_infinity=True)
     norm, back = _dual_norm(metric)
     mapped = back.forward(rows)
-    # scores stay as they are: coefficients of the mapped rows with coef = mapᵀ coef_mapped
+    # scores are unchanged: coefficients of the mapped rows satisfy coef = mapᵀ coef_mapped
     coefficients = back.inverse(np.asarray(coef, dtype=np.float64)[0])
     return ball_worst_case(
         mapped,
@@ -247,7 +248,7 @@ def ball_risk_of(
 
 @dataclass(frozen=True)
 class _FeatureMap:
-    """Linear map of the features after which a Mahalanobis metric is Euclidean; the identity for the other metrics."""
+    """Linear map of the features that makes a Mahalanobis metric Euclidean; the identity for other metrics."""
 
     metric: Mahalanobis | None = None
 
@@ -259,14 +260,14 @@ class _FeatureMap:
         return coef if self.metric is None else self.metric.transform(np.eye(len(coef))) @ coef
 
     def inverse(self, coef: FloatArray) -> FloatArray:
-        """Coefficients of the mapped rows that give the scores of `coef` on the rows."""
+        """Return the coefficients of the mapped rows that give the same scores as `coef` gives on the original rows."""
         if self.metric is None:
             return coef
         return np.asarray(np.linalg.solve(self.metric.transform(np.eye(len(coef))), coef), dtype=np.float64)
 
 
 def _dual_norm(metric: FeatureMetric | str) -> tuple[str, _FeatureMap]:
-    """Norm on θ that belongs to a feature metric, and the map that makes it so."""
+    """Return the norm on θ that is dual to a feature metric, and the map of the features that makes it so."""
     resolved = resolve_metric(metric)
     if isinstance(resolved, Mahalanobis):
         return "l2", _FeatureMap(resolved)
@@ -275,7 +276,7 @@ def _dual_norm(metric: FeatureMetric | str) -> tuple[str, _FeatureMap]:
             return norm, _FeatureMap()
     raise ParameterError(
         "metric",
-        "must have a known dual norm for the ball alone: 'euclidean', 'manhattan', 'chebyshev' or Mahalanobis",
+        "must have a known dual norm: 'euclidean', 'manhattan', 'chebyshev' or Mahalanobis",
         repr(metric),
         "Use RobustLogisticRegression for other metrics.",
     )

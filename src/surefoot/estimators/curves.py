@@ -1,4 +1,4 @@
-"""`radius_curve`: a model learned at each radius, or a fixed classifier judged at each."""
+"""`radius_curve`: fit a model at each radius, or evaluate a fixed classifier at each radius."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from surefoot.problem.rows import Unlabeled
 from surefoot.solvers.search.best_bounds import JointState
 from surefoot.solvers.search.solution import Solution
 
-# A model learned at each radius.
+# Fit a model at each radius.
 
 
 def learned_curve(
@@ -43,16 +43,17 @@ def learned_curve(
     X_test: ArrayLike | None,
     y_test: ArrayLike | None,
 ) -> RadiusCurve:
-    """A model learned at each radius, by as few solves as the tolerance takes, each started from the nearest one.
+    """Fit a model at each radius, with as few solves as the tolerance allows.
 
-    Each entry equals a single fit at its radius, to the tolerance of the estimator.
+    Each solve starts from the nearest solution. Each entry equals a single fit at its radius, to the tolerance of the
+    estimator.
     """
     if not isinstance(estimator, RobustLogisticRegression | WassersteinLogisticRegression):
         raise ParameterError(
             "classifier",
             "must be a RobustLogisticRegression or a WassersteinLogisticRegression if refit=True",
             type(estimator).__name__,
-            "Pass one of these, or refit=False.",
+            "Pass one of these two, or refit=False.",
         )
     model = clone(estimator)
     if (X_test is None) != (y_test is None):
@@ -60,7 +61,7 @@ def learned_curve(
     if isinstance(model, WassersteinLogisticRegression):
         if X_unlabeled is not None:
             raise ParameterError(
-                "X_unlabeled", "must be None for the ball alone, which takes no unlabeled rows", "rows", "Leave it out."
+                "X_unlabeled", "must be None for the ball, which uses no unlabeled rows", "rows", "Omit X_unlabeled."
             )
         minimal = 0.0
         steps = _ball_steps(model, X, y, sample_weight, grid_of(radii, n_radii, 0.0, ball_scale(model.label_cost, X)))
@@ -68,7 +69,7 @@ def learned_curve(
         rows: Iterable[FloatArray] = [labeled]
         weights = np.ones(len(labeled)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     else:
-        model.radius = 0.0  # radii are numbers, and the ground cost and penalty those of fits at numbers
+        model.radius = 0.0  # all radii are numbers, so ground cost and penalty are those of a numeric radius
         problem = FitProblem.from_arguments(
             model, X, y, sample_weight, X_unlabeled, FitProgress(model), compute=model.compute
         )
@@ -82,7 +83,7 @@ def learned_curve(
 
 @dataclass(frozen=True)
 class _Step:
-    """The model at one radius of a path, and both bounds there."""
+    """The model at one radius of a curve, and both bounds at this radius."""
 
     radius: float
     coef: FloatArray
@@ -152,7 +153,7 @@ def _as_path(
     )
 
 
-# A fixed classifier judged at each radius.
+# Evaluate a fixed classifier at each radius.
 
 
 def judged_curve(  # noqa: PLR0913 - one keyword per part of the problem
@@ -176,12 +177,12 @@ def judged_curve(  # noqa: PLR0913 - one keyword per part of the problem
     n_jobs: int | None = None,
     compute: Compute | None = None,
 ) -> RadiusCurve:
-    """Worst expected loss of a fixed classifier at each radius, to a gap of tol; else as `certify`."""
+    """Bound the worst expected loss of a fixed classifier at each radius, to a gap of tol. Otherwise as `certify`."""
     radii = None if radii is None else grid_of(radii, n_radii, 0.0, 1.0)
     tol = check_positive_scalar(tol, "tol")
     if ball:
         if not isinstance(loss, str) or loss != LOG_LOSS or losses is not None:
-            raise ParameterError("loss", f"must be {LOG_LOSS!r} for the ball alone", "another", "Pass ball=False.")
+            raise ParameterError("loss", f"must be {LOG_LOSS!r} if ball=True", "another", "Pass ball=False.")
         grid = grid_of(radii, n_radii, 0.0, 1.0 if radii is not None else ball_scale(label_cost, X))
         risk = ball_risk_of(classifier, X, y, grid, sample_weight=sample_weight, label_cost=label_cost, metric=metric)
         return RadiusCurve(grid, 0.0, risk, risk.copy(), ball=True)
@@ -227,47 +228,49 @@ def radius_curve(
     ball: bool = False,
     **certify_options: Any,
 ) -> RadiusCurve:
-    """Bound the worst expected loss along the radius: learn at each one, or judge a fixed classifier at each.
+    """Bound the worst expected loss as a function of the radius.
 
-    The worst case is concave in the radius, so few radii are solved, each started from the nearest one.
+    Either a model is learned at each radius, or a fixed classifier is evaluated at each radius. The worst case is
+    concave in the radius, so solving at a few radii is enough. Each solve starts from the nearest solution.
 
     Parameters
     ----------
     classifier : RobustLogisticRegression, WassersteinLogisticRegression or fitted classifier, or None with `losses`
-        The model to learn, with its parameters but for the radius (it is not changed), or a fitted classifier to judge.
+        The model to learn, with all its parameters except the radius (the object is not changed), or a fitted
+        classifier to evaluate.
     X : array of shape (n, d)
         Labeled rows.
     y : array of shape (n,)
         Their labels.
     X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
-        Unlabeled rows; none to learn over the ball alone.
+        Unlabeled rows. Must be None to learn over the ball.
     radii : array of shape (m,) or None, default=None
-        Radii, increasing. By default n_radii of them: the minimal radius plus κ·10^−3 … κ, evenly on a log scale. A
-        label is flipped at the cost κ, so that at an excess of κ the adversary may choose all labels.
+        Increasing radii. By default n_radii values: the minimal radius plus κ·10^−3 … κ, evenly spaced on a log scale.
+        Changing a label costs κ, so at an excess of κ the adversary may choose all labels.
     n_radii : int, default=16
-        How many radii, where none are given.
+        Number of radii if `radii` is None.
     refit : bool or None, default=None
-        True learns a model at each radius, False judges the classifier as it is. None learns a RobustLogisticRegression
-        or WassersteinLogisticRegression and judges any other classifier.
+        True learns a model at each radius. False evaluates the classifier as it is. None learns a
+        RobustLogisticRegression or WassersteinLogisticRegression and evaluates any other classifier.
     sample_weight : array of shape (n,) or None, default=None
-        How many times each labeled row counts; by default once.
+        Number of times each labeled row counts. None: once each.
     X_test : array of shape (T, d) or None, default=None
         Rows on which each learned model is scored.
     y_test : array of shape (T,) or None, default=None
         Their labels.
     ball : bool, default=False
-        Judge over the Wasserstein ball alone: features may move anywhere and nothing is known of the labels. Only for
-        the log loss of a linear classifier of two classes (`coef_`, `intercept_`), where it is exact; `X_unlabeled` and
-        `label_prior` then play no part.
+        Evaluate over the Wasserstein ball: features may move anywhere, and nothing is assumed about the labels of
+        unlabeled rows. This is exact, but requires the log loss and a linear classifier of two classes (`coef_`,
+        `intercept_`). `X_unlabeled` and `label_prior` are ignored.
     **certify_options : Any
-        To judge: `label_prior`, `loss`, `label_cost`, `metric`, `classes`, `losses`, `clip`, `n_jobs` and `compute` of
-        `certify`, and `tol`, the gap to reach at every radius, 1e-6 by default.
+        Used when evaluating: `label_prior`, `loss`, `label_cost`, `metric`, `classes`, `losses`, `clip`, `n_jobs` and
+        `compute` of `certify`, and `tol`, the gap to reach at every radius, 1e-6 by default.
 
     Returns
     -------
     RadiusCurve
-        Radii, both bounds and likelihoods; of learned models their coefficients and confidence as well. Each entry
-        equals a single fit or certificate at its radius, to the tolerance. Without a penalty the risk never falls.
+        Radii, both bounds and likelihoods. For learned models also their coefficients and confidence. Each entry equals
+        a single fit or certificate at its radius, to the tolerance. Without a penalty the risk never decreases.
 
     Examples
     --------
@@ -285,15 +288,15 @@ def radius_curve(
     if not refit:
         if X_test is not None or y_test is not None:
             raise ParameterError(
-                "X_test", "must be None with refit=False: it scores learned models", "rows", "Omit it."
+                "X_test", "must be None with refit=False: it scores learned models only", "rows", "Omit X_test."
             )
         return judged_curve(classifier, X, y, X_unlabeled=X_unlabeled, ball=ball, **grid, **certify_options)
     if ball or certify_options:
         options = [*certify_options, *(["ball"] if ball else [])]
         raise ParameterError(
             "refit",
-            f"takes its settings from the {type(classifier).__name__}",
+            f"uses the settings of the {type(classifier).__name__} and accepts no others",
             ", ".join(options),
-            "Set them on the classifier, or pass refit=False to judge it as it is.",
+            "Set them on the classifier, or pass refit=False to evaluate it as it is.",
         )
     return learned_curve(classifier, X, y, X_unlabeled=X_unlabeled, X_test=X_test, y_test=y_test, **grid)

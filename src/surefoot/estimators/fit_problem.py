@@ -1,4 +1,4 @@
-"""All that a fit of the robust linear classifier is made of but its radius: solved at one, or along a path of them."""
+"""Everything a fit of the robust linear classifier needs except the radius."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ from surefoot.solvers.newton import NewtonOptions
 from surefoot.solvers.search.best_bounds import JointState, SetAtRadius
 from surefoot.solvers.search.solution import Solution
 
-# radius="predictive": labels in the shares that they predict, the minimal radius and a small excess.
+# radius="predictive": the label shares that the labels predict for all rows, the minimal radius and a small excess.
 
-# Excess in units of the label cost: that share of the rows may change their labels.
+# Excess in units of the label cost: this fraction of the rows may change their labels.
 EXCESS = 0.001
-# Inverse strength of the ridge penalty, scikit-learn's C: the mean loss counts that many times n against ½‖θ‖².
+# Inverse strength of the ridge penalty, scikit-learn's C: the mean loss is weighted by C·n against ½‖θ‖².
 RIDGE = 0.5
-# The same where the metric takes the scales of the features as they are: scikit-learn's default.
+# The same for a metric that uses the features unscaled: scikit-learn's default.
 RIDGE_AS_GIVEN = 1.0
-# Where the optimum is the same answer for every row: by how much the excess falls, and how often.
+# If the optimum predicts the same for every row: the factor by which the excess shrinks, and how many times.
 _FALL, _MOST_FALLS = 0.25, 4
-# Probabilities that differ by less are the same answer.
+# Probabilities that differ by less than this count as equal.
 _LITTLE = 0.02
 _FOLDS, _C = 5, 0.3
-# Rows over which the shares of the classes are predicted.
+# Number of rows over which the class shares are predicted.
 _MOST_SEEN = 10_000
 
 
 class Learner(Protocol):
-    """What learns at a radius: a `FitProblem`."""
+    """What can be fitted at a radius: a `FitProblem`."""
 
     @property
     def problem(self) -> RobustProblem: ...
@@ -67,7 +67,7 @@ class Learner(Protocol):
 
 
 def fit_to_predict(learner: Learner) -> Solution:
-    """Learn at the predictive radius; at a smaller one where that makes a constant answer, and a better one exists."""
+    """Learn at the predictive radius, or at a smaller one if the prediction is constant and a better one exists."""
     problem = learner.problem
     excess = EXCESS * float(problem.decision_set.label_cost.max())
     solution = learner.at_radius(problem.minimal.value + excess)
@@ -87,10 +87,11 @@ def fit_to_predict(learner: Learner) -> Solution:
 
 
 def predicted_shares(problem: RobustProblem, coordinates: Coordinates | None) -> FloatArray:
-    """(K,) shares of the classes over all rows, as a ridge logistic regression on the labels predicts them.
+    """Predict the (K,) class shares over all rows by a ridge logistic regression on the labels.
 
-    Labeled rows show the classes in shares that are off by chance, and at a small radius all rows must have labels in
-    these shares. Their features tell how far off they are. The shares are kept within the label intervals.
+    The class shares among the labeled rows are off by chance, and at a small radius all rows must have labels in these
+    shares. The features of the labeled rows show how far off the shares are. The result lies within the label
+    intervals.
     """
     data, ds = problem.data, problem.decision_set
     given = ds.label_frequencies
@@ -99,7 +100,7 @@ def predicted_shares(problem: RobustProblem, coordinates: Coordinates | None) ->
     rule = data.rule
     spread = rule.spread if rule is not None or coordinates is None else coordinates.scale
     per_unit = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
-    weights = ds.anchor_weights / (ds.anchor_weights**2).sum()  # as many in all as labels of equal weight
+    weights = ds.anchor_weights / (ds.anchor_weights**2).sum()  # their sum is the effective number of labels
     model = LogisticRegression(C=_C, max_iter=1000)
     model.fit(problem.anchors * per_unit, ds.anchor_labels, sample_weight=weights)
     rows, row_weights = some_rows(problem)
@@ -109,7 +110,7 @@ def predicted_shares(problem: RobustProblem, coordinates: Coordinates | None) ->
 
 
 def some_rows(problem: RobustProblem) -> tuple[FloatArray, FloatArray]:
-    """Rows of the feature marginal and their weights: all, or of many some that stand for them."""
+    """Return rows of the feature marginal and their weights: all rows, or a weighted sample of a large marginal."""
     rule = problem.data.rule
     if rule is None:
         held = problem.sample(_MOST_SEEN, 0)
@@ -119,19 +120,19 @@ def some_rows(problem: RobustProblem) -> tuple[FloatArray, FloatArray]:
 
 
 def within(shares: FloatArray, intervals: FloatArray) -> FloatArray:
-    """(K,) shares moved by one amount, and cut off where the intervals (K, 2) end, such that they sum to 1."""
+    """Return (K,) shares shifted by one amount and clipped to the intervals (K, 2) such that they sum to 1."""
     lo, hi = intervals.T
 
     def total(shift: float) -> float:
         return float(np.clip(shares + shift, lo, hi).sum()) - 1.0
 
-    if total(-1.0) >= 0 or total(1.0) <= 0:  # the intervals leave no choice, but for rounding
+    if total(-1.0) >= 0 or total(1.0) <= 0:  # the intervals leave no choice, up to rounding
         return lo if total(-1.0) >= 0 else hi
     return np.clip(shares + brentq(total, -1.0, 1.0), lo, hi)
 
 
 def answers_alike(rows: FloatArray, coef: FloatArray, intercept: FloatArray) -> bool:
-    """Whether a linear classifier gives every row the same class, or the same probabilities but for a little."""
+    """Return True if a linear classifier predicts one class for every row, or nearly the same probabilities."""
     scores = rows @ coef.T + intercept
     proba = probabilities(scores.ravel() if scores.shape[1] == 1 else scores)
     return len(np.unique(proba.argmax(axis=1))) < 2 or bool(np.ptp(proba, axis=0).max() < _LITTLE)
@@ -140,9 +141,9 @@ def answers_alike(rows: FloatArray, coef: FloatArray, intercept: FloatArray) -> 
 def beats_a_constant(
     rows: FloatArray, codes: NDArray[np.intp], weights: FloatArray, spread: FloatArray | None = None
 ) -> bool:
-    """Whether cross-validation prefers a ridge logistic regression on the labels to their frequencies, by log loss.
+    """Return True if cross-validated log loss prefers a ridge logistic regression to the label frequencies.
 
-    spread : (d,) what features are divided by, by default their standard deviation over these rows.
+    spread : (d,) divisor of each feature, by default its standard deviation over these rows.
     """
     kept = weights > 0
     rows, codes, weights = rows[kept], codes[kept], weights[kept]
@@ -167,13 +168,13 @@ def _held_out(model: Any, X: FloatArray, codes: NDArray[np.intp], split: Stratif
     return found
 
 
-# Over blocks radius="auto" looks at the confidence over a sample of so many rows, to so fine a gap.
+# For rows in blocks, radius="auto" evaluates the confidence on a sample of this size, to this gap.
 _AUTO_ROWS, _AUTO_TOL = 10_000, 1e-3
 
 
 @dataclass(frozen=True)
 class FitSettings:
-    """Checked parameters of one fit."""
+    """Validated parameters of one fit."""
 
     tol: float
     l2: float | None
@@ -200,7 +201,7 @@ class FitSettings:
 
 @dataclass(frozen=True)
 class FittedModel:
-    """Coefficients (1, d) or (K, d), intercepts, their certificate, its steps and the penalty."""
+    """Coefficients (1, d) or (K, d), intercepts, certificate, Newton steps and penalty."""
 
     coef: FloatArray
     intercept: FloatArray
@@ -209,7 +210,7 @@ class FittedModel:
     l2: float
 
     def store(self, estimator: Any) -> None:
-        """Set the fitted attributes of an estimator but classes_ and the feature names."""
+        """Set the fitted attributes of an estimator, except classes_ and the feature names."""
         estimator.coef_, estimator.intercept_ = self.coef, self.intercept
         estimator.certificate_, estimator.worst_case_ = self.certificate, self.certificate.worst_case
         estimator.radius_, estimator.n_iter_ = self.certificate.radius, max(1, self.steps)
@@ -218,14 +219,15 @@ class FittedModel:
 
 
 def with_problem(game: Objective, problem: RobustProblem) -> Objective:
-    """The same model against the adversary of a problem with the same rows."""
+    """Return the same model against the adversary of another problem with the same rows."""
     return replace(cast("Any", game), problem=problem)
 
 
 def _ridge(problem: RobustProblem) -> tuple[float, bool]:
-    """The penalty that predicts well, and whether it is one on standardised features.
+    """Return the predictive penalty, and whether it applies to standardized features.
 
-    It is 1/n on features in the units in which a metric is learned, as much as scikit-learn's LogisticRegression has.
+    The penalty is 1/n on features in the units of a learned metric, the same strength as in scikit-learn's
+    LogisticRegression.
     """
     per_label = float((problem.decision_set.anchor_weights**2).sum())
     unit = None if problem.data.rule is None else problem.data.rule.unit
@@ -233,7 +235,7 @@ def _ridge(problem: RobustProblem) -> tuple[float, bool]:
 
 
 def _l2_of(estimator: Any) -> float | None:
-    """The penalty as given, or that of "auto"; None stands for the one that predicts well, on standardised features."""
+    """Return the penalty as given or as "auto" sets it; None means the predictive penalty on standardized features."""
     if not _is_auto(estimator.l2):
         return check_positive_scalar(estimator.l2, "l2", allow_zero=True)
     return None if _predicts(estimator) else 0.0
@@ -248,7 +250,7 @@ def _is_auto(value: Any) -> bool:
 
 
 def ground_cost(estimator: Any) -> tuple[Any, Any]:
-    """Label cost and metric as given; "auto": those that predict well, or with another radius the paper's."""
+    """Return label cost and metric as given. "auto": the predictive choice, or the paper's with any other radius."""
     predicts = _predicts(estimator)
     label_cost = (MEDIAN if predicts else 1.0) if _is_auto(estimator.label_cost) else estimator.label_cost
     metric = (LEARNED if predicts else "euclidean") if _is_auto(estimator.metric) else estimator.metric
@@ -279,7 +281,7 @@ class FitProblem:
         compute: Compute | None = None,
         memory_only: bool = False,
     ) -> Self:
-        """Check the arguments of fit; sets classes_ and the feature names of the estimator."""
+        """Validate the arguments of fit. Sets classes_ and the feature names of the estimator."""
         settings = FitSettings.from_estimator(estimator)
         rows, codes, weights = check_labeled(estimator, X, y, sample_weight, estimator.classes)
         label_cost, metric = ground_cost(estimator)
@@ -294,13 +296,13 @@ class FitProblem:
 
     @classmethod
     def over(cls, problem: RobustProblem, settings: FitSettings, progress: FitProgress) -> Self:
-        """A fit to rows that are checked and placed."""
+        """Return the fit over rows that are already validated and placed."""
         l2, standardized = _ridge(problem) if settings.l2 is None else (settings.l2, False)
         game = problem.linear(l2, settings.fit_intercept, standardized=standardized)
         return cls(settings, problem, game, progress, l2)
 
     def solve(self, radius: float | str | CalibratedRadius) -> FittedModel:
-        """Learn at a radius, at the one that a rule finds, or at an estimate."""
+        """Learn at a given radius, at the radius that a rule finds, or at an estimated radius."""
         if isinstance(radius, CalibratedRadius):
             return self.at_estimate(self.problem.calibrate(radius))
         if radius in (AUTO, PREDICTIVE):
@@ -309,13 +311,13 @@ class FitProblem:
         return self.fitted(self.at_radius(float(radius)))
 
     def at_radius(self, radius: float, *, warm_start: JointState | None = None, tol: float | None = None) -> Solution:
-        """Both bounds at a radius."""
+        """Learn at a radius and return both bounds."""
         return self.against(self.problem.at_radius(radius), warm_start=warm_start, tol=tol)
 
     def against(
         self, members: list[SetAtRadius], *, warm_start: JointState | None = None, tol: float | None = None
     ) -> Solution:
-        """Learn against one decision set, or a union of them."""
+        """Learn against one decision set, or against a union of decision sets."""
         asked = self.settings
         return self.game.solve(
             members,
@@ -326,11 +328,11 @@ class FitProblem:
         )
 
     def warn_about(self, found: Certificate) -> None:
-        """Say so where a fit did not reach its tolerance, or has no finite optimum."""
+        """Warn if a fit did not reach its tolerance or has no finite optimum."""
         warn_about(found.status, found.gap, self.settings.tol)
 
     def fitted(self, solution: Solution, estimate: RadiusEstimate | None = None) -> FittedModel:
-        """The coefficients of a solution, and their certificate."""
+        """Return the coefficients of a solution, and their certificate."""
         coef, intercept = self.game.coefficients(solution.theta)
         certificate = self.game.certificate(
             [solution],
@@ -342,11 +344,11 @@ class FitProblem:
         return FittedModel(coef, intercept, certificate, solution.n_steps, self.l2)
 
     def at_estimate(self, estimate: RadiusEstimate) -> FittedModel:
-        """Learn against the sets of an estimated radius: one, or with label intervals a union."""
+        """Learn against the sets of an estimated radius: one set, or a union if there are label intervals."""
         return self.fitted(self.against(self.problem.tied(estimate.excess)), estimate)
 
     def _to_predict(self) -> FittedModel:
-        """Learn at a radius that predicts well, where labels have the shares that they predict for all rows."""
+        """Learn at the predictive radius, with the label shares that the labels predict for all rows."""
         problem = self.problem.with_label_shares(predicted_shares(self.problem, self.game.coordinates))
         balanced = replace(self, problem=problem, game=with_problem(self.game, problem))
         return balanced.fitted(fit_to_predict(balanced))
@@ -371,8 +373,8 @@ class FitProblem:
             warn_caller(
                 CodedWarning(
                     "low_confidence",
-                    f"even at {search.radius:.6g}, next to the minimal radius {problem.minimal.value:.6g}, the median "
-                    f"confidence is below {asked.confidence}: that radius is used.",
+                    f"even at radius {search.radius:.6g}, close to the minimal radius {problem.minimal.value:.6g}, "
+                    f"the median confidence is below {asked.confidence}. This radius is used.",
                     "Label more rows, or lower $confidence." + see("radius"),
                     radius=search.radius,
                     minimal_radius=problem.minimal.value,
@@ -382,17 +384,17 @@ class FitProblem:
         return self.fitted(search.solution)
 
     def sampled(self, most: int, seed: int, tol: float) -> Self:
-        """The same fit over at most so many unlabeled rows, in memory."""
+        """Return the same fit over a sample of at most `most` unlabeled rows, in memory."""
         settings = replace(self.settings, tol=max(tol, self.settings.tol))
         return self.over(self.problem.sample(most, seed), settings, self.progress)
 
     def auto_excess(self) -> float:
-        """The excess radius that the as-robust-as-possible rule finds."""
+        """Return the excess radius that the as-robust-as-possible rule finds."""
         found = self._auto().certificate
         return max(found.radius - found.minimal_radius, 0.0)
 
     @property
     def linear_model(self) -> LinearModel:
         if not isinstance(self.game, InMemoryObjective):
-            raise TypeError("only a model over rows in memory knows its rows")
+            raise TypeError("only a model over rows in memory gives access to its rows")
         return self.game.linear_model

@@ -1,4 +1,4 @@
-"""The robust linear classifier: a scikit-learn estimator."""
+"""The robust linear classifier, a scikit-learn estimator."""
 
 from __future__ import annotations
 
@@ -17,76 +17,79 @@ from surefoot.priors import LabelPrior
 
 
 class RobustLogisticRegression(LinearClassifier):
-    """Logistic regression that minimises the worst expected log loss over a decision set.
+    """Learn the linear classifier with the smallest worst expected log loss over a decision set.
 
-    min_θ  max_μ  E_μ[ℓ_θ(x, y)]
+        min_θ  max_μ  E_μ[ℓ_θ(x, y)]
 
-    where μ ranges over all distributions whose feature marginal is that of all rows given, labeled and unlabeled, whose
-    label probabilities lie in given intervals, and whose transport distance to the labeled rows is at most the radius,
-    with ground cost d(x, x') + κ·1[y ≠ y'] (paper, eq. worst-case-dual).
+    The maximum is over all distributions μ that satisfy three conditions. Their feature marginal is that of all rows,
+    labeled and unlabeled. Their label probabilities lie in given intervals. Their transport distance to the labeled
+    rows is at most the radius, with ground cost d(x, x') + κ·1[y ≠ y'] (paper, eq. worst-case-dual).
 
     Parameters
     ----------
     radius : float, "predictive", "auto", "calibrated" or CalibratedRadius, default="predictive"
-        Radius of the decision set. "predictive": the minimal radius and a little more, which predicts well
-        (docs/prediction.md); it guarantees nothing about the truth. "auto": the largest at which the median confidence
-        over all rows is at least `confidence` (the paper's as-robust-as-possible rule), to 5 % of its excess over the
-        minimal radius. "calibrated": estimated from half-splits of the labeled rows, see `calibrate_radius`.
+        Radius of the decision set. "predictive": slightly more than the minimal radius, which predicts well
+        (docs/prediction.md) but guarantees nothing about the true distribution. "auto": the largest radius at which the
+        median confidence over all rows is at least `confidence` (the paper's as-robust-as-possible rule), to 5 % of its
+        excess over the minimal radius. "calibrated": estimated from half-splits of the labeled rows, see
+        `calibrate_radius`.
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
-        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order. Also
-        "hypergeometric" and "assisted", see `surefoot.priors`. "auto": "clopper-pearson", and None where fit is given
-        X_target, of whose label probabilities y says nothing.
+        Label probabilities, with classes in sorted order: 95 % intervals from y ("clopper-pearson"), exact values (K,),
+        intervals (K, 2), or None for no constraint. "hypergeometric" and "assisted" are described in `surefoot.priors`.
+        "auto": "clopper-pearson", or None if X_target is passed to fit, because y says nothing about the label
+        probabilities of X_target.
     label_cost : float, "auto", "median" or array of shape (K, K), default="auto"
-        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
-        "median": the median distance between rows. "auto": "median" with radius="predictive", 1 with any other.
+        Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row to
+        k. "median": the median distance between rows. "auto": "median" with radius="predictive", otherwise 1.
     metric : str, FeatureMetric or callable, default="auto"
-        Distance d between rows: "euclidean", "manhattan", "chebyshev", "learned" (from the labels, see
+        Distance d between rows: "euclidean", "manhattan", "chebyshev", "learned" (learned from the labels, see
         `surefoot.costs.LearnedMetric`), an object of `surefoot.costs`, or a function. "auto": "learned" with
-        radius="predictive", "euclidean" with any other: a radius that is a number has the unit of the features.
+        radius="predictive", otherwise "euclidean", because a numeric radius is in the units of the features.
     tol : float, default=1e-4
-        Certified gap to reach, in units of the loss (absolute); a ConvergenceWarning says so when it is not reached.
+        Certified gap to reach, absolute, in units of the loss. A larger final gap raises a ConvergenceWarning.
     classes : array of shape (K,) or None, default=None
-        All classes, where the labels may miss some.
+        All classes, if the labels may miss some.
     l2 : float or "auto", default="auto"
-        Weight of ½‖θ‖², added to the worst expected loss; the intercept is free. "auto": with radius="predictive" that
-        of scikit-learn's LogisticRegression, 1/n on standardised features, or on features in the `unit` of a
-        `costs.LearnedMetric`; with any other radius none.
+        Weight of the penalty ½‖θ‖² added to the worst expected loss. The intercept is not penalized. "auto": with
+        radius="predictive" the penalty of scikit-learn's LogisticRegression, 1/n on standardized features (or on
+        features in the `unit` of a `costs.LearnedMetric`), otherwise no penalty.
     fit_intercept : bool, default=True
-        Whether the scores have an intercept.
+        Whether to fit an intercept.
     confidence : float, default=0.7
-        Threshold of radius="auto".
+        Threshold for radius="auto".
     max_iter : int, default=600
-        Bound on the Newton steps of one solve.
+        Maximum number of Newton steps per solve.
     n_jobs : int or None, default=None
-        Threads over groups of rows. The result does not depend on it.
+        Number of threads over groups of rows. The result does not depend on it.
     compute : Compute or None, default=None
-        Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
-        distances, beyond in blocks.
+        Where sums over blocks of rows run (for example on a GPU), and how much memory they may use. None: in memory up
+        to 2^24 distances, in blocks beyond.
 
     Attributes
     ----------
     coef_ : array of shape (1, d), or (K, d) for K ≥ 3 classes
-        Coefficients of the features as they are given.
+        Coefficients in the units of the features passed.
     intercept_ : array of shape (1,), or (K,)
-        Intercepts, zero without `fit_intercept`.
+        Intercepts, zero if `fit_intercept=False`.
     certificate_ : Certificate
-        Both bounds on the worst expected loss over the decision set of the fit: the one of `radius_`, `metric_` and
-        `label_cost_`. With radius="predictive" or "auto" it says how the fit ended (`certificate_.guaranteed` is
-        False), and nothing about the truth: `certify` at a radius that covers the truth does.
+        Upper and lower bound on the worst expected loss over the decision set of the fit, defined by `radius_`,
+        `metric_` and `label_cost_`. With radius="predictive" or "auto" it guarantees nothing about the true
+        distribution (`certificate_.guaranteed` is False). Call `certify` with a radius that covers the true
+        distribution for a guarantee.
     worst_case_ : WorstCase
-        The distribution behind the lower bound.
+        The distribution that attains the lower bound.
     radius_ : float
         Radius of the decision set.
     metric_ : FeatureMetric
-        The metric of the fit, which measures any rows: a learned one with what it learned.
+        The metric of the fit. A learned metric includes what it learned, so it measures any rows.
     label_cost_ : float or array of shape (K, K)
         The label cost of the fit.
     l2_ : float
-        The penalty of the fit; that of l2="auto" is on the features that `l2` describes.
+        The penalty of the fit. With l2="auto" it applies to the features described under `l2`.
     classes_ : array of shape (K,)
-        Classes, in sorted order.
+        Classes in sorted order.
     n_iter_ : int
-        Newton steps of the last solve.
+        Number of Newton steps of the last solve.
 
     Examples
     --------
@@ -135,7 +138,7 @@ class RobustLogisticRegression(LinearClassifier):
         X_unlabeled: Any = None,
         X_target: Any = None,
     ) -> RobustLogisticRegression:
-        """Learn from labeled and unlabeled rows.
+        """Fit the classifier to labeled and unlabeled rows.
 
         Parameters
         ----------
@@ -144,15 +147,15 @@ class RobustLogisticRegression(LinearClassifier):
         y : array of shape (n,)
             Their labels, of two or more classes.
         sample_weight : array of shape (n,) or None, default=None
-            How many times each labeled row counts, among the labeled rows and in the feature marginal, where each
-            unlabeled row counts once.
+            Weight of each labeled row, both among the labeled rows and in the feature marginal. Each unlabeled row has
+            weight 1 in the feature marginal.
         X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
-            Unlabeled rows, bare or in an `Unlabeled`; also a memory map, `ParquetRows`, a Dask array or dataframe.
-            Wherever the rows lie, more than 2^24 distances are computed in blocks, and no more than a block of them
-            need be held (see `Compute`).
+            Unlabeled rows, bare or in an `Unlabeled`. Memory maps, `ParquetRows`, Dask arrays and Dask dataframes are
+            accepted. More than 2^24 distances are computed in blocks, and only one block needs to fit in memory (see
+            `Compute`).
         X_target : array of shape (M, d), Unlabeled or None, default=None
-            Rows of another population, as X_unlabeled may be: they alone are the feature marginal then, without those
-            of X (labels from last year, rows from this year).
+            Rows of another population, in any form that X_unlabeled accepts. They replace X and X_unlabeled as the
+            feature marginal (for example labels from last year, rows from this year).
 
         Returns
         -------
