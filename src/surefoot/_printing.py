@@ -151,9 +151,11 @@ def _short(value: Any) -> str:
 
 
 def bound_in_words(loss: str, risk: float) -> str:
-    """What an upper bound on a loss says of a classifier."""
+    """Describe an upper bound on the expected loss of a classifier."""
     if loss == "zero_one":
-        return f"over every distribution in this set, this classifier errs on at most {share_at_most(risk)} %"
+        return (
+            f"over every distribution in this set, the error rate of this classifier is at most {share_at_most(risk)} %"
+        )
     return (
         f"over every distribution in this set, the expected {loss} of this classifier is at most {rounded_up(risk, 4)}"
     )

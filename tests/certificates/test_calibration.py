@@ -210,8 +210,8 @@ class TestEstimate:
         estimate = certificate.estimate
         assert isinstance(estimate, sf.RadiusEstimate)
         for text in (repr(certificate), certificate._repr_html_(), repr(estimate), estimate._repr_html_()):
-            assert "estimated at level 0.8 from 30 half-splits of 12 labeled rows" in text
-            assert "i.i.d. labels assumed; measured coverage, not a theorem" in text
+            assert "estimated at confidence level 0.8 from 30 half-splits of 12 labeled rows" in text
+            assert "assumes i.i.d. labels; coverage measured, not proved" in text
             assert f"{estimate.radius:.6g}" in text
         assert f"minimal {estimate.minimal_radius:.6g} + excess {estimate.excess:.6g}" in repr(estimate)
         assert "estimated" not in repr(sf.certify(clf, X, y, X_unlabeled=U, radius=2.0))
@@ -351,7 +351,7 @@ class TestExactPrior:
         assert clf.radius_ == clf.certificate_.radius == expected.radius
         assert clf.certificate_.estimate is not None
         np.testing.assert_array_equal(clf.certificate_.estimate.splits, expected.splits)
-        assert "estimated at level 0.8" in repr(clf.certificate_)
+        assert "estimated at confidence level 0.8" in repr(clf.certificate_)
         plain = clone(clf).set_params(radius=expected.radius).fit(X, y, X_unlabeled=U)
         assert clf.certificate_.risk == pytest.approx(plain.certificate_.risk, abs=2e-6)
         np.testing.assert_allclose(clf.predict_proba(U), plain.predict_proba(U), atol=1e-3)

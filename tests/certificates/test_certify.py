@@ -363,7 +363,8 @@ class TestResult:
         clf, radius = RandomForestClassifier(10, random_state=0).fit(X, y), just_above(X, y, U)
         errors = sf.certify(clf, X, y, X_unlabeled=U, radius=radius, loss="zero_one")
         assert errors.statement == (
-            f"over every distribution in this set, this classifier errs on at most {100 * errors.risk:.1f} %"
+            "over every distribution in this set, the error rate of this classifier is at most "
+            f"{100 * errors.risk:.1f} %"
         )
         nats = sf.certify(clf, X, y, X_unlabeled=U, radius=radius)
         said = re.search(r"expected log_loss of this classifier is at most ([0-9.]+)$", nats.statement)

@@ -141,7 +141,7 @@ class TestLearnedModel:
     def test_the_ball_alone_needs_no_fresh_rows(self) -> None:
         X, y, _ = sample()
         certificate = sf.WassersteinLogisticRegression().fit(X, y).certificate_
-        with pytest.raises(ValueError, match=r"cannot be re-evaluated: in the ball alone.*Use certify"):
+        with pytest.raises(ValueError, match=r"cannot be re-evaluated: over a Wasserstein ball.*Use certify"):
             certificate.on_fresh_rows(FRESH)
 
 
@@ -156,7 +156,7 @@ class TestGuarantee:
         assert (assumed.reused_rows, assumed.guarantee) == (1, True)
         assert assumed.risk == found.risk
         assert assumed.statement.startswith(
-            "with probability 0.95 over fresh rows, over every distribution in this set"
+            "with probability 0.95 over the fresh rows, over every distribution in this set"
         )
         # the same rows twice among the fresh ones are no reuse
         assert certificate.on_fresh_rows(np.vstack([FRESH, FRESH])).guarantee
@@ -201,7 +201,7 @@ class TestGuarantee:
         bernstein, normal = (certificate.on_fresh_rows(FRESH, level=0.9, method=m) for m in ("bernstein", "normal"))
         assert "empirical Bernstein" in repr(bernstein)
         assert "one-sided normal with the Berry-Esseen correction" in normal._repr_html_()
-        said = re.search(r"errs on at most ([0-9.]+) %", normal.statement)
+        said = re.search(r"is at most ([0-9.]+) %", normal.statement)
         assert said is not None
         assert 100 * normal.risk <= float(said[1]) <= 100 * normal.risk + 0.1  # rounded up
         for text in (repr(normal), normal._repr_html_()):

@@ -287,7 +287,7 @@ class TestRadius:
         expected = sf.calibrate_radius(X, y, X_unlabeled=U, sample_weight=weights, label_prior=prior)
         assert clf.radius_ == clf.certificate_.radius == expected.radius > clf.certificate_.minimal_radius
         assert clf.certificate_.gap <= 1e-4
-        assert "estimated at level 0.9" in repr(clf.certificate_)
+        assert "estimated at confidence level 0.9" in repr(clf.certificate_)
         # over the same sets, by the other route
         keywords = {"sample_weight": weights, "X_unlabeled": U, "label_prior": prior, "radius": "calibrated"}
         assert clf.certificate_.risk == pytest.approx(sf.certify(clf, X, y, **keywords).risk, abs=2e-4)

@@ -1,1 +1,1 @@
-"""Results: certificates of the worst case, over the rows given and over fresh ones."""
+"""Certificates of the worst case, over the rows passed and over fresh rows."""

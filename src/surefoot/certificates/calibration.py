@@ -1,14 +1,14 @@
 """The calibrated radius: minimal radius plus an excess estimated from random half-splits of the labeled rows.
 
-W_c(P, P̂_l) = W_d(P_X, P̂_X) + T(p, p̂) + excess: the first two terms are known (or bounded by the label intervals), and
-only the excess, what is lost because labels and features move together, depends on hidden labels. The same quantity
-between two halves of the labeled rows is measured, many times. An estimate with measured coverage, not a theorem.
+W_c(P, P̂_l) = W_d(P_X, P̂_X) + T(p, p̂) + excess. The first two terms are known, or bounded by the label intervals. The
+excess is the extra cost of moving labels and features together, and it depends on hidden labels. The same quantity is
+measured between two halves of the labeled rows, for many random halves. The estimate has measured coverage and is not a
+theorem.
 
-Few labels show too little excess: among fifty rows of which three are positive, most splits show none at all. So in
-every other split one label, of a row chosen at random, is replaced by another: one more row that does not fit, as in
-the rule of succession. It adds an excess of order 1/n, in the units of the data at hand. The quantile is taken at (1 +
-level)/2, since the splits of one sample vary less than samples do. Both were settled by measurement
-(docs/calibration.md).
+Few labels show too little excess: among fifty rows with three positives, most splits show none at all. Therefore in
+every other split the label of one random row is replaced by another label, one more row that does not fit, as in the
+rule of succession. This adds an excess of order 1/n in the units of the data. The quantile is taken at (1 + level)/2
+because the splits of one sample vary less than samples do. Both choices come from measurements (docs/calibration.md).
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from surefoot.solvers.transport import solve_transport
 
 AUTO, PREDICTIVE = "auto", "predictive"
 _FEWEST_ROWS = 4
-# Union of 2^K − 2 sets: more classes than this would be slow, and need an exact prior.
+# The union has 2^K − 2 sets. More classes than this would be slow and require an exact prior.
 _MOST_CLASSES = 6
 
 
 @dataclass(frozen=True)
 class CalibratedRadius:
-    """How `radius="calibrated"` estimates the radius: pass an instance as `radius` for another level or more splits.
+    """Configure how `radius="calibrated"` estimates the radius: pass an instance as `radius`.
 
     Parameters
     ----------
     level : float, default=0.9
-        Share of samples for which the radius is meant to cover the truth.
+        Fraction of samples for which the radius should cover the true distribution.
     n_splits : int, default=50
-        Random half-splits of the labeled rows.
+        Number of random half-splits of the labeled rows.
     random_state : int, default=0
-        Seed of the splits. A fixed one, so that the same data give the same radius.
+        Seed of the splits. It is fixed by default so that the same data give the same radius.
 
     Examples
     --------
@@ -74,17 +74,17 @@ class RadiusEstimate(PrintsAsTable):
     radius : float
         The estimate.
     excess : float
-        What the truth is estimated to need beyond the minimal radius.
+        Estimated excess over the minimal radius that the true distribution needs.
     minimal_radius : float
         The smallest radius at which the decision set is not empty.
     level : float
-        Share of samples in which such a radius is meant to cover the truth.
+        Fraction of samples for which the radius should cover the true distribution.
     splits : array of shape (n_splits,)
-        The excess between the halves of each split.
+        Excess between the two halves of each split.
     n_labeled : int
-        Labeled rows.
+        Number of labeled rows.
     other_population : bool
-        Whether the radius is that of another population than the labeled rows'.
+        Whether the radius is for another population than that of the labeled rows.
     """
 
     radius: float
@@ -97,13 +97,13 @@ class RadiusEstimate(PrintsAsTable):
 
     @property
     def meaning(self) -> str:
-        """What the estimate guarantees, in words."""
-        how = "i.i.d. labels assumed; measured coverage, not a theorem"
+        """The meaning of the estimate and its assumptions, in words."""
+        how = "assumes i.i.d. labels; coverage measured, not proved"
         if self.other_population:
-            how = "of another population: labels are assumed to follow features in X_target as they do here"
+            how = "for another population; assumes that labels follow features in X_target as they do here"
         return (
-            f"estimated at level {self.level:.4g} from {len(self.splits)} half-splits of {self.n_labeled} labeled rows "
-            f"({how})"
+            f"estimated at confidence level {self.level:.4g} from {len(self.splits)} half-splits of "
+            f"{self.n_labeled} labeled rows ({how})"
         )
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -116,10 +116,10 @@ class RadiusEstimate(PrintsAsTable):
 
 
 class MeasureSplit(Protocol):
-    """What measures the halves of a split: the metric that the labels of A teach."""
+    """Measures the halves of a split with a metric learned from the labels of A."""
 
     def __call__(self, A: NDArray[np.intp], codes: NDArray[np.intp], /) -> tuple[FloatArray, float]:
-        """(n, n) distances between labeled rows, and the unit in which a label cost counts there."""
+        """Return (n, n) distances between labeled rows, and the unit of the label cost under this metric."""
 
 
 def estimate_excess(
@@ -129,10 +129,10 @@ def estimate_excess(
     label_cost: FloatArray,
     how: CalibratedRadius,
 ) -> FloatArray:
-    """(n_splits,) W_c(A, B) − W_d(A, B) − T(p_A, p_B) between random halves A, B, with a label replaced in every other.
+    """Compute (n_splits,) W_c(A, B) − W_d(A, B) − T(p_A, p_B) of random halves A, B, every other with a replaced label.
 
-    distances : (n, n) between labeled rows, or what measures them anew in each split; codes, weights : (n,);
-    label_cost : (K, K), T its cheapest relabeling.
+    distances : (n, n) between labeled rows, or a function that measures them again for each split; codes, weights :
+    (n,); label_cost : (K, K), from which T is the cost of the cheapest relabeling.
     """
     kept = np.flatnonzero(weights > 0)
     if len(kept) < _FEWEST_ROWS:
@@ -162,7 +162,7 @@ def excess_between(
     weights: FloatArray,
     label_cost: FloatArray,
 ) -> float:
-    """W_c(A, B) − W_d(A, B) − T(p_A, p_B) between two sets of rows."""
+    """Compute W_c(A, B) − W_d(A, B) − T(p_A, p_B) between two sets of rows."""
     a, b = weights[A] / weights[A].sum(), weights[B] / weights[B].sum()
     features = np.ascontiguousarray(distances[np.ix_(A, B)])
     both = features + label_cost[np.ix_(codes[A], codes[B])]
@@ -173,8 +173,8 @@ def excess_between(
 
 
 def merged_weights(data: LabeledData) -> FloatArray:
-    """(n,) weights of labeled rows, those of copies (the same features and label) added to the first of them."""
-    # with precomputed distances equal rows are those of equal distances to all others
+    """Return (n,) weights where the weight of each copy (same features and label) is added to the first copy."""
+    # with precomputed distances, rows are equal if their distances to all other rows are equal
     rows = data.distances_between_labeled().T if isinstance(data.metric, Precomputed) else data.rows
     first, total = distinct_rows(rows, data.codes, data.weights)
     weights = np.zeros_like(data.weights)
@@ -190,10 +190,10 @@ class HasValue(Protocol):
 
 
 def calibrate(data: LabeledData, ds: DecisionSet, minimal: HasValue, how: CalibratedRadius) -> RadiusEstimate:
-    """The radius of a decision set, estimated from its labeled rows.
+    """Estimate the radius of a decision set from its labeled rows.
 
-    Rows that repeat another in features and label are one row with their weights added: copies in both halves of a
-    split would make them alike, and the excess small, without any new label.
+    Rows that repeat another row in features and label are merged and their weights are added. Otherwise copies in both
+    halves of a split would make the halves similar and the excess small, without any new label.
     """
     weights = merged_weights(data)
     fixed = data.rule is None or data.rule.learned is None
@@ -205,9 +205,9 @@ def calibrate(data: LabeledData, ds: DecisionSet, minimal: HasValue, how: Calibr
         warn_caller(
             CodedWarning(
                 "repeated_rows",
-                f"{copies} of {n_labeled + copies} labeled rows repeat another in features and label: the radius is "
-                f"estimated from the {n_labeled} that differ, with the weights of their copies.",
-                "Where rows were copied to weigh more, pass $sample_weight instead.",
+                f"{copies} of {n_labeled + copies} labeled rows repeat another row in features and label. The radius "
+                f"is estimated from the {n_labeled} distinct rows, each with the total weight of its copies.",
+                "If rows were copied to increase their weight, pass $sample_weight instead.",
                 copies=copies,
                 n_labels=n_labeled,
             )
@@ -217,10 +217,10 @@ def calibrate(data: LabeledData, ds: DecisionSet, minimal: HasValue, how: Calibr
 
 
 def _relearn(data: LabeledData, ds: DecisionSet) -> MeasureSplit:
-    """The metric learned anew from half of the labels, as the metric of the fit was from all of them.
+    """Return a function that learns the metric from half of the labels, as the fit learned it from all of them.
 
-    Labels seem better separated in a metric that was made to separate them than any others are: distances learned from
-    both halves would hide the excess. A label cost in units of the data follows each metric.
+    A metric separates the labels that it was learned from better than it separates other labels. Distances learned from
+    both halves would therefore hide the excess. A label cost in units of the data changes with each metric.
     """
     rule, kappa = data.rule, float(ds.label_cost.max())
 
@@ -233,7 +233,7 @@ def _relearn(data: LabeledData, ds: DecisionSet) -> MeasureSplit:
 
 
 def resolve_radius(radius: float | str | CalibratedRadius, *, auto: bool = False) -> float | str | CalibratedRadius:
-    """A number ≥ 0, how to estimate one, or (where `auto` allows it) "auto" or "predictive"."""
+    """Validate the radius: a number ≥ 0, a method to estimate it, or "auto" and "predictive" if `auto` allows them."""
     if isinstance(radius, CalibratedRadius) or (auto and isinstance(radius, str) and radius in (AUTO, PREDICTIVE)):
         return radius
     if isinstance(radius, str):
@@ -245,20 +245,20 @@ def resolve_radius(radius: float | str | CalibratedRadius, *, auto: bool = False
 
 
 def label_cost_difference(ds: DecisionSet, tied: DecisionSet) -> FloatArray:
-    """(K,) u with label costs of `ds` and of one of its tied sets that differ by u_k − u_c.
+    """Return (K,) u such that the label costs of `ds` and of one of its tied sets differ by u_k − u_c.
 
-    So the costs of a plan differ by Σ u p_μ − Σ u p̂.
+    The costs of a plan then differ by Σ u p_μ − Σ u p̂.
     """
     return np.asarray((ds.label_cost - tied.label_cost)[:, 0])
 
 
 def tied_sets(ds: DecisionSet, minimal: MinimalRadius, excess: float) -> list[tuple[DecisionSet, MinimalRadius]]:
-    """Decision sets whose union is { μ : W_c(μ, P̂_l) ≤ W_d + excess + κ TV(p_μ, p̂) }, each with its minimal radius.
+    """Return decision sets with union { μ : W_c(μ, P̂_l) ≤ W_d + excess + κ TV(p_μ, p̂) }, each with its minimal radius.
 
-    With an exact prior: one, of radius minimal + excess. With intervals the radius depends on the label probabilities
-    p_μ, so that a wide interval does not lend its budget to other changes. TV(p, p̂) = max_S Σ_{k∈S} (p_k − p̂_k), so the
-    union runs over classes S that gain: there κ·(p_S − p̂_S) is granted. So turning a label from outside of S into one
-    of S is free, leaving S costs 2κ, and all other changes cost κ.
+    With an exact prior there is one set, of radius minimal + excess. With intervals the radius depends on the label
+    probabilities p_μ, so that the budget of a wide interval cannot be spent on other changes. TV(p, p̂) = max_S Σ_{k∈S}
+    (p_k − p̂_k), so the union runs over the sets S of classes that gain, and each set grants κ·(p_S − p̂_S). In that
+    set, changing a label from outside S to one in S is free, leaving S costs 2κ, and all other changes cost κ.
     """
     lo, hi = ds.intervals.T
     if np.all(lo == hi):
@@ -267,7 +267,7 @@ def tied_sets(ds: DecisionSet, minimal: MinimalRadius, excess: float) -> list[tu
     if not np.array_equal(ds.label_cost, kappa * (1.0 - np.eye(K))):
         raise ParameterError(
             "label_cost",
-            "must be one number for all classes where a radius is calibrated with label intervals",
+            "must be one number for all classes if the radius is calibrated with label intervals",
             "a matrix",
             "Pass a number as $label_cost, or exact label probabilities as $label_prior.",
         )

@@ -1,4 +1,4 @@
-"""Certificates: both bounds on the worst case, from above and from below."""
+"""Certificates: an upper and a lower bound on the worst case."""
 
 from __future__ import annotations
 
@@ -20,57 +20,59 @@ if TYPE_CHECKING:
 
 _MEANING = {
     "optimal": "the gap is within the tolerance",
-    "separable": "no finite coefficients attain the minimum; both bounds hold all the same",
-    "stopped": "the solver stopped before the gap was within the tolerance; both bounds hold all the same",
+    "separable": "no finite coefficients attain the minimum; both bounds are valid",
+    "stopped": "the solver stopped before the gap reached the tolerance; both bounds are valid",
 }
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Certificate(PrintsAsTable):
-    """Two-sided bound on the worst expected loss over a decision set.
+    """Hold the upper and lower bound on the worst expected loss over a decision set.
 
     Attributes
     ----------
     risk : float
-        Upper bound: no distribution in the set gives this classifier a larger expected loss.
+        Upper bound: every distribution in the set gives this classifier at most this expected loss.
     lower : float
-        Lower bound: some distribution in the set, `worst_case`, gives every classifier of the same kind (for `certify`:
-        that one) at least this loss. With a penalty, l2 > 0, it holds for this classifier alone: the gap is then that
-        of the penalised problem, and `lower` is `risk` less the gap. A classifier with larger coefficients may have a
-        smaller worst loss.
+        Lower bound: the distribution `worst_case` in the set gives every classifier of the same kind (for `certify`:
+        the classifier certified) at least this loss. With a penalty, l2 > 0, it holds for this classifier only: the gap
+        is then the gap of the penalized problem, and `lower` is `risk` minus the gap. A classifier with larger
+        coefficients may have a smaller worst loss.
     gap : float
-        How far apart the bounds are, `risk` − `lower`.
+        Difference between the bounds, `risk` − `lower`.
     likelihood : float
-        Certified likelihood, exp(−`risk`).
+        Certified likelihood exp(−`risk`).
     radius : float
-        Radius of the set. With an estimated radius and label intervals the set is a union: its radius at label
-        probabilities p is larger by κ·TV(p, p̂), less what the minimal radius holds of it.
+        Radius of the set. With an estimated radius and label intervals the set is a union. Its radius at label
+        probabilities p is then larger by κ·TV(p, p̂), minus the part already included in the minimal radius.
     minimal_radius : float
-        The smallest radius at which the set is not empty; 0 for the ball alone.
+        The smallest radius at which the set is not empty; 0 for a Wasserstein ball.
     label_intervals : array of shape (K, 2)
-        Interval of each class's probability.
+        Interval for the probability of each class.
     loss : str
-        Name of the loss that is bounded.
+        Name of the bounded loss.
     status : {"optimal", "separable", "stopped"}
-        How the solver ended; the bounds hold in every case.
+        How the solver ended. The bounds are valid in every case.
     worst_case : WorstCase or None
-        The distribution behind `lower`; None for the ball alone.
+        The distribution that attains `lower`; None for a Wasserstein ball.
     estimate : RadiusEstimate or None
-        How the radius was estimated from the labels, where it was: then nothing proves that the set holds the truth.
+        How the radius was estimated from the labels, or None. An estimated radius is not proved to cover the true
+        distribution.
     row_bound : RowBound or None
-        The dual point behind `risk`, from which `on_fresh_rows` works; None for the ball alone. For the package's use.
+        The dual point that proves `risk`, used by `on_fresh_rows`; None for a Wasserstein ball. Internal.
     stages : tuple of str
-        Stages of the solver that ran, in order; the last of them gave the answer. Ordinarily one, "path", which ends
-        at a "vertex" at fixed losses, in learning at an "interior point" (see docs/solver.md).
+        Stages of the solver in the order in which they ran; the last one found the result. Usually "path" alone, which
+        ends at a "vertex" for fixed losses and at an "interior point" in learning (see docs/solver.md).
     guaranteed : bool
-        Whether the radius was given or calibrated. A rule of thumb, such as "predictive" and "auto", finds one that
-        need not cover the truth: the bounds then hold over the set, and guarantee nothing about the truth.
+        Whether the radius was given or calibrated. Rules such as "predictive" and "auto" find a radius that need not
+        cover the true distribution. The bounds then hold over the set and guarantee nothing about the true
+        distribution.
     groups : dict of Certificate, or None
-        The worst expected loss within each group of rows, over the same set, where groups were asked for.
+        The worst expected loss within each group of rows, over the same set; None without `groups`.
     metric : FeatureMetric or None
-        The distance between rows that the radius is measured in.
+        The distance between rows in which the radius is measured.
     label_cost : float, array of shape (K, K) or None
-        The cost of a change of label that the radius is measured in.
+        The cost of changing a label in which the radius is measured.
     """
 
     risk: float
@@ -91,17 +93,17 @@ class Certificate(PrintsAsTable):
 
     @property
     def worst_group(self) -> Any:
-        """The group with the largest risk; None without groups."""
+        """The group with the largest risk, or None without groups."""
         return None if not self.groups else max(self.groups.items(), key=lambda item: item[1].risk)[0]
 
     @property
     def gap(self) -> float:
-        """Certified distance to the optimum of the min–max problem, its penalty included: risk − lower."""
+        """Certified distance to the optimum of the min–max problem, including its penalty: risk − lower."""
         return self.risk - self.lower
 
     @property
     def likelihood(self) -> float:
-        """Certified likelihood exp(−risk): for the log loss, a lower bound on the (geometric mean) likelihood."""
+        """Certified likelihood exp(−risk). For the log loss: a lower bound on the geometric mean of the likelihood."""
         return float(np.exp(-self.risk))
 
     @property
@@ -119,56 +121,56 @@ class Certificate(PrintsAsTable):
         largest_loss: float | None = None,
         assume_fresh: bool = False,
     ) -> FreshCertificate:
-        """The same bound over the distribution that fresh rows come from, with its sampling error ε(N_u).
+        """Bound the expected loss over the distribution of fresh rows, including the sampling error ε(N_u).
 
-        The dual point of this certificate is kept, and its mean over X_fresh replaces the mean over the rows of the fit
+        The dual point of this certificate is kept. Its mean over X_fresh replaces the mean over the rows of the fit
         (paper, the out-of-sample bound).
 
         Parameters
         ----------
         X_fresh : array of shape (M, d)
-            Unlabeled rows that took no part in the fit, nor in the training of the classifier.
+            Unlabeled rows that were used neither in the fit nor to train the classifier.
         level : float, default=0.95
-            Probability, over the draw of X_fresh, with which the bound holds.
+            Probability, over the random sample X_fresh, that the bound holds.
         method : {"auto", "normal", "bernstein"}, default="auto"
-            "normal": one-sided normal with the Berry–Esseen correction. "bernstein": empirical Bernstein, which holds
-            at any number of rows but needs bounded losses. "auto": "bernstein" for bounded losses other than the log
-            loss, else "normal".
+            "normal": one-sided normal bound with the Berry–Esseen correction. "bernstein": empirical Bernstein bound,
+            valid for any number of rows but only for bounded losses. "auto": "bernstein" for bounded losses other than
+            the log loss, otherwise "normal".
         losses : array of shape (M, K) or None, default=None
-            Losses at the fresh rows, where the certificate was made from a matrix of losses.
+            Losses at the fresh rows. Required if the certificate was made from a matrix of losses.
         largest_loss : float or None, default=None
-            A number that the losses never exceed, where the certificate does not know one (a matrix of losses, or the
-            log loss of a linear classifier).
+            A number that the losses never exceed. Needed for a bound on losses that the certificate cannot bound itself
+            (a matrix of losses, or the log loss of a linear classifier).
         assume_fresh : bool, default=False
-            Rows equal to rows of the fit count as reused, which voids the level. Pass True where they are known to be
-            new draws that happen to coincide, as with features of few values.
+            Rows equal to rows of the fit count as reused, which voids the confidence level. Pass True if they are known
+            to be new and happen to coincide, as for features with few values.
 
         Returns
         -------
         FreshCertificate
-            The bound, its parts, and what it guarantees.
+            The bound, its parts and its meaning.
         """
         if self.row_bound is None:
             raise ValueError(
-                "this certificate cannot be re-evaluated: in the ball alone the features may move, so that its bound "
-                "needs no unlabeled rows. Use certify(...) or RobustLogisticRegression."
+                "this certificate cannot be re-evaluated: over a Wasserstein ball the features may move, so the bound "
+                "uses no unlabeled rows. Use certify(...) or RobustLogisticRegression."
             )
         return self.row_bound.on_fresh_rows(
             X_fresh, level=level, method=method, losses=losses, largest_loss=largest_loss, assume_fresh=assume_fresh
         )
 
     def plot(self, *, ax: Any = None) -> CertificateDisplay:
-        """Draw it as one bar: what the adversary forces, and the gap.
+        """Plot the certificate as one bar: the lower bound and the gap.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Axes to draw on; by default those of a new figure.
+            Axes to plot on. None creates a new figure.
 
         Returns
         -------
         plots.CertificateDisplay
-            The display, drawn.
+            The plotted display.
         """
         from surefoot.plots import CertificateDisplay
 
@@ -184,8 +186,8 @@ class Certificate(PrintsAsTable):
     def _rows(self) -> list[tuple[str, str]]:
         intervals = ", ".join(f"[{lo:.4g}, {hi:.4g}]" for lo, hi in self.label_intervals)
         rows = [
-            ("risk", f"{rounded_up(self.risk, 6)}  (worst expected {self.loss} is at most this)"),
-            ("lower", f"{rounded_down(self.lower, 6)}  (some distribution in the set forces this much)"),
+            ("risk", f"{rounded_up(self.risk, 6)}  (the worst expected {self.loss} is at most this)"),
+            ("lower", f"{rounded_down(self.lower, 6)}  (attained by a distribution in the set)"),
             ("gap", f"{self.gap:.2e}"),
             ("likelihood", f"{self.likelihood:.6g}"),
             ("radius", f"{self.radius:.6g}  (minimal: {self.minimal_radius:.6g})"),
@@ -198,7 +200,7 @@ class Certificate(PrintsAsTable):
         if self.estimate is not None:
             rows.insert(5, ("radius from", self.estimate.meaning))
             if np.any(self.label_intervals[:, 0] < self.label_intervals[:, 1]):
-                rows.insert(6, ("", "it grows with the adversary's label shift, by label cost times total variation"))
+                rows.insert(6, ("", "the radius grows with the label shift, by label cost times total variation"))
         for name, one in (self.groups or {}).items():
             mark = "  (the worst)" if name == self.worst_group else ""
             rows.append((f"group {visible(str(name))}", f"{one.risk:.6g}  (lower bound {one.lower:.6g}){mark}"))
@@ -214,16 +216,16 @@ class Certificate(PrintsAsTable):
 
 @dataclass(frozen=True, eq=False)
 class WorstCase:
-    """The distribution behind a certificate's lower bound.
+    """Hold the distribution that attains the lower bound of a certificate.
 
     Attributes
     ----------
     label_proba : array of shape (N, K)
-        Label probabilities q_jk = μ(y=k | x_j); the rows of X first, then those of X_unlabeled.
+        Label probabilities q_jk = μ(y=k | x_j), for the rows of X followed by X_unlabeled.
     row_weights : array of shape (N,)
         The feature marginal μ(x_j).
     transport_cost : float
-        Cost of an explicit transport plan to the labeled distribution: an upper bound of its distance.
+        Cost of an explicit transport plan to the labeled distribution, an upper bound on its transport distance.
     """
 
     label_proba: FloatArray

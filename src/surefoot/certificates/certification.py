@@ -1,7 +1,7 @@
 """Certificates for any classifier: the worst expected loss of a fixed classifier over a decision set.
 
-The adversary's problem sees a classifier only through its losses ℓ_jk at row j if its label were k, so a forest, a
-network or a rule of thumb gets the same certificate as our own models.
+The problem depends on a classifier only through its losses ℓ_jk, the loss at row j if its label were k. A forest, a
+network or a hand-written rule therefore gets the same certificate as the classifiers of this package.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from surefoot.problem.robust import InMemoryProblem, Objective, RobustProblem
 from surefoot.problem.rows import Unlabeled
 from surefoot.solvers.search.best_bounds import SetAtRadius
 
-# The certified gap to reach where rows are in memory, unless another one is asked for.
+# Default certified gap for rows in memory.
 _TOL = 1e-6
-# Whatever the share of a group, no finer gap is asked for.
+# The smallest gap requested for a group, however small its share.
 _FINEST_OF_GROUP = 1e-9
 
 
@@ -55,69 +55,73 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     n_jobs: int | None = None,
     compute: Compute | None = None,
 ) -> Certificate:
-    """Worst expected loss of a fitted classifier over a decision set, from above and from below.
+    """Bound the worst expected loss of a fitted classifier over a decision set, from above and from below.
 
-    max_μ E_μ ℓ(x, y) over all μ with the feature marginal of all rows given (of X_target alone, where that is given),
-    label probabilities in the intervals of label_prior, and W_c(μ, labeled rows) ≤ radius.
+    The problem is max_μ E_μ ℓ(x, y) over all distributions μ with three properties. The feature marginal of μ is that
+    of all rows passed, or of X_target alone if it is passed. Its label probabilities lie in the intervals of
+    label_prior. Its distance to the labeled rows, W_c(μ, labeled rows), is at most the radius.
 
     Parameters
     ----------
     classifier : fitted classifier, or None with `losses`
-        With `predict_proba` for the log loss, with `predict` for the other losses. It sees the rows as they are passed.
+        Requires `predict_proba` for the log loss, `predict` for the other losses. It is called on the rows as they are
+        passed.
     X : array of shape (n, d)
-        Labeled rows. They need not be those that the classifier was trained on, nor i.i.d.
+        Labeled rows. They need not be i.i.d. or the rows that the classifier was trained on.
     y : array of shape (n,)
         Their labels.
     X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
-        Unlabeled rows; also a memory map, `ParquetRows`, or a Dask array or dataframe. Beyond 2^24 distances rows are
-        read in blocks, wherever they lie.
+        Unlabeled rows. Memory maps, `ParquetRows`, Dask arrays and Dask dataframes are accepted. More than 2^24
+        distances are computed in blocks.
     X_target : array of shape (M, d), Unlabeled or None, default=None
-        Rows of another population, as X_unlabeled may be: they alone are the feature marginal then, without those of X
-        (labels from last year, rows from this year).
+        Rows of another population, in any form that X_unlabeled accepts. They replace X and X_unlabeled as the feature
+        marginal (for example labels from last year, rows from this year).
     X_metric : array of shape (N, d) or None, default=None
-        Numbers between which distances are measured in place of the rows themselves, where these are texts or on no
-        common scale: the rows of X first, then those of X_unlabeled, then those of X_target. None: the rows; where
-        they hold texts and the classifier is a pipeline, what its steps before the last make of them.
+        Numbers from which distances are measured instead of the rows, if the rows contain text or have no common scale:
+        the rows of X first, then X_unlabeled, then X_target. None: the rows; if they contain text and the classifier is
+        a pipeline, the output of all its steps except the last.
     radius : float, "calibrated" or CalibratedRadius
-        Radius of the set; "calibrated" estimates it from the labels, see `calibrate_radius`.
+        Radius of the set. "calibrated" estimates it from the labels, see `calibrate_radius`.
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
-        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order. "auto":
-        "clopper-pearson", and None with X_target, of whose label probabilities y says nothing.
+        Label probabilities, with classes in sorted order: 95 % intervals from y ("clopper-pearson"), exact values (K,),
+        intervals (K, 2), or None for no constraint. "auto": "clopper-pearson", or None with X_target, because y says
+        nothing about its label probabilities.
     loss : "log_loss", "zero_one" or array of shape (K, K), default="log_loss"
-        "log_loss": −log(max(p, clip)). "zero_one": 1 where `predict` is wrong. A matrix: entry [k, c] is the loss of
-        predicting class c where the truth is k.
+        "log_loss": −log(max(p, clip)). "zero_one": 1 if `predict` is wrong. Matrix: entry [k, c] is the loss of
+        predicting class c when the true class is k.
     label_cost : float or array of shape (K, K), default=1.0
-        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+        Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row to
+        k.
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     classes : array of shape (K,) or None, default=None
-        All classes; by default those of the classifier. A class it does not know is never predicted.
+        All classes. None: the classes of the classifier. A class unknown to the classifier is never predicted.
     sample_weight : array of shape (n,) or None, default=None
-        How many times each labeled row counts; by default once.
+        Number of times each labeled row counts. None: once each.
     losses : array of shape (N, K) or None, default=None
-        Your own losses in place of `loss`, rows of X first: the loss at row j if its label were k.
+        Your own losses instead of `loss`, rows of X first: the loss at row j if its label were k.
     groups : array of shape (N,), function(rows) -> array, or None, default=None
-        The group of each row of the feature marginal, rows of X first (those of X_target alone, where given); over
-        blocks of rows a function. The certificate then has one for each group as well, E[ℓ | group] over the same set,
-        and names the worst.
+        Group of each row of the feature marginal, rows of X first (or the rows of X_target alone). For rows in blocks,
+        a function. The certificate then contains a certificate for each group, E[ℓ | group] over the same set, and
+        names the worst group.
     clip : float, default=1e-12
-        Smallest probability in the log loss, so that no loss exceeds −log(clip).
+        Smallest probability in the log loss. No loss exceeds −log(clip).
     tol : float or None, default=None
-        Certified gap to reach, in units of the loss: absolute, so scale it where your losses are far from 1. A
-        ConvergenceWarning says so when it is not reached. None: 1e-6, and 1e-5 over blocks of rows, finer than for
-        learning, since the worst case of fixed losses costs little. Rows that lie in memory stay there for a smaller
-        one.
+        Certified gap to reach, absolute, in units of the loss. Rescale it if your losses are far from 1. A larger final
+        gap raises a ConvergenceWarning. None: 1e-6 in memory, 1e-5 for rows in blocks. These are smaller than in
+        learning because the worst case of fixed losses is cheap to compute. A smaller tol keeps rows that are already
+        in memory there.
     n_jobs : int or None, default=None
-        Threads over groups of rows.
+        Number of threads over groups of rows.
     compute : Compute or None
-        Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
-        distances, beyond in blocks.
+        Where sums over blocks of rows run (for example on a GPU), and how much memory they may use. None: in memory up
+        to 2^24 distances, in blocks beyond.
 
     Returns
     -------
     Certificate
-        `risk` and `lower` bound the worst expected loss of this classifier; `worst_case` is the distribution found.
-        `on_fresh_rows` re-evaluates it on rows that took no part.
+        `risk` and `lower` bound the worst expected loss of this classifier. `worst_case` is the distribution found.
+        `on_fresh_rows` evaluates the bound on rows that were not used.
 
     Examples
     --------
@@ -149,7 +153,7 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     parts = rows_as_passed(problem, X, X_unlabeled, X_target) if isinstance(problem, InMemoryProblem) else None
     at_rows, scale = judged.losses_on(problem, parts, losses)
     if measured.transformed:
-        judged = replace(judged, losses=None)  # fresh rows are measured as these are: their losses must be given
+        judged = replace(judged, losses=None)  # distances to fresh rows use X as passed, so their losses must be given
     members, estimate = problem.members(asked)
     whole = certify_over(problem.fixed(at_rows, scale), judged, members, tol, estimate)
     if groups is None:
@@ -168,14 +172,14 @@ def _check_given(radius: float | str | CalibratedRadius | None) -> float | str |
             "radius",
             "must be given",
             "None",
-            'Pass "calibrated", which estimates it from labels that were drawn at random; or a number that you know, '
+            'Pass "calibrated", which estimates it from randomly sampled labels, or a known number, '
             "such as the transport_distance to last year's labels.",
         )
     return radius
 
 
 def _within_group(certificate: Certificate, share: float) -> Certificate:
-    """E[ℓ | G] from E[ℓ 1_G]; what it says of fresh rows is of all of them, hence left out."""
+    """Return E[ℓ | G] from E[ℓ 1_G], without row_bound, which covers fresh rows of all groups."""
     return replace(certificate, risk=certificate.risk / share, lower=certificate.lower / share, row_bound=None)
 
 
@@ -188,9 +192,9 @@ def certify_over(
     *,
     share: float = 1.0,
 ) -> Certificate:
-    """The certificate of a fixed classifier over one set, or over a union of them; says so where its gap is wide.
+    """Certify a fixed classifier over one set or a union of sets. Warns if the gap exceeds the tolerance.
 
-    share : of the rows that the losses are of, the others being 0: the gap is then to be that much smaller.
+    share : fraction of rows with nonzero losses, all others being 0. The gap to reach is smaller by this factor.
     """
     finest = _TOL if isinstance(game.problem, InMemoryProblem) else FINEST_IN_BLOCKS
     asked = finest if tol is None else check_positive_scalar(tol, "tol")
@@ -203,13 +207,13 @@ def certify_over(
         losses_at=judged.losses,
         largest_loss=judged.largest,
     )
-    warn_about_gap(certificate.gap, tol, "Raise $tol, or $radius where it is close to the minimal one.")
+    warn_about_gap(certificate.gap, tol, "Raise $tol, or raise $radius if it is close to the minimal radius.")
     return certificate
 
 
 @dataclass(frozen=True, eq=False)
 class ClassifierLosses:
-    """Losses (M, K) of a classifier at rows: `matrix` (K, K) prices its predictions, None stands for the log loss."""
+    """Losses (M, K) of a classifier at rows. `matrix` (K, K) prices its predictions; None means the log loss."""
 
     classifier: Any
     classes: NDArray[Any]
@@ -226,12 +230,12 @@ class ClassifierLosses:
                 "classifier",
                 f"must predict one of the classes {self.classes.tolist()}",
                 unknown.tolist(),
-                "Pass classes= with all of them.",
+                "Pass classes= with all classes.",
             )
         return np.ascontiguousarray(self.matrix[:, np.searchsorted(self.classes, predicted)].T)
 
     def _proba(self, rows: Any) -> FloatArray:
-        """Probabilities (M, K) with a column per class; one the classifier does not know has probability 0."""
+        """Return probabilities (M, K), one column per class. A class unknown to the classifier has probability 0."""
         proba = np.asarray(self.classifier.predict_proba(rows), dtype=np.float64)
         own = np.asarray(getattr(self.classifier, "classes_", self.classes))
         if proba.ndim != 2 or proba.shape[1] != len(own):
@@ -248,7 +252,7 @@ class ClassifierLosses:
 
 @dataclass(frozen=True, eq=False)
 class ClassifierLoss:
-    """Which loss a certificate speaks of: its name, the losses of the classifier, the largest there can be."""
+    """The bounded loss: its name, the losses of the classifier, and the largest possible loss."""
 
     name: str
     losses: ClassifierLosses | None
@@ -277,7 +281,7 @@ class ClassifierLoss:
                 "loss",
                 f"must be {LOG_LOSS!r}, {ZERO_ONE!r} or a matrix of shape (K, K)",
                 repr(loss),
-                "Pass one of these, or your own losses=.",
+                "Pass one of them, or your own losses=.",
             )
         _needs(classifier, "predict", "this loss")
         matrix = 1.0 - np.eye(K) if isinstance(loss, str) else check_finite_array(loss, "loss", ndim=2)
@@ -291,12 +295,12 @@ class ClassifierLoss:
     def losses_on(
         self, problem: RobustProblem, parts: list[Any] | None, losses: ArrayLike | None
     ) -> tuple[Any, float | None]:
-        """Losses (N, K) at the rows in memory, `parts` as they were passed; over blocks a function, and their size."""
+        """Return losses (N, K) at rows in memory (`parts` as passed) or a function over blocks, and the largest one."""
         if not isinstance(problem, InMemoryProblem) or parts is None:
             if self.losses is None:
                 raise ParameterError(
                     "losses",
-                    "must be left out unless rows are in memory",
+                    "must be None unless rows are in memory",
                     "rows that are read in blocks",
                     "Pass a classifier.",
                 )
@@ -306,7 +310,7 @@ class ClassifierLoss:
         return np.vstack([self.losses(part) for part in parts if len(part)]), None
 
     def game(self, problem: RobustProblem, X: Any, X_unlabeled: Any, losses: ArrayLike | None) -> Objective:
-        """The classifier against the adversary; it sees rows as they are passed, over blocks their numbers."""
+        """Return the classifier against the adversary. It is called on the rows as passed; over blocks, on numbers."""
         parts = rows_as_passed(problem, X, X_unlabeled) if isinstance(problem, InMemoryProblem) else None
         return problem.fixed(*self.losses_on(problem, parts, losses))
 
@@ -322,7 +326,7 @@ def _needs(classifier: Any, method: str, what: str) -> None:
 
 
 def classes_to_certify(classifier: Any, y: ArrayLike, classes: ArrayLike | None) -> ArrayLike | None:
-    """The classes asked for, with those of the classifier; without either those of y."""
+    """Return the given classes united with those of the classifier, or without either the classes of y."""
     own = getattr(classifier, "classes_", None)
     if classes is None:
         if own is not None:
@@ -341,7 +345,7 @@ def _check_known(y: ArrayLike, known: ArrayLike) -> None:
             "y",
             "must hold classes of the classifier",
             f"a classifier of {np.asarray(known).tolist()} without {missing}",
-            "Pass classes= with all of them: a class that it does not know is never predicted.",
+            "Pass classes= with all classes. A class unknown to the classifier is never predicted.",
         )
 
 

@@ -1,4 +1,4 @@
-"""`RadiusCurve`: both bounds at each radius of a grid, from few solves."""
+"""`RadiusCurve`: both bounds at each radius of a grid, with few solves."""
 
 from __future__ import annotations
 
@@ -27,38 +27,39 @@ _OF_MODELS = ("median_confidence", "max_confidence", "status", "test_score", "te
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RadiusCurve(PrintedTable):
-    """Both bounds on the worst expected loss at m radii, of one classifier or of one learned at each.
+    """Hold both bounds on the worst expected loss at m radii, of one classifier or of one learned at each radius.
 
     Attributes
     ----------
     radii : array of shape (m,)
-        Radii, increasing.
+        Increasing radii.
     risk : array of shape (m,)
         Upper bounds on the worst expected loss.
     lower : array of shape (m,)
-        Lower bounds; for a fixed classifier over the ball alone they equal `risk`.
+        Lower bounds. For a fixed classifier over a Wasserstein ball they equal `risk`.
     likelihood : array of shape (m,)
         Certified likelihoods, exp(−risk).
     minimal_radius : float
-        The smallest radius at which the decision set is not empty; 0 for the ball alone.
+        The smallest radius at which the decision set is not empty; 0 for a Wasserstein ball.
     loss : str
         Name of the loss.
     ball : bool
-        Whether the features were free to move.
+        Whether the set is a Wasserstein ball, in which features may move anywhere.
     median_confidence : array of shape (m,) or None
-        Median over all rows of the largest class probability. None for a fixed classifier, as are the fields below.
+        Median over all rows of the largest class probability. This and the following fields are None for a fixed
+        classifier.
     max_confidence : array of shape (m,) or None
-        Largest over all rows of the largest class probability.
+        Maximum over all rows of the largest class probability.
     coef : array of shape (m, 1, d), or (m, K, d) for K ≥ 3 classes, or None
         Coefficients of the learned models.
     intercept : array of shape (m, 1), or (m, K), or None
-        Their intercepts.
+        Intercepts of the learned models.
     status : list of m str, or None
         How the solver ended.
     test_score : array of shape (m,) or None
-        Accuracy on the test rows, where given.
+        Accuracy on the test rows; None without test rows.
     test_likelihood : array of shape (m,) or None
-        Likelihood exp(−log loss) on the test rows, where given.
+        Likelihood exp(−log loss) on the test rows; None without test rows.
     """
 
     radii: FloatArray
@@ -84,29 +85,29 @@ class RadiusCurve(PrintedTable):
         return len(self.radii)
 
     def plot(self, *, ax: Any = None) -> RadiusCurveDisplay:
-        """Draw certified likelihood and confidence along the radius.
+        """Plot certified likelihood and confidence against the radius.
 
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Axes to draw on; by default those of a new figure.
+            Axes to plot on. None creates a new figure.
 
         Returns
         -------
         plots.RadiusCurveDisplay
-            The display, drawn.
+            The plotted display.
         """
         from surefoot.plots import RadiusCurveDisplay
 
         return RadiusCurveDisplay.from_curve(self, ax=ax)
 
     def to_frame(self) -> Any:
-        """The curve as a table.
+        """Return the curve as a table.
 
         Returns
         -------
         pandas.DataFrame
-            One row per radius, coefficients left out.
+            One row per radius, without coefficients.
         """
         import pandas as pd
 
@@ -120,7 +121,7 @@ class RadiusCurve(PrintedTable):
 
 @dataclass(frozen=True)
 class RadiusBound:
-    """Bounds of the worst case at one radius; the upper one is that of `solution`, solved at this radius or another."""
+    """Bounds on the worst case at one radius. The upper bound is from `solution`, solved at this or another radius."""
 
     upper: float
     lower: float
@@ -128,12 +129,12 @@ class RadiusBound:
 
 
 def bound_along(grid: FloatArray, solve: Callable[..., Solution], tol: float) -> list[RadiusBound]:
-    """Bounds at each radius of an increasing grid to a gap of tol, by as few solves as that takes.
+    """Bound the worst case at each radius of an increasing grid to a gap of tol, with as few solves as possible.
 
-    The worst case is concave in the radius: a dual point solved for at one radius bounds it from above at all others,
-    by a line of slope α, and between two radii it lies above the chord of their lower bounds. So a radius is only
-    solved for where line and chord are more than tol apart: the ends first, then halves of what is left, each started
-    from the nearest solution.
+    The worst case is concave in the radius. A dual point solved at one radius therefore bounds it from above at all
+    other radii, by a line of slope α. Between two radii the worst case lies above the chord of their lower bounds. A
+    radius is only solved if line and chord differ by more than tol: the ends first, then repeatedly the middle of what
+    remains. Each solve starts from the nearest solution.
     """
     solved: dict[int, Solution] = {}
 
@@ -164,7 +165,7 @@ def bound_along(grid: FloatArray, solve: Callable[..., Solution], tol: float) ->
 
 
 def grid_of(radii: ArrayLike | None, n_radii: int, minimal: float, kappa: float) -> FloatArray:
-    """Radii as they were given, checked; or so many, a thousandth of the label cost to all of it beyond the minimal."""
+    """Validate the given radii, or return n_radii values from 1/1000 of the label cost to all of it above `minimal`."""
     if radii is None:
         return minimal + kappa * np.geomspace(1e-3, 1.0, check_positive_integer(n_radii, "n_radii"))
     grid = np.atleast_1d(check_finite_array(radii, "radii"))
@@ -179,12 +180,12 @@ def grid_of(radii: ArrayLike | None, n_radii: int, minimal: float, kappa: float)
 
 
 def ball_scale(label_cost: Any, X: ArrayLike) -> float:
-    """The label cost; without label flips the spread of the features is the only scale of the ball."""
+    """Return the label cost. Without label changes, return the spread of the features, the only scale of the ball."""
     if np.isfinite(label_cost):
         return float(label_cost)
     return float(np.linalg.norm(np.asarray(X, dtype=np.float64).std(axis=0))) or 1.0
 
 
 def warn_about_largest_gap(gaps: Iterable[float], tol: float) -> None:
-    """Say that a curve is less exact than it was asked to be."""
-    warn_about_gap(max(gaps), tol, "Raise $max_iter or $tol, or leave out $radii close to the minimal one.")
+    """Warn if a curve did not reach its tolerance everywhere."""
+    warn_about_gap(max(gaps), tol, "Raise $max_iter or $tol, or omit $radii close to the minimal radius.")

@@ -1,10 +1,10 @@
-"""Certificates over the distribution that fresh rows come from: the dual point of a fit, and its sampling error.
+"""Certificates over the distribution of fresh rows: the dual point of a fit plus its sampling error.
 
-E_P ℓ ≤ αε + Σ w β + Σ_k (λ̄_k p_hi_k − λ_k p_lo_k) + E_{P_X} Φ(x)        for every P in the set with feature marginal
-P_X
+    E_P ℓ ≤ αε + Σ w β + Σ_k (λ̄_k p_hi_k − λ_k p_lo_k) + E_{P_X} Φ(x)    for every P in the set with feature marginal
+    P_X
 
-holds for any dual point that was chosen without looking at the fresh rows; E_{P_X} Φ is their mean plus ε(N_u) (paper,
-the out-of-sample bound).
+This holds for any dual point chosen without looking at the fresh rows. E_{P_X} Φ is estimated by its mean over the
+fresh rows plus ε(N_u) (paper, the out-of-sample bound).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from surefoot.problem.losses import LOG_LOSS, log_loss_matrix
 from surefoot.problem.rows import fingerprints
 from surefoot.problem.sets import DecisionSet
 
-# How far a mean over fresh rows can fall short of the expectation: the paper's ε(N_u), one-sided, at a level.
+# The paper's ε(N_u): how far a mean over fresh rows can fall below the expectation, one-sided, at a confidence level.
 
 NORMAL: Literal["normal"] = "normal"
 BERNSTEIN: Literal["bernstein"] = "bernstein"
@@ -45,12 +45,12 @@ BERRY_ESSEEN = 0.4748
 def normal_term(values: FloatArray, level: float) -> float:
     """One-sided normal bound with the Berry–Esseen correction: z σ/√m with Φ(−z) + C ρ/(σ³ √m) = 1 − level.
 
-    σ and ρ = E|φ − Eφ|³ are those of the sample, so the level is met up to their own error. Infinite where the
-    correction alone exceeds 1 − level: then m rows are too few for the normal law to guarantee anything at this level.
+    σ and ρ = E|φ − Eφ|³ are sample moments, so the level is met up to their error. The term is infinite if the
+    correction alone exceeds 1 − level: m rows are then too few for a guarantee at this level.
 
     Parameters
     ----------
-    values : (m,) φ at fresh rows.
+    values : (m,) values of φ at fresh rows.
     """
     m = len(values)
     if m < 2:
@@ -58,17 +58,17 @@ def normal_term(values: FloatArray, level: float) -> float:
     centred = values - values.mean()
     sigma = float(np.sqrt(centred @ centred / (m - 1)))
     third = float(np.mean(np.abs(centred) ** 3))
-    # ρ ≥ σ³ for every distribution (Lyapunov): equal values do not make few rows enough
+    # ρ ≥ σ³ for every distribution (Lyapunov), so equal values do not make few rows sufficient
     skewness = third / sigma**3 if sigma > 0 else 1.0
     left = (1.0 - level) - BERRY_ESSEEN * skewness / np.sqrt(m)
     return float(norm.isf(left)) * sigma / np.sqrt(m) if left > 0 else np.inf
 
 
 def bernstein_term(values: FloatArray, level: float, low: float, high: float) -> float:
-    """Empirical Bernstein bound (Maurer and Pontil, 2009, theorem 4) for φ in [low, high], at any m ≥ 2.
+    """Empirical Bernstein bound (Maurer and Pontil, 2009, theorem 4) for φ in [low, high] and any m ≥ 2.
 
-    √(2 V log(2/δ)/m) + 7 (high − low) log(2/δ) / (3 (m − 1)), V the sample variance, δ = 1 − level. No moment is
-    assumed: the level holds for every distribution on the interval.
+    √(2 V log(2/δ)/m) + 7 (high − low) log(2/δ) / (3 (m − 1)), where V is the sample variance and δ = 1 − level. The
+    bound holds for every distribution on the interval, without moment assumptions.
     """
     m = len(values)
     if m < 2:
@@ -86,34 +86,35 @@ class LossFunction(Protocol):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FreshCertificate(PrintsAsTable):
-    """Upper bound on the expected loss over the distribution that fresh rows are drawn from.
+    """Hold an upper bound on the expected loss over the distribution of fresh rows.
 
-    If the fresh rows are independent draws from P_X, took no part in the fit, and the truth P has feature marginal P_X,
-    label probabilities in the intervals and W_c(P, P̂_l) ≤ radius, then E_P ℓ ≤ risk with probability at least `level`
-    over their draw ("normal": up to the error of the sample's own moments).
+    Suppose that the fresh rows are sampled independently from P_X and were not used in the fit. Suppose also that the
+    true distribution P has feature marginal P_X, label probabilities in the intervals, and W_c(P, P̂_l) ≤ radius. Then
+    E_P ℓ ≤ risk with probability at least `level` over the sample of fresh rows ("normal": up to the error of the
+    sample moments).
 
     Attributes
     ----------
     risk : float
-        The bound: mean + sampling_error, or the largest loss where that is smaller.
+        The bound: mean + sampling_error, or the largest loss if it is smaller.
     likelihood : float
-        The same as a likelihood, exp(−risk).
+        The bound as a likelihood, exp(−risk).
     mean : float
-        The dual value with the fresh rows in place of those of the fit.
+        The dual value with the fresh rows in place of the rows of the fit.
     sampling_error : float
-        The term ε(N_u); infinite where the rows are too few for the method.
+        The term ε(N_u), infinite if there are too few rows for the method.
     level : float
-        Probability with which the bound holds.
+        Probability that the bound holds.
     method : {"normal", "bernstein"}
         How the sampling error was bounded.
     n_rows : int
-        Fresh rows, N_u.
+        Number of fresh rows, N_u.
     reused_rows : int
-        Fresh rows that coincide with rows of the fit. If there are any, the level is void.
+        Number of fresh rows that coincide with rows of the fit. If there are any, the level is void.
     guarantee : bool
-        Whether the level holds: no row is reused, or they were assumed to be fresh.
+        Whether the level is valid: no row is reused, or `assume_fresh` was set.
     loss : str
-        Name of the loss that is bounded.
+        Name of the bounded loss.
     radius : float
         Radius of the decision set.
     """
@@ -136,7 +137,7 @@ class FreshCertificate(PrintsAsTable):
 
     @property
     def statement(self) -> str:
-        """The bound in words, or why there is none."""
+        """The bound in words, or the reason why there is none."""
         if not self.guarantee:
             return (
                 f"no sampling guarantee: {self.reused_rows} of the {self.n_rows} rows coincide with rows of the fit, "
@@ -148,15 +149,15 @@ class FreshCertificate(PrintsAsTable):
                 f"no guarantee: {self.n_rows} rows are too few for this method at level {self.level:.4g}; pass "
                 f"more rows, a lower level,{other}"
             ).rstrip(",")
-        return f"with probability {self.level:.4g} over fresh rows, {bound_in_words(self.loss, self.risk)}"
+        return f"with probability {self.level:.4g} over the fresh rows, {bound_in_words(self.loss, self.risk)}"
 
     def _rows(self) -> list[tuple[str, str]]:
         how = {
-            NORMAL: "one-sided normal with the Berry-Esseen correction, moments of the sample",
+            NORMAL: "one-sided normal with the Berry-Esseen correction, sample moments",
             BERNSTEIN: "empirical Bernstein, bounded losses",
         }
         capped = self.risk < self.mean + self.sampling_error
-        total = "the largest loss; mean + sampling error exceed it" if capped else "= mean + sampling error"
+        total = "the largest possible loss, below mean + sampling error" if capped else "= mean + sampling error"
         return [
             ("risk", f"{self.risk:.6g}  ({total})"),
             ("mean", f"{self.mean:.6g}  (over {self.n_rows} fresh rows)"),
@@ -169,14 +170,14 @@ class FreshCertificate(PrintsAsTable):
 
 @dataclass(frozen=True, eq=False)
 class SetBound:
-    """A decision set without its rows, and a dual point of it; `floor` is the least Φ seen at the rows of the fit."""
+    """A decision set without its rows, and one of its dual points. `floor` is the least Φ at the rows of the fit."""
 
     decision_set: DecisionSet
     point: DualPoint
     floor: float
 
     def values(self, distances: FloatArray, losses: FloatArray) -> FloatArray:
-        """(M,) the dual value at each fresh row, constant included."""
+        """Return the (M,) dual values at the fresh rows, constant included."""
         parts = [
             row_values(self.decision_set, distances[part], losses[part], self.point)
             for part in row_chunks(*distances.shape)
@@ -188,17 +189,17 @@ class SetBound:
         return dual_constant(self.decision_set, self.point)
 
     def range(self, largest_loss: float) -> tuple[float, float]:
-        """Values are clipped below at the floor, which only raises their mean, and cannot exceed the second number."""
+        """Return bounds on the values, which are clipped at the floor (this can only raise their mean)."""
         high = self.constant + largest_row_value(self.decision_set, self.point, largest_loss)
         return min(self.constant + self.floor, high), high
 
 
 @dataclass(frozen=True, eq=False)
 class RowBound:
-    """What it takes to evaluate a certificate's upper bound at rows that were not there.
+    """Everything needed to evaluate the upper bound of a certificate at rows that were not in the fit.
 
-    anchors : (n, d) labeled rows in the order of the decision set; sets : one per decision set of a union, the bound is
-    the largest; losses_at : losses of the classifier at rows, or None; largest_loss : None where losses are
+    anchors : (n, d) labeled rows in the order of the decision set; sets : one per decision set of a union, whose
+    largest bound counts; losses_at : losses of the classifier at rows, or None; largest_loss : None if losses are
     unbounded; used : fingerprints of the rows of the fit.
     """
 
@@ -267,10 +268,9 @@ class RowBound:
         if method == BERNSTEIN and self.largest_loss is None:
             raise ParameterError(
                 "method",
-                'must not be "bernstein" where no bound of the losses is known',
+                'must not be "bernstein" if the losses have no known bound',
                 '"bernstein"',
-                'Pass "normal", a bound as largest_loss=, or certify the classifier with certify(...), which clips '
-                "its probabilities.",
+                'Pass "normal", a bound as largest_loss=, or a certificate of certify(...), which clips probabilities.',
             )
         if method != "auto":
             return method
@@ -281,7 +281,7 @@ class RowBound:
         if losses is None and self.losses_at is None:
             raise ParameterError(
                 "losses",
-                "must be given for fresh rows, since the certificate was made from a matrix of losses",
+                "must be given for fresh rows if the certificate was made from a matrix of losses",
                 "None",
                 f"Pass losses=, of shape ({M}, {K}).",
             )
@@ -304,7 +304,7 @@ class RowBound:
         if isinstance(self.metric, Precomputed):
             raise ParameterError(
                 "metric",
-                "must be one of two rows, to reach fresh rows",
+                "must be a function of two rows to measure fresh rows",
                 "a certificate made with precomputed distances",
                 "Certify with a metric, or with a function of two rows.",
             )

@@ -1,4 +1,4 @@
-"""Worst cases per group of rows, and the numbers that distances are measured on."""
+"""Worst cases per group of rows, and the numeric rows from which distances are measured."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from surefoot._validation import FloatArray, check_finite_array
 from surefoot.problem.robust import RobustProblem
 from surefoot.problem.rows import Unlabeled, unwrap
 
-# Groups of rows: the worst expected loss within each is a linear objective over one and the same adversary set.
+# Groups of rows: the worst expected loss within each group is a linear objective over the same adversary set.
 
 GroupFunction = Callable[[Any], ArrayLike]
 
 
 @dataclass(frozen=True, eq=False)
 class RowGroups:
-    """The groups that the rows of a problem fall into: names in sorted order, and the share (G,) of each.
+    """The groups of the rows of a problem: names in sorted order, and the share (G,) of each.
 
-    member_of : (N,) the name of each row's group where rows are in memory, else a function of rows.
+    member_of : (N,) the group name of each row in memory, or a function of rows.
     """
 
     names: list[Any]
@@ -36,12 +36,12 @@ class RowGroups:
     def from_arguments(
         cls, groups: ArrayLike | GroupFunction, problem: RobustProblem, parts: Iterable[Any] | None = None
     ) -> RowGroups:
-        """Groups of the rows, whose `parts` are those in memory as they were passed, and None over blocks."""
+        """Return the groups of the rows. `parts` are the rows in memory as passed, or None over blocks."""
         if parts is None:
             if not callable(groups):
                 raise ParameterError(
                     "groups",
-                    "must be a function of rows, one group per row, where rows are read in blocks",
+                    "must be a function of rows, one group per row, if rows are read in blocks",
                     f"an array of shape {np.shape(groups)}",
                     "Pass function(rows) -> array of shape (B,).",
                 )
@@ -69,12 +69,12 @@ class RowGroups:
 
     @classmethod
     def _with_rows(cls, names: list[Any], shares: FloatArray, member_of: NDArray[Any] | GroupFunction) -> RowGroups:
-        """Groups of weight 0 have no mean."""
+        """Build the groups without those of weight 0, which have no mean."""
         kept = np.flatnonzero(shares > 0)
         return cls([names[at] for at in kept], shares[kept], member_of)
 
     def within(self, name: Any, losses: Any) -> Any:
-        """Losses ℓ 1_G: a matrix (N, K) of rows in memory, or a function of rows."""
+        """Return losses ℓ 1_G: a matrix (N, K) for rows in memory, otherwise a function of rows."""
         if callable(self.member_of):
             return _LossesWithin(losses, self.member_of, name)
         return np.where((self.member_of == name)[:, None], losses, 0.0)
@@ -82,7 +82,7 @@ class RowGroups:
 
 @dataclass(frozen=True, eq=False)
 class _LossesWithin:
-    """Losses (B, K) of a classifier at rows, 0 outside of a group; picklable where both functions are."""
+    """Losses (B, K) of a classifier at rows, 0 outside a group. Picklable if both functions are."""
 
     losses: Any
     member_of: GroupFunction
@@ -94,28 +94,28 @@ class _LossesWithin:
 
 
 def _checked(groups: ArrayLike, n_rows: int) -> NDArray[Any]:
-    """One group per row, none of them missing."""
+    """Return one group per row and check that none is missing."""
     given = np.asarray(groups)
     if given.shape != (n_rows,):
         raise ParameterError(
             "groups",
-            "must be one per row of the feature marginal, the rows of X first, then those of "
-            f"X_unlabeled, or those of X_target alone: {n_rows} here",
+            "must have one entry per row of the feature marginal (X followed by X_unlabeled, or X_target alone): "
+            f"{n_rows} here",
             f"shape {given.shape}",
-            "Pass that many.",
+            "Pass one group per row.",
         )
     missing = np.array([one is None or one != one for one in given.tolist()])  # noqa: PLR0124 - NaN
     if missing.any():
         row = int(np.flatnonzero(missing)[0])
         raise ParameterError(
-            "groups", "must name a group for every row", f"none for row {row}", 'Name it: "other", say.'
+            "groups", "must name a group for every row", f"none for row {row}", 'Name the group, for example "other".'
         )
     return given
 
 
 @dataclass(frozen=True, eq=False)
 class NumericRows:
-    """Labeled rows, unlabeled rows and those of a target as numbers; `transformed` where they are not as passed."""
+    """Labeled, unlabeled and target rows as numbers. `transformed` tells whether they differ from the rows passed."""
 
     X: Any
     X_unlabeled: Any
@@ -126,7 +126,7 @@ class NumericRows:
 def rows_to_measure(
     classifier: Any, X: Any, X_unlabeled: Any, X_target: Any, X_metric: ArrayLike | None
 ) -> NumericRows:
-    """The rows as passed; X_metric cut into their parts; or what a pipeline's first steps make of rows with texts."""
+    """Return the rows as passed, the parts of X_metric, or what a pipeline's first steps make of rows with text."""
     if X_metric is not None:
         return _cut(X, X_unlabeled, X_target, X_metric)
     if not _has_texts(X):
@@ -134,8 +134,8 @@ def rows_to_measure(
     if not isinstance(classifier, Pipeline) or len(classifier) < 2:
         raise ParameterError(
             "X",
-            "must hold numbers, between which distances are measured",
-            f"columns of texts, and {_name(classifier)} has no steps that turn them into numbers",
+            "must contain numbers, from which distances are measured",
+            f"columns of text, and {_name(classifier)} has no steps that convert them to numbers",
             "Pass a pipeline, or the numbers as X_metric=.",
         )
     steps = classifier[:-1]
@@ -156,9 +156,9 @@ def _cut(X: Any, X_unlabeled: Any, X_target: Any, X_metric: ArrayLike) -> Numeri
     if len(rows) != sum(counts):
         raise ParameterError(
             "X_metric",
-            f"must have a row for each row of X, then of X_unlabeled, then of X_target, {sum(counts)} in all",
+            f"must have one row for each row of X, X_unlabeled and X_target, {sum(counts)} in all",
             len(rows),
-            "Pass that many, in this order.",
+            "Pass the rows of X, X_unlabeled and X_target in this order.",
         )
     first, second, third = np.split(rows, np.cumsum(counts)[:-1])
     return NumericRows(
@@ -170,7 +170,7 @@ def _cut(X: Any, X_unlabeled: Any, X_target: Any, X_metric: ArrayLike) -> Numeri
 
 
 def _has_texts(rows: Any) -> bool:
-    """Whether a data frame, a series, a list or an array of objects holds texts."""
+    """Return True if a data frame, a series, a list or an object array contains text."""
     columns = getattr(rows, "dtypes", None)
     if columns is not None and hasattr(rows, "columns"):
         return any(str(kind).startswith(("object", "str", "cat", "String", "Categorical")) for kind in columns)
@@ -183,7 +183,7 @@ def _has_texts(rows: Any) -> bool:
 
 
 def _is_series(rows: Any) -> bool:
-    """Whether rows are one column of a data frame."""
+    """Return True if the rows are one column of a data frame."""
     return hasattr(rows, "dtype") and hasattr(rows, "name") and getattr(rows, "ndim", 1) == 1
 
 

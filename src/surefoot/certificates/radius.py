@@ -25,9 +25,9 @@ from surefoot.solvers.search.best_bounds import JointState
 from surefoot.solvers.search.solution import Solution, solve_certified
 from surefoot.solvers.transport import solve_transport
 
-# The search of the as-robust-as-possible rule needs the median confidence only: its trials are solved to this gap.
+# Only the median confidence matters to the search of the as-robust-as-possible rule: its trials are solved to this gap.
 _TRIAL_TOL = 1e-3
-# Radii nearer to the minimal one than this share of the first excess tried are not told apart.
+# Radii closer to the minimal radius than this fraction of the first excess tried are treated as equal.
 _NEAREST = 1.0 / 64.0
 
 
@@ -45,11 +45,12 @@ def minimal_radius(
     n_jobs: int | None = None,
     compute: Compute | None = None,
 ) -> float:
-    """Smallest radius at which some distribution has the feature marginal and the label probabilities asked for.
+    """Compute the smallest radius at which the decision set is not empty.
 
-    It equals W_d(P_X, P̂_X), plain transport between all rows and the labeled ones in feature space, plus the cheapest
-    relabeling of the labeled frequencies into the intervals (for a scalar label cost κ: κ times their total variation
-    distance).
+    It is the smallest radius for which some distribution has the required feature marginal and label probabilities. It
+    equals W_d(P_X, P̂_X), the transport distance in feature space between all rows and the labeled rows, plus the cost
+    of the cheapest relabeling of the labeled frequencies into the intervals (for a scalar label cost κ: κ times their
+    total variation distance).
 
     Parameters
     ----------
@@ -58,27 +59,30 @@ def minimal_radius(
     y : array of shape (n,)
         Their labels.
     X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
-        Unlabeled rows. P_X is the empirical distribution of the rows of X and X_unlabeled together. A memory map,
-        `ParquetRows`, or a Dask array or dataframe will do. Beyond 2^24 distances rows are read in blocks, and the
-        result is an upper bound, within 1e-5 of the minimal radius relative to it.
+        Unlabeled rows. P_X is the empirical distribution of X and X_unlabeled together. Memory maps, `ParquetRows`,
+        Dask arrays and Dask dataframes are accepted. More than 2^24 distances are computed in blocks, and the result is
+        then an upper bound within a relative 1e-5 of the minimal radius.
     X_target : array of shape (M, d), Unlabeled or None, default=None
-        Rows of another population, as X_unlabeled may be: they alone are the feature marginal then, without those of X.
+        Rows of another population, in any form that X_unlabeled accepts. They replace X and X_unlabeled as the feature
+        marginal.
     sample_weight : array of shape (n,) or None, default=None
-        How many times each labeled row counts; by default once.
+        Number of times each labeled row counts. None: once each.
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
-        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order. "auto":
-        "clopper-pearson", and None with X_target, of whose label probabilities y says nothing.
+        Label probabilities, with classes in sorted order: 95 % intervals from y ("clopper-pearson"), exact values (K,),
+        intervals (K, 2), or None for no constraint. "auto": "clopper-pearson", or None with X_target, because y says
+        nothing about its label probabilities.
     label_cost : float or array of shape (K, K), default=1.0
-        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+        Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row to
+        k.
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     classes : array of shape (K,) or None, default=None
-        All classes, where the labels may miss some.
+        All classes, if the labels may miss some.
     n_jobs : int or None, default=None
-        Threads over blocks of rows; None means one, -1 one per core.
+        Number of threads over blocks of rows. None means one, -1 one per core.
     compute : Compute or None, default=None
-        Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
-        distances, beyond in blocks.
+        Where sums over blocks of rows run (for example on a GPU), and how much memory they may use. None: in memory up
+        to 2^24 distances, in blocks beyond.
 
     Returns
     -------
@@ -122,10 +126,10 @@ def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
     n_jobs: int | None = None,
     compute: Compute | None = None,
 ) -> RadiusEstimate:
-    """Estimate the radius that covers the truth in a share `level` of samples, from the labeled rows alone.
+    """Estimate from the labeled rows a radius that covers the true distribution in a fraction `level` of samples.
 
     The estimate is the minimal radius plus a quantile of the excess W_c(A, B) − W_d(A, B) − T(p_A, p_B) between random
-    halves A, B of the labeled rows. It needs i.i.d. labels. Its coverage was measured (docs/calibration.md), not
+    halves A, B of the labeled rows. It assumes i.i.d. labels. Its coverage was measured (docs/calibration.md), not
     proved.
 
     Parameters
@@ -135,37 +139,39 @@ def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
     y : array of shape (n,)
         Their labels.
     X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
-        Unlabeled rows. Together with those of `X` they make up the feature marginal P_X.
+        Unlabeled rows. X and X_unlabeled together make up the feature marginal P_X.
     X_target : array of shape (M, d), Unlabeled or None, default=None
-        Rows of another population, as X_unlabeled may be: they alone are the feature marginal then, without those of X.
-        The excess is measured among the labeled rows, and assumed to be no larger there.
+        Rows of another population, in any form that X_unlabeled accepts. They replace X and X_unlabeled as the feature
+        marginal. The excess is measured among the labeled rows and assumed to be no larger in this population.
     level : float, default=0.9
-        Share of samples for which the radius is meant to cover the truth.
+        Fraction of samples for which the radius should cover the true distribution.
     n_splits : int, default=50
-        Random half-splits of the labeled rows.
+        Number of random half-splits of the labeled rows.
     random_state : int, default=0
-        Seed of the splits. A fixed one, so that the same data give the same radius.
+        Seed of the splits. It is fixed by default so that the same data give the same radius.
     sample_weight : array of shape (n,) or None, default=None
-        How many times each labeled row counts; by default once.
+        Number of times each labeled row counts. None: once each.
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
-        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order. "auto":
-        "clopper-pearson", and None with X_target, of whose label probabilities y says nothing.
+        Label probabilities, with classes in sorted order: 95 % intervals from y ("clopper-pearson"), exact values (K,),
+        intervals (K, 2), or None for no constraint. "auto": "clopper-pearson", or None with X_target, because y says
+        nothing about its label probabilities.
     label_cost : float or array of shape (K, K), default=1.0
-        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+        Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row to
+        k.
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     classes : array of shape (K,) or None, default=None
-        All classes, where the labels may miss some.
+        All classes, if the labels may miss some.
     n_jobs : int or None, default=None
-        Threads over groups of rows; None means one, -1 one per core.
+        Number of threads over groups of rows. None means one, -1 one per core.
     compute : Compute or None, default=None
-        Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
-        distances, beyond in blocks.
+        Where sums over blocks of rows run (for example on a GPU), and how much memory they may use. None: in memory up
+        to 2^24 distances, in blocks beyond.
 
     Returns
     -------
     RadiusEstimate
-        With the excess of each split.
+        The estimated radius, with the excess of each split.
 
     Examples
     --------
@@ -202,9 +208,10 @@ def transport_distance(
     sample_weight: ArrayLike | None = None,
     ref_weight: ArrayLike | None = None,
 ) -> float:
-    """Transport distance W_c between a labeled sample and a labeled reference dataset, c = d + label cost.
+    """Compute the transport distance W_c between a labeled sample and a labeled reference dataset, c = d + label cost.
 
-    At this radius the decision set of the sample contains the reference, so a certificate bounds the loss on it.
+    A decision set of this radius around the sample contains the reference, so a certificate bounds the loss on the
+    reference.
 
     Parameters
     ----------
@@ -217,20 +224,20 @@ def transport_distance(
     y_ref : array of shape (N,)
         Labels of the reference.
     label_cost : float or array of shape (K, K), default=1.0
-        Cost κ of a change of label, or a matrix over the sorted labels of both: [k, c] turns label c of the sample
-        into k.
+        Cost κ of changing a label, or a matrix over the sorted labels of both datasets: entry [k, c] is the cost of
+        changing label c of the sample to k.
     metric : str, FeatureMetric or callable, default="euclidean"
-        Distance d between rows, see `RobustLogisticRegression`; `Precomputed` distances have shape (N, n), reference
+        Distance d between rows, see `RobustLogisticRegression`. `Precomputed` distances have shape (N, n), reference
         rows by sample rows.
     sample_weight : array of shape (n,) or None, default=None
-        How many times each row of the sample counts; by default once.
+        Number of times each row of the sample counts. None: once each.
     ref_weight : array of shape (N,) or None, default=None
-        How many times each row of the reference counts; by default once.
+        Number of times each row of the reference counts. None: once each.
 
     Returns
     -------
     float
-        The distance.
+        The transport distance.
 
     Examples
     --------
@@ -252,7 +259,7 @@ def transport_distance(
 
 @dataclass(frozen=True)
 class RadiusSearch:
-    """Result of the as-robust-as-possible rule: the radius, its solution, every radius tried with its confidence."""
+    """Result of the as-robust-as-possible rule: the radius, its solution, and the confidence at every radius tried."""
 
     radius: float
     solution: Solution
@@ -261,14 +268,14 @@ class RadiusSearch:
 
 
 def weighted_median(values: FloatArray, weights: FloatArray) -> float:
-    """Least value at which half of the weight is reached."""
+    """Return the least value at which half of the weight is reached."""
     order = np.argsort(values)
     cumulative = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(cumulative, 0.5 * cumulative[-1])])
 
 
 def median_confidence(model: LinearModel, theta: FloatArray, weights: FloatArray) -> float:
-    """Weighted median over rows of the largest class probability."""
+    """Compute the weighted median over rows of the largest class probability."""
     return weighted_median(probabilities(model.scores(theta, slice(None))).max(axis=1), weights)
 
 
@@ -282,19 +289,19 @@ def largest_confident_radius(
     accuracy: float = 0.05,
     solve: Callable[..., Solution] = solve_certified,
 ) -> RadiusSearch:
-    """Largest radius at which the median confidence over all rows is at least `confidence` (paper, section 5.1).
+    """Find the largest radius with a median confidence over all rows of at least `confidence` (paper, section 5.1).
 
     The excess over the minimal radius is bracketed by factors of 4, and the bracket is narrowed on a log scale to a
-    relative `accuracy`. Every solve starts from the one before. No radius beyond the diameter of the data is tried:
-    there the ball does not bind any more. Nor is one nearer to the minimal radius than a 64th of the first excess, the
-    smallest of which is the answer where none is confident: closer by, α grows without bound, and nothing is gained.
+    relative `accuracy`. Every solve starts from the previous one. No radius beyond the diameter of the data is tried,
+    because the constraint is no longer active there. No excess below 1/64 of the first excess is tried, because α grows
+    without bound and nothing is gained. If no radius is confident, the smallest one tried is returned.
     """
     largest = float(ds.distances[ds.row_weights > 0].max() + ds.label_cost.max())
     tried: list[tuple[float, float]] = []
     last: JointState | None = None
 
     def surplus(excess: float, tolerance: float) -> tuple[float, Solution]:
-        """Median confidence beyond the one asked for."""
+        """Return the median confidence minus the required one, and the solution."""
         nonlocal last
         radius = min(minimal.value + excess, largest)
         solution = solve(ds.with_radius(radius), model, tol=tolerance, minimal=minimal, warm_start=last)
@@ -326,7 +333,7 @@ def largest_confident_radius(
 
 @dataclass
 class Bracket:
-    """The largest excess known to be confident, the smallest above it known not to be, and the surplus of each."""
+    """The largest excess known to be confident, the smallest larger excess known not to be, and the surplus of each."""
 
     low: float | None = None
     high: float | None = None
@@ -336,7 +343,7 @@ class Bracket:
     widths: list[float] = field(default_factory=list)
 
     def add(self, excess: float, surplus: float) -> None:
-        """Replace an end; the surplus of one that stays twice counts half, so that it moves next (Illinois rule)."""
+        """Replace an end. The surplus of an end that stays twice is halved so that it moves next (Illinois rule)."""
         if surplus >= 0:
             self.high_surplus *= 0.5 if self.last_was_low else 1.0
             self.low, self.low_surplus, self.last_was_low = excess, surplus, True
@@ -345,13 +352,13 @@ class Bracket:
             self.high, self.high_surplus, self.last_was_low = excess, surplus, False
 
     def narrow(self, accuracy: float) -> bool:
-        """Whether both ends agree to a relative accuracy; also where nothing is left to try above."""
+        """Return True if both ends agree to a relative accuracy, or no larger excess is left to try."""
         return self.low is None or self.high is None or self.high <= (1.0 + accuracy) * self.low * (1.0 + 1e-12)
 
     def next(self, accuracy: float) -> float:
-        """Where to look: just below where a line through both ends crosses zero, or the middle where lines fail."""
+        """Return the next excess: just below the zero of the line through both ends, or the middle if lines fail."""
         if self.low is None or self.high is None:
-            raise ValueError("a bracket needs both ends: add an excess that is confident, and one that is not")
+            raise ValueError("a bracket needs both ends: add a confident excess and an excess that is not confident")
         width, step = float(np.log(self.high / self.low)), float(np.log1p(accuracy))
         self.widths.append(width)
         slow = len(self.widths) > 3 and width > 0.5 * self.widths[-4]

@@ -1,4 +1,4 @@
-"""Ground costs c((x, y), (x', y')) = d(x, x') + labelcost(y, y'): metrics, given or learned, and label costs."""
+"""Ground costs c((x, y), (x', y')) = d(x, x') + labelcost(y, y'): feature metrics and label costs."""
 
 from surefoot.costs.learned import LearnedMetric
 from surefoot.costs.metrics import (

@@ -1,4 +1,4 @@
-"""A metric learned from labels: features count by how much a logistic regression on the labels makes of them."""
+"""A metric learned from labels: features are weighted by their coefficients in a logistic regression."""
 
 from __future__ import annotations
 
@@ -22,35 +22,35 @@ from surefoot._validation import (
 from surefoot.costs.metrics import CallableMetric, Chebyshev, Euclidean, FeatureMetric, Manhattan, WeightedMetric
 
 LEARNED = "learned"
-# Steps and gradient of the regression: its coefficients are to six digits, whatever the unit of a feature.
+# Steps and gradient of the regression. Its coefficients have six correct digits, whatever the unit of a feature.
 _MOST_STEPS, _GRADIENT = 1000, 1e-6
-# Weight of the scores beside the features, over √n.
+# Weight of the scores relative to the features, divided by √n.
 _DIRECTION = 0.05
 
 
 @dataclass(frozen=True)
 class LearnedMetric(FeatureMetric):
-    """Distances of standardised features, each times the size of its coefficient in a regression on the labels.
+    """Measure distances between standardized features weighted by their coefficients in a regression on the labels.
 
-    The regression is logistic, with a ridge penalty; beside the features count the differences of its scores. Features
-    that say nothing about the labels then hardly count. The metric does not depend on the unit of any feature, unless
-    `unit` says what that is.
-    It is learned in a fit, or by `learn`, from the labels and from the spread of each feature over all rows; of a fit
-    it is `metric_`. Where the labels show one class only, all features count alike.
+    The regression is logistic with a ridge penalty. The differences of its scores are added to the distance. Features
+    that are unrelated to the labels then have almost no weight. The metric does not depend on the units of the
+    features, unless `unit` is set. It is learned in a fit (as `metric_`) or by `learn`, from the labels and from the
+    spread of each feature over all rows. If the labels show one class only, all features have the same weight.
 
     Parameters
     ----------
     C : float, default=0.3
-        Inverse strength of the ridge penalty, as in scikit-learn's LogisticRegression on standardised features.
+        Inverse strength of the ridge penalty, as in scikit-learn's LogisticRegression on standardized features.
     shrinkage : float, default=0.0
-        Added to each weight, in units of their root mean square: 0 trusts the regression, large values make the metric
-        Euclidean on standardised features.
+        Constant added to each weight, in units of the root mean square of the weights. At 0 only the regression
+        determines the weights. Large values make the metric Euclidean on standardized features.
     direction : float or None, default=None
-        Weight of the differences of the regression's own scores, beside those of the features. None: √n/20, since more
-        labels make the scores more reliable.
+        Weight of the differences of the regression scores relative to the features. None: √n/20, because more labels
+        make the scores more reliable.
     unit : float or None, default=None
-        What each feature is divided by, in place of its standard deviation. For features whose scales were chosen, as
-        in a cleaned table: columns of 0 and 1, and the leading directions of texts, then weigh as much as they vary.
+        Divisor of each feature, instead of its standard deviation. Use it if the scales of the features were chosen on
+        purpose, as in a cleaned table. Columns of 0 and 1 and the leading directions of text then keep their own
+        variation.
 
     Examples
     --------
@@ -84,7 +84,7 @@ class LearnedMetric(FeatureMetric):
         X_unlabeled: ArrayLike | None = None,
         sample_weight: ArrayLike | None = None,
     ) -> WeightedMetric:
-        """The metric of these labels.
+        """Learn the metric from labels.
 
         Parameters
         ----------
@@ -93,14 +93,14 @@ class LearnedMetric(FeatureMetric):
         y : array of shape (n,)
             Their labels.
         X_unlabeled : array of shape (M, d) or None, default=None
-            Unlabeled rows: with X they say how far each feature spreads.
+            Unlabeled rows. The spread of each feature is computed over X and X_unlabeled.
         sample_weight : array of shape (n,) or None, default=None
-            How many times each labeled row counts; by default once.
+            Number of times each labeled row counts. None: once each.
 
         Returns
         -------
-        Weighted
-            The metric.
+        WeightedMetric
+            The learned metric.
         """
         rows, labels = check_labeled_rows(X, y)
         weights = check_weights(sample_weight, "sample_weight", len(rows))
@@ -111,19 +111,19 @@ class LearnedMetric(FeatureMetric):
         return self.from_codes(rows, codes, weights, spread)
 
     def spread(self, rows: FloatArray, weights: FloatArray) -> FloatArray:
-        """(d,) what each feature is divided by, given rows that count by weights; 0 where it is constant.
+        """Compute the divisor of each feature from weighted rows; 0 for a constant feature.
 
         Parameters
         ----------
         rows : array of shape (N, d)
-            Rows, labeled and not.
+            Labeled and unlabeled rows.
         weights : array of shape (N,)
-            How many times each counts.
+            Weight of each row.
 
         Returns
         -------
         array of shape (d,)
-            Its standard deviation, or `unit`.
+            The standard deviation, or `unit`.
         """
         spread = feature_spread(rows, weights)
         return spread if self.unit is None else np.where(spread > 0, self.unit, 0.0)
@@ -131,7 +131,7 @@ class LearnedMetric(FeatureMetric):
     def from_codes(
         self, rows: FloatArray, codes: NDArray[np.intp], weights: FloatArray, spread: FloatArray
     ) -> WeightedMetric:
-        """The metric of class codes (n,) at rows (n, d), given each feature's spread (d,) over all rows.
+        """Learn the metric from class codes and the spread of each feature over all rows.
 
         Parameters
         ----------
@@ -140,14 +140,14 @@ class LearnedMetric(FeatureMetric):
         codes : array of shape (n,)
             Class codes.
         weights : array of shape (n,)
-            How many times each counts. Only their ratios matter.
+            Weights of the rows. Only their ratios matter.
         spread : array of shape (d,)
-            What each feature is divided by; a feature with 0 does not count.
+            Divisor of each feature. A feature with divisor 0 is ignored.
 
         Returns
         -------
-        Weighted
-            The metric.
+        WeightedMetric
+            The learned metric.
         """
         per_unit = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
         coef = _ridge_coefficients((rows - rows.mean(axis=0)) * per_unit, codes, weights, self.C)
@@ -163,14 +163,14 @@ class LearnedMetric(FeatureMetric):
     def distances(self, rows: ArrayLike, anchors: ArrayLike) -> FloatArray:
         raise ParameterError(
             "metric",
-            "must be learned before it has distances",
+            "must be learned before it can measure distances",
             f"{self!r}, which has seen no labels",
-            "Pass metric_ of a fitted estimator, or what learn(X, y) returns.",
+            "Pass metric_ of a fitted estimator, or the result of learn(X, y).",
         )
 
 
 def feature_spread(rows: FloatArray, weights: FloatArray) -> FloatArray:
-    """(d,) weighted standard deviation of each feature; exactly 0 where it is constant to the last digits."""
+    """Compute the (d,) weighted standard deviations, exactly 0 for a feature that is constant up to rounding."""
     size = np.abs(rows).max(axis=0, initial=0.0)
     size[size == 0] = 1.0
     unit, share = rows / size, weights / weights.sum()
@@ -180,12 +180,12 @@ def feature_spread(rows: FloatArray, weights: FloatArray) -> FloatArray:
 
 
 def _effective(weights: FloatArray) -> float:
-    """How many labels of equal weight say as much: of equal weights, their number."""
+    """Return the effective number of labels: the number of labels of equal weight with the same variance."""
     return float(weights.sum() ** 2 / (weights**2).sum())
 
 
 def _ridge_coefficients(S: FloatArray, codes: NDArray[np.intp], weights: FloatArray, C: float) -> FloatArray:
-    """(1, d) or (K, d), zero where one class is seen; copies of a row count as one label of more weight."""
+    """Return (1, d) or (K, d), zero if there is one class. Copies of a row count as one label of their total weight."""
     kept = weights > 0
     S, codes, weights = S[kept], codes[kept], weights[kept]
     if len(np.unique(codes)) < 2:
@@ -209,7 +209,7 @@ _NAMED_METRICS: dict[str, Callable[[], FeatureMetric]] = {
 
 
 def resolve_metric(metric: FeatureMetric | str | Callable[[Any, Any], float]) -> FeatureMetric:
-    """Feature metric from an instance, a name or a function.
+    """Return the feature metric for an instance, a name or a function.
 
     Parameters
     ----------
@@ -241,5 +241,5 @@ def resolve_metric(metric: FeatureMetric | str | Callable[[Any, Any], float]) ->
         "metric",
         f"must be one of {', '.join(map(repr, _NAMED_METRICS))}, a FeatureMetric or a function of two vectors",
         repr(metric),
-        "Pass one of these; for distances of your own, Precomputed(matrix).",
+        "Pass one of them. For your own distances, pass Precomputed(matrix).",
     )

@@ -1,4 +1,4 @@
-"""Feature metrics d(x, x'): objects with one method, `distances`. All are data only."""
+"""Feature metrics d(x, x'): immutable objects with one method, `distances`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class FeatureMetric(ABC):
 
     @abstractmethod
     def distances(self, rows: ArrayLike, anchors: ArrayLike) -> FloatArray:
-        """Distances from each row to each anchor.
+        """Compute the distance from each row to each anchor.
 
         Parameters
         ----------
         rows : array of shape (N, d)
             Rows.
         anchors : array of shape (n, d)
-            Labeled rows.
+            Labeled rows (anchors).
 
         Returns
         -------
@@ -37,7 +37,7 @@ class FeatureMetric(ABC):
         """
 
     def labeled_distances(self, rows: FloatArray, X: FloatArray, anchors: NDArray[np.intp]) -> FloatArray:
-        """Distances from each row to some of the labeled rows.
+        """Compute the distance from each row to the selected labeled rows.
 
         Parameters
         ----------
@@ -46,7 +46,7 @@ class FeatureMetric(ABC):
         X : array of shape (n, d)
             Labeled rows.
         anchors : array of shape (m,)
-            Indices into X.
+            Indices of rows of X.
 
         Returns
         -------
@@ -58,11 +58,11 @@ class FeatureMetric(ABC):
 
 @dataclass(frozen=True)
 class Euclidean(FeatureMetric):
-    """Euclidean distance ‖x − x'‖₂.
+    """Measure the Euclidean distance ‖x − x'‖₂.
 
-    Computed from the differences x − x', never from ‖x‖² − 2⟨x, x'⟩ + ‖x'‖²: equal rows are at distance exactly zero
-    and near ones keep all their digits. This costs about three times a matrix product (2.6 s against 0.9 s on one
-    thread for N = 13,376, n = 1,000, d = 617), once per fit.
+    It is computed from the differences x − x', never from ‖x‖² − 2⟨x, x'⟩ + ‖x'‖². Equal rows therefore have distance
+    exactly zero, and close rows keep all their digits. This takes about three times as long as a matrix product (2.6 s
+    against 0.9 s on one thread for N = 13,376, n = 1,000, d = 617), once per fit.
 
     Examples
     --------
@@ -76,7 +76,7 @@ class Euclidean(FeatureMetric):
 
 @dataclass(frozen=True)
 class Manhattan(FeatureMetric):
-    """Manhattan distance ‖x − x'‖₁.
+    """Measure the Manhattan distance ‖x − x'‖₁.
 
     Examples
     --------
@@ -90,7 +90,7 @@ class Manhattan(FeatureMetric):
 
 @dataclass(frozen=True)
 class Chebyshev(FeatureMetric):
-    """Chebyshev distance ‖x − x'‖_∞.
+    """Measure the Chebyshev distance ‖x − x'‖_∞.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class Chebyshev(FeatureMetric):
 
 @dataclass(frozen=True, eq=False)
 class Mahalanobis(FeatureMetric):
-    """Mahalanobis distance ((x − x')ᵀ P (x − x'))^½, P the inverse covariance.
+    """Measure the Mahalanobis distance ((x − x')ᵀ P (x − x'))^½ with inverse covariance P.
 
     Parameters
     ----------
@@ -126,12 +126,12 @@ class Mahalanobis(FeatureMetric):
 
     @classmethod
     def from_covariance(cls, covariance: ArrayLike) -> Mahalanobis:
-        """Metric of a covariance matrix: P is its inverse.
+        """Create the metric from a covariance matrix, whose inverse is P.
 
         Parameters
         ----------
         covariance : array of shape (d, d)
-            Symmetric and positive definite.
+            Covariance matrix, symmetric and positive definite.
 
         Returns
         -------
@@ -144,14 +144,14 @@ class Mahalanobis(FeatureMetric):
 
     @classmethod
     def from_data(cls, X: ArrayLike, *, ridge: float = 0.0) -> Mahalanobis:
-        """Metric of the covariance of rows: P = (Cov(X) + ridge·I)⁻¹.
+        """Create the metric from the covariance of rows, P = (Cov(X) + ridge·I)⁻¹.
 
         Parameters
         ----------
         X : array of shape (N, d)
-            Rows, at least two.
+            At least two rows.
         ridge : float, default=0.0
-            Added to the variances, where the covariance would be singular.
+            Constant added to the variances, for a covariance that would be singular otherwise.
 
         Returns
         -------
@@ -170,14 +170,14 @@ class Mahalanobis(FeatureMetric):
         except ValueError as error:
             raise ParameterError(
                 "X",
-                "must have a covariance that is positive definite",
+                "must have a positive definite covariance",
                 f"a singular one, from constant or collinear features or few rows ({len(rows)} rows, {rows.shape[1]} "
                 "features)",
                 "Pass ridge > 0 or drop features.",
             ) from error
 
     def transform(self, X: ArrayLike) -> FloatArray:
-        """Rows whose Euclidean distances are the distances of this metric: X L, with P = L Lᵀ.
+        """Transform rows so that their Euclidean distances equal the distances of this metric: X L with P = L Lᵀ.
 
         Parameters
         ----------
@@ -200,9 +200,9 @@ class Mahalanobis(FeatureMetric):
         if array.shape[1] != d:
             raise ParameterError(
                 name,
-                f"must have as many features as inverse_covariance has rows, {d}",
+                f"must have {d} features, the size of inverse_covariance",
                 array.shape[1],
-                "Pass the inverse covariance of these features.",
+                "Pass the inverse covariance of the same features.",
             )
         return array @ np.linalg.cholesky(self.inverse_covariance)
 
@@ -212,14 +212,14 @@ class Mahalanobis(FeatureMetric):
 
 @dataclass(frozen=True, eq=False)
 class WeightedMetric(FeatureMetric):
-    """Euclidean distance of weighted features, and of directions beside them: (‖w ∘ (x − x')‖² + ‖Vᵀ(x − x')‖²)^½.
+    """Measure the Euclidean distance of weighted features and directions, (‖w ∘ (x − x')‖² + ‖Vᵀ(x − x')‖²)^½.
 
-    What `LearnedMetric` makes of labels, as `clf.metric_` of a fit.
+    `LearnedMetric` returns such a metric; it is `clf.metric_` of a fit.
 
     Parameters
     ----------
     weights : array of shape (d,)
-        The weights w of the features, at least 0.
+        Non-negative weights w of the features.
     directions : array of shape (d, r) or None, default=None
         The directions V.
 
@@ -248,7 +248,7 @@ class WeightedMetric(FeatureMetric):
             object.__setattr__(self, "directions", read_only_copy(V))
 
     def transform(self, X: ArrayLike) -> FloatArray:
-        """Rows whose Euclidean distances are the distances of this metric.
+        """Transform rows so that their Euclidean distances equal the distances of this metric.
 
         Parameters
         ----------
@@ -258,7 +258,7 @@ class WeightedMetric(FeatureMetric):
         Returns
         -------
         array of shape (N, d), or (N, d + r)
-            Weighted features, then directions.
+            Weighted features, followed by directions.
         """
         return self._transform(X, "X")
 
@@ -270,9 +270,9 @@ class WeightedMetric(FeatureMetric):
         if array.shape[1] != len(self.weights):
             raise ParameterError(
                 name,
-                f"must have as many features as there are weights, {len(self.weights)}",
+                f"must have {len(self.weights)} features, one per weight",
                 array.shape[1],
-                "Pass the features that the metric was made for.",
+                "Pass the features for which the metric was made.",
             )
         weighted: FloatArray = array * self.weights
         return weighted if self.directions is None else np.hstack([weighted, array @ self.directions])
@@ -283,13 +283,13 @@ class WeightedMetric(FeatureMetric):
 
 @dataclass(frozen=True, eq=False)
 class Precomputed(FeatureMetric):
-    """Distances given as a matrix.
+    """Use a matrix of distances.
 
     Parameters
     ----------
     matrix : array of shape (N, n)
-        Entry [j, i] is the distance from row j to labeled row i. Its rows are the rows of X first, then those of
-        X_unlabeled, or those of X_target alone; its columns are the labeled rows, that is the rows of X.
+        Entry [j, i] is the distance from row j to labeled row i. The rows of the matrix are the rows of X followed by
+        X_unlabeled, or the rows of X_target alone. Its columns are the rows of X.
 
     Examples
     --------
@@ -316,10 +316,10 @@ class Precomputed(FeatureMetric):
         if self.matrix.shape != (n_rows, n_anchors):
             raise ParameterError(
                 "metric",
-                f"of precomputed distances must have shape (N, n) = ({n_rows}, {n_anchors}), one row per row of X and "
-                "then of X_unlabeled (or of X_target alone), one column per row of X",
+                f"of precomputed distances must have shape (N, n) = ({n_rows}, {n_anchors}): one row per row of X and "
+                "then of X_unlabeled (or per row of X_target), one column per row of X",
                 self.matrix.shape,
-                "Pass that matrix.",
+                "Pass a matrix of this shape.",
             )
         return self.matrix
 
@@ -329,15 +329,15 @@ class Precomputed(FeatureMetric):
 
 @dataclass(frozen=True)
 class CallableMetric(FeatureMetric):
-    """Distances from a function.
+    """Measure distances with a function.
 
     Parameters
     ----------
     function : callable
-        Called as function(x, x') -> float with two vectors of shape (d,), or, with `vectorized`, as function(rows,
+        Called as function(x, x') -> float with two vectors of shape (d,). With `vectorized`, called as function(rows,
         anchors) -> array of shape (N, n) with arrays of shapes (N, d) and (n, d).
     vectorized : bool, default=False
-        Whether the function takes all rows at once. One call per pair is slow: N·n calls of Python.
+        Whether the function takes all rows at once. Otherwise it is called N·n times, which is slow.
 
     Examples
     --------
@@ -365,7 +365,7 @@ class CallableMetric(FeatureMetric):
             matrix = np.ascontiguousarray(check_finite_array(result, "function", ndim=2))
         except ParameterError as error:
             raise ParameterError(
-                "function", f"must give distances; its result {error.rule}", error.got, error.fix
+                "function", f"must return distances; its result {error.rule}", error.got, error.fix
             ) from error
         _check_distances(matrix, shape, "function", "give")
         return matrix
@@ -385,13 +385,13 @@ def _check_rows(rows: ArrayLike, anchors: ArrayLike) -> tuple[FloatArray, FloatA
 
 
 def _check_distances(matrix: FloatArray, shape: tuple[int, ...], parameter: str, gives: str) -> None:
-    """Check the shape, and that every entry is finite and non-negative, without a temporary of the matrix's size."""
+    """Check the shape and that every entry is finite and non-negative, without a temporary copy of the matrix."""
     if matrix.shape != shape:
         raise ParameterError(
             parameter,
             f"must {gives} distances of shape {shape}, one row per row, one column per anchor",
             matrix.shape,
-            "Correct it.",
+            "Pass distances of this shape.",
         )
     if not matrix.size:
         return
@@ -401,7 +401,7 @@ def _check_distances(matrix: FloatArray, shape: tuple[int, ...], parameter: str,
             parameter,
             f"must {gives} finite and non-negative distances",
             f"values from {low!r} to {high!r}",
-            "Rescale features so large that their distances overflow; correct a function that returns such values.",
+            "Rescale features whose distances overflow, or correct the function that returned these values.",
         )
 
 

@@ -1,4 +1,4 @@
-"""Label priors: what is known of the label probabilities p, as intervals p_lo ≤ p ≤ p_hi (paper, the set of priors)."""
+"""Label priors: knowledge of the label probabilities p, as intervals p_lo ≤ p ≤ p_hi (paper, the set of priors)."""
 
 from __future__ import annotations
 
@@ -42,50 +42,50 @@ __all__ = [
 
 AUTO = "auto"
 _NO_COUNT = 1e-4
-# Labels in all beyond which the beta distribution has no quantiles in double precision; the interval is a point before.
+# Beyond this many labels the beta distribution has no quantiles in double precision; the interval is then a point.
 _MOST_COUNTED = 1e15
 
 
 class LabelPrior(ABC):
-    """Intervals for the probability of each class."""
+    """Give an interval for the probability of each class."""
 
     @abstractmethod
     def intervals(self, class_weights: ArrayLike) -> FloatArray:
-        """Intervals of the label probabilities.
+        """Compute the interval of each label probability.
 
         Parameters
         ----------
         class_weights : array of shape (K,)
-            How many labeled rows each class has, or their total weight.
+            Number of labeled rows of each class, or their total weight.
 
         Returns
         -------
         array of shape (K, 2)
-            Lower and upper bound of each class, classes in sorted order.
+            Lower and upper bound for each class, in sorted order.
         """
 
     def for_rows(
         self, X: FloatArray, codes: NDArray[np.intp], n_classes: int, X_unlabeled: FloatArray | None
     ) -> LabelPrior:
-        """The prior once the rows are known.
+        """Adapt the prior to the rows.
 
-        A prior that takes account of them returns another one; by default it is itself.
+        The default returns the prior itself. A prior that depends on the rows returns another prior.
 
         Parameters
         ----------
         X : array of shape (n, d)
             Labeled rows.
         codes : array of shape (n,)
-            Their classes, as numbers from 0 in sorted order.
+            Class codes of the labeled rows: 0, 1, … in the sorted order of the classes.
         n_classes : int
             Number of classes K.
         X_unlabeled : array of shape (M, d) or None
-            Unlabeled rows, where they are in memory.
+            Unlabeled rows, or None if they are not in memory.
 
         Returns
         -------
         LabelPrior
-            The prior for these rows.
+            The prior adapted to the rows.
         """
         del X, codes, n_classes, X_unlabeled
         return self
@@ -93,12 +93,12 @@ class LabelPrior(ABC):
 
 @dataclass(frozen=True, eq=False)
 class ExactPrior(LabelPrior):
-    """The label probabilities are known: p_lo = p_hi = p (the strong prior).
+    """Fix the label probabilities at known values: p_lo = p_hi = p (the strong prior).
 
     Parameters
     ----------
     probabilities : array of shape (K,)
-        In [0, 1], with sum one up to 1e-8.
+        Probabilities in [0, 1] whose sum is 1 up to 1e-8.
 
     Examples
     --------
@@ -123,12 +123,12 @@ class ExactPrior(LabelPrior):
 
 @dataclass(frozen=True, eq=False)
 class IntervalPrior(LabelPrior):
-    """The label probabilities lie in intervals.
+    """Restrict the label probabilities to given intervals.
 
     Parameters
     ----------
     bounds : array of shape (K, 2)
-        Lower and upper bound of each class, in [0, 1]; at least one distribution must fit.
+        Lower and upper bound for each class, in [0, 1]. At least one distribution must satisfy them.
 
     Examples
     --------
@@ -155,11 +155,11 @@ class IntervalPrior(LabelPrior):
 
 @dataclass(frozen=True)
 class ClopperPearson(LabelPrior):
-    """Two-sided Clopper–Pearson intervals, one per class, from the labels themselves (the weak prior).
+    """Compute two-sided Clopper–Pearson intervals for each class from the labels (the weak prior).
 
-    With m of n labels in a class, at confidence level 1 − a, the interval is [B(a/2; m, n−m+1), B(1−a/2; m+1, n−m)], B
-    the quantile of the beta distribution. Each interval holds at its level; no correction is made for the number of
-    classes. Weights may make m and n fractional; the level is then nominal.
+    With m of n labels in a class and confidence level 1 − a, the interval is [B(a/2; m, n−m+1), B(1−a/2; m+1, n−m)],
+    where B is the quantile of the beta distribution. Each interval holds at its confidence level. There is no
+    correction for the number of classes. Weights may make m and n fractional; the level is then nominal.
 
     Parameters
     ----------
@@ -177,7 +177,7 @@ class ClopperPearson(LabelPrior):
 
     def __post_init__(self) -> None:
         if check_positive_scalar(self.level, "level") >= 1:
-            raise ParameterError("level", "must be a number below 1", repr(self.level), "Pass 0.95, say.")
+            raise ParameterError("level", "must be a number below 1", repr(self.level), "Pass for example 0.95.")
 
     def intervals(self, class_weights: ArrayLike) -> FloatArray:
         m = check_class_weights(class_weights)
@@ -193,7 +193,7 @@ class ClopperPearson(LabelPrior):
         tail = (1.0 - self.level) / 2
         rest = np.maximum(n - m, 0.0)
         lo, hi = np.zeros_like(m), np.ones_like(m)
-        # A bound is about (a/2)^(1/m) from its end: below _NO_COUNT that is 0 in double precision.
+        # A bound is about (a/2)^(1/m) away from its end. Below _NO_COUNT this is 0 in double precision.
         seen, missed = m > _NO_COUNT, rest > _NO_COUNT
         lo[seen] = beta.ppf(tail, m[seen], rest[seen] + 1)
         hi[missed] = beta.isf(tail, m[missed] + 1, rest[missed])
@@ -202,15 +202,16 @@ class ClopperPearson(LabelPrior):
 
 @dataclass(frozen=True)
 class HypergeometricPrior(LabelPrior):
-    """Exact two-sided intervals for the shares of the classes among N rows, n of which are labeled.
+    """Compute exact two-sided intervals for the class shares among N rows, n of which are labeled.
 
-    The labeled rows must have been drawn uniformly, without replacement, from these N. The hypergeometric counterpart
-    of Clopper and Pearson: shorter, the larger the part of the rows that is labeled. Each interval holds at its level.
+    The labeled rows must be a uniform random sample, without replacement, from these N rows. These are the
+    hypergeometric counterparts of Clopper–Pearson intervals. They get shorter as the labeled fraction of the rows
+    grows. Each interval holds at its confidence level.
 
     Parameters
     ----------
     n_rows : int or None, default=None
-        N; None counts the rows given, labeled and unlabeled.
+        The number N of rows. None: the number of labeled and unlabeled rows passed.
     level : float, default=0.95
         Confidence level in (0, 1).
 
@@ -238,7 +239,7 @@ class HypergeometricPrior(LabelPrior):
         if X_unlabeled is None:
             raise ParameterError(
                 "X_unlabeled",
-                "must be rows in memory of the labels' own population, which HypergeometricPrior() counts",
+                "must contain rows in memory, of the population of the labels, for HypergeometricPrior() to count",
                 "none",
                 "Pass $X_unlabeled, HypergeometricPrior(n_rows=...), or $label_prior='clopper-pearson'.",
             )
@@ -249,7 +250,7 @@ class HypergeometricPrior(LabelPrior):
         if self.n_rows is None:
             raise ParameterError(
                 "n_rows",
-                "must be given where FinitePool does not see the rows",
+                "must be given if HypergeometricPrior does not see the rows",
                 "None",
                 "Pass HypergeometricPrior(n_rows=...).",
             )
@@ -258,9 +259,9 @@ class HypergeometricPrior(LabelPrior):
         if np.abs(m - counts).max() > TOLERANCE or not 0 < n <= self.n_rows:
             raise ParameterError(
                 "class_weights",
-                f"must count whole labeled rows, 1 to {self.n_rows} of them, for FinitePool",
+                f"must be whole numbers of labeled rows, 1 to {self.n_rows} in all, for HypergeometricPrior",
                 m,
-                "Pass rows without sample weights, and n_rows as large as the pool.",
+                "Pass rows without sample weights, and n_rows equal to the size of the pool.",
             )
         each, N = (1.0 + self.level) / 2, self.n_rows
         ends = [[hypergeometric_lower(x, n, N, each), hypergeometric_upper(x, n, N, each)] for x in counts.tolist()]
@@ -269,24 +270,25 @@ class HypergeometricPrior(LabelPrior):
 
 @dataclass(frozen=True)
 class AssistedPrior(LabelPrior):
-    """Intervals for the label shares, helped by the unlabeled rows: a cross-fitted difference estimate.
+    """Compute intervals for the label shares that use the unlabeled rows, by a cross-fitted difference estimate.
 
     With p_k(x) from a logistic regression that did not see the row, the share of class k is estimated by
 
         mean over labels of (1[y = k] − b p_k(x)) + b · mean over all rows of p_k(x),
 
-    b in [0, 1] the least-squares slope. It varies less than the plain share by a factor g ≥ 1, so the n labels count
-    as about g n in a Clopper–Pearson interval (of the gain, n − 10 parts in n are taken, and at most four times n). The
-    labels must be i.i.d. An interval with measured coverage (docs/bounds.md), not a theorem.
+    where b in [0, 1] is the least-squares slope. This estimate varies less than the plain share by a factor g ≥ 1, so
+    the n labels count as about g·n labels in a Clopper–Pearson interval. Only a fraction (n − 10)/n of the gain is
+    used, and the labels count at most four times. The labels must be i.i.d. The coverage of the interval was measured
+    (docs/bounds.md), not proved.
 
     Parameters
     ----------
     level : float, default=0.95
         Confidence level in (0, 1).
     n_folds : int, default=10
-        Folds of the labeled rows: each is left out of one regression.
+        Number of folds of the labeled rows. Each fold is held out of one regression.
     random_state : int, default=0
-        Seed of the folds. A fixed one, so that the same data give the same intervals.
+        Seed of the folds. It is fixed by default so that the same data give the same intervals.
 
     Examples
     --------
@@ -311,7 +313,7 @@ class AssistedPrior(LabelPrior):
         if X_unlabeled is None or not len(X_unlabeled):
             raise ParameterError(
                 "X_unlabeled",
-                "must be rows in memory of the labels' own population for label_prior='assisted'",
+                "must contain rows in memory, of the population of the labels, for label_prior='assisted'",
                 "none",
                 "Pass $X_unlabeled, or $label_prior='clopper-pearson'.",
             )
@@ -325,15 +327,15 @@ class AssistedPrior(LabelPrior):
     def intervals(self, class_weights: ArrayLike) -> FloatArray:
         raise ParameterError(
             "label_prior",
-            f"that is {self!r} needs the rows, which are given to for_rows(...)",
+            f"{self!r} needs the rows, which are passed to for_rows(...)",
             f"their class weights {np.asarray(class_weights)}",
-            "Pass it as $label_prior of a function that has the rows.",
+            "Pass it as $label_prior of a function that receives the rows.",
         )
 
 
 @dataclass(frozen=True)
 class NoPrior(LabelPrior):
-    """Nothing is known of the label probabilities: [0, 1] for each class.
+    """Put no constraint on the label probabilities: [0, 1] for each class.
 
     Examples
     --------
@@ -347,20 +349,20 @@ class NoPrior(LabelPrior):
 
 
 def resolve_prior(label_prior: LabelPrior | ArrayLike | str | None, *, other_population: bool = False) -> LabelPrior:
-    """Label prior from an instance, None, a name or an array.
+    """Return the label prior for an instance, None, a name or an array.
 
     Parameters
     ----------
     label_prior : LabelPrior, None, "auto", "clopper-pearson", array of shape (K,) or array of shape (K, 2)
-        A prior; None for no constraint; a name; probabilities; or intervals. "auto" is "clopper-pearson", and None
-        for another population: the labels say nothing of its label probabilities.
+        A prior, None for no constraint, a name, probabilities, or intervals. "auto" means "clopper-pearson", or None
+        for another population, because the labels say nothing about its label probabilities.
     other_population : bool, default=False
-        Whether the label probabilities asked for are those of another population than the labels'.
+        Whether the prior is for another population than that of the labels.
 
     Returns
     -------
     LabelPrior
-        The prior.
+        The label prior.
 
     Examples
     --------

@@ -14,17 +14,17 @@ from sklearn.preprocessing import StandardScaler
 from surefoot._errors import ParameterError
 from surefoot._validation import FloatArray, check_finite_array
 
-# Exact bounds on how many of N rows are of a kind, from n of them drawn uniformly without replacement.
+# Exact bounds on the number of rows of a kind among N rows, from a uniform random sample of n without replacement.
 
 
 def hypergeometric_upper(errors: int, n: int, N: int, level: float) -> int:
-    """The largest number M of errors among N rows with P(at most `errors` in n draws) > 1 − level.
+    """Return the largest number M of errors among N rows with P(at most `errors` among n sampled rows) > 1 − level.
 
-    n rows are drawn uniformly without replacement. The probability falls as M grows, so that M is found by bisection;
-    with probability at least `level` it is not below the number there is.
+    The n rows are sampled uniformly without replacement. The probability decreases in M, so M is found by bisection.
+    With probability at least `level`, M is at least the true number of errors.
     """
     tail = 1.0 - level
-    low, high = errors, N - (n - errors)  # `low` is possible at any level, since all M = errors would have been drawn
+    low, high = errors, N - (n - errors)  # `low` is possible at any level: all M = errors errors are in the sample
     if hypergeom.cdf(errors, N, high, n) > tail:
         return high
     while high - low > 1:
@@ -37,30 +37,30 @@ def hypergeometric_upper(errors: int, n: int, N: int, level: float) -> int:
 
 
 def hypergeometric_lower(errors: int, n: int, N: int, level: float) -> int:
-    """The smallest number M of errors among N rows with P(at least `errors` in n draws) > 1 − level."""
+    """Return the smallest number M of errors among N rows with P(at least `errors` in a sample of n) > 1 − level."""
     return N - hypergeometric_upper(n - errors, n, N, level)
 
 
-# Intervals of label probabilities, one per class: checked, and tightened to what a distribution can reach.
+# Intervals of label probabilities, one per class: validated, and tightened to values that a distribution can attain.
 
 TOLERANCE = 1e-12
 
 
 def tighten(intervals: ArrayLike) -> FloatArray:
-    """Tightest intervals of the distributions {p : p_lo ≤ p ≤ p_hi, Σ_k p_k = 1}.
+    """Compute the tightest intervals of the distributions {p : p_lo ≤ p ≤ p_hi, Σ_k p_k = 1}.
 
-    p_lo_k becomes max(p_lo_k, 1 − Σ_{c≠k} p_hi_c) and p_hi_k becomes min(p_hi_k, 1 − Σ_{c≠k} p_lo_c): each bound is
-    then reached by a distribution in the set.
+    p_lo_k becomes max(p_lo_k, 1 − Σ_{c≠k} p_hi_c) and p_hi_k becomes min(p_hi_k, 1 − Σ_{c≠k} p_lo_c). Each bound is
+    then attained by a distribution in the set.
 
     Parameters
     ----------
     intervals : array of shape (K, 2)
-        Lower and upper bound of each class; at least one distribution must fit.
+        Lower and upper bound for each class. At least one distribution must satisfy them.
 
     Returns
     -------
     array of shape (K, 2)
-        Bounds that are each reached.
+        Bounds that are all attained.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def tighten(intervals: ArrayLike) -> FloatArray:
     """
     lo, hi = check_intervals(intervals).T
     check_admits_distribution(np.column_stack([lo, hi]))
-    # fsum rounds once, hence is monotone: p_lo ≤ p_hi survives. The clip keeps exact priors exact.
+    # fsum rounds once and is therefore monotone, so p_lo ≤ p_hi is preserved. The clip keeps exact priors exact.
     others = [np.delete(np.arange(len(lo)), k) for k in range(len(lo))]
     least = np.clip([1.0 - math.fsum(hi[c]) for c in others], lo, hi)
     most = np.clip([1.0 - math.fsum(lo[c]) for c in others], lo, hi)
@@ -78,7 +78,7 @@ def tighten(intervals: ArrayLike) -> FloatArray:
 
 
 def check_intervals(value: ArrayLike) -> FloatArray:
-    """Intervals (K, 2) of label probabilities, or a ParameterError."""
+    """Return intervals (K, 2) of label probabilities. Raises ParameterError if they are invalid."""
     bounds = check_finite_array(value, "label_prior", ndim=2)
     if bounds.shape[1] != 2 or len(bounds) == 0:
         raise ParameterError(
@@ -94,7 +94,7 @@ def check_intervals(value: ArrayLike) -> FloatArray:
             f"bounds from {float(bounds.min())!r} to {float(bounds.max())!r}",
             "Pass probabilities.",
         )
-    bounds = np.clip(bounds, 0.0, 1.0)  # rounding may have left the interval
+    bounds = np.clip(bounds, 0.0, 1.0)  # rounding may have moved them out of [0, 1]
     crossed = np.flatnonzero(bounds[:, 0] > bounds[:, 1])
     if crossed.size:
         k = int(crossed[0])
@@ -115,19 +115,19 @@ def check_admits_distribution(bounds: FloatArray) -> None:
             "label_prior",
             "intervals must admit a distribution: the lower bounds may sum to at most 1",
             repr(low),
-            "Lower some of them.",
+            "Decrease lower bounds.",
         )
     if high < 1 - TOLERANCE:
         raise ParameterError(
             "label_prior",
             "intervals must admit a distribution: the upper bounds must sum to at least 1",
             repr(high),
-            "Raise some of them.",
+            "Increase upper bounds.",
         )
 
 
 def check_class_weights(value: ArrayLike) -> FloatArray:
-    """Weights (K,) of labels per class, or a ParameterError."""
+    """Return weights (K,) of labels per class. Raises ParameterError if they are invalid."""
     weights = check_finite_array(value, "class_weights", ndim=1)
     if weights.size == 0 or weights.min() < 0:
         raise ParameterError("class_weights", "must be non-negative, one per class", weights, "Pass counts of labels.")
@@ -135,30 +135,31 @@ def check_class_weights(value: ArrayLike) -> FloatArray:
 
 
 def check_class_count(given: int, n_classes: int) -> None:
-    """Refuse a prior of another number of classes."""
+    """Raise ParameterError if a prior has another number of classes."""
     if given != n_classes:
         raise ParameterError(
             "label_prior",
             "must have one entry per class",
             f"{given} entries for {n_classes} classes",
-            f"Pass {n_classes} entries, for the classes in sorted order, and all classes where the labels miss some.",
+            f"Pass {n_classes} entries, one per class in sorted order. Pass all classes if the labels miss some.",
         )
 
 
-# The most that labels may count for, and the labels whose part of the gain is left out: few do not tell it well.
+# The largest factor by which labels may count, and the number of labels whose part of the gain is not used.
 _MOST_GAIN = 4.0
 _UNSURE = 10
 _TOLERANCE = 1e-12
-# C of the logistic regression that assists, on standardised rows
+# C of the auxiliary logistic regression, on standardized rows.
 _RIDGE = 0.05
 
 
 def fold_numbers(
     y: NDArray[Any], n_folds: int, random_state: int | None, clusters: NDArray[np.intp] | None = None
 ) -> NDArray[np.intp]:
-    """(n,) the fold of each row: every class spread evenly, at random within it; n folds where there are fewer rows.
+    """Return the (n,) fold of each row. Each class is spread evenly, in random order; with fewer rows, n folds.
 
-    clusters : (n,) rows of equal number share a fold, and count by the label of the first.
+    clusters : (n,) cluster number of each row. Rows of a cluster share a fold and count with the label of the first
+    row.
     """
     if clusters is not None:
         _, first, inverse = np.unique(clusters, return_index=True, return_inverse=True)
@@ -171,21 +172,22 @@ def fold_numbers(
 
 
 def _first_equal(X: FloatArray) -> NDArray[np.intp]:
-    """(n,) the first row that equals each."""
+    """Return the (n,) index of the first row that equals each row."""
     _, first, inverse = np.unique(X + 0.0, axis=0, return_index=True, return_inverse=True)
     return first[inverse.ravel()]
 
 
 def difference_estimate(hit: FloatArray, guess: FloatArray, mean_guess: float) -> tuple[float, float]:
-    """A share, and how many labels alone would tell it as well.
+    """Estimate a share, and the number of labels that would estimate it as well without the guesses.
 
-    The share is mean(hit − b·guess) + b·mean_guess, b in [0, 1] the least-squares slope. It varies less than mean(hit)
-    by a factor g ≥ 1: n labels count as n + (g − 1)(n − 10), and as 4 n at most.
+    The share is mean(hit − b·guess) + b·mean_guess, where b in [0, 1] is the least-squares slope. It varies less than
+    mean(hit) by a factor g ≥ 1, so n labels count as n + (g − 1)(n − 10) labels, at most 4 n.
 
     Parameters
     ----------
-    hit, guess : (n,) at the labels, 0 or 1 and in [0, 1]; the guesses by models that did not see the label.
-    mean_guess : float, over all rows.
+    hit, guess : (n,) values at the labels, 0 or 1 and in [0, 1]; the guesses come from models that did not see the
+    label.
+    mean_guess : float, mean guess over all rows.
     """
     n = len(hit)
     plain = float(hit.var(ddof=1)) if n > 1 else 0.0
@@ -207,7 +209,7 @@ def cross_fitted_shares(
     n_folds: int,
     random_state: int,
 ) -> tuple[FloatArray, FloatArray]:
-    """Class probabilities (n, K) at labeled rows by models that did not see them, and their mean (K,) over all rows."""
+    """Return cross-fitted class probabilities (n, K) at the labeled rows, and their mean (K,) over all rows."""
     n, everything = len(X), np.vstack([X, X_unlabeled])
     scaler = StandardScaler().fit(everything)
     folds = fold_numbers(codes, n_folds, random_state, _first_equal(X))
@@ -215,7 +217,7 @@ def cross_fitted_shares(
     rows, pool = scaler.transform(X), scaler.transform(everything)
     for fold in np.unique(folds):
         held, seen = folds == fold, np.unique(codes[folds != fold])
-        if len(seen) < 2:  # one class, or none: nothing to learn
+        if len(seen) < 2:  # one class or none: nothing to learn
             constant = np.bincount(codes[~held], minlength=n_classes) / max(int((~held).sum()), 1)
             at_labels[held], everywhere = constant, everywhere + held.mean() * constant
             continue
