@@ -14,8 +14,7 @@ from surefoot.pool import database as e
 from surefoot.pool.database import NotSavedError
 from surefoot.pool.labeling.label_log import Neighbours
 from surefoot.pool.labeling.schedule import AUDITING, LEARNING, PROVED, Goal, is_shared, pack, unpack
-from surefoot.pool.labeling.service import Answer, AnswerError, LabelingService
-from surefoot.pool.labeling.status import agreement, fleiss_kappa
+from surefoot.pool.labeling.service import Answer, AnswerError, LabelingService, agreement, fleiss_kappa
 
 
 def label_next(desk: LabelingService, person: object, n: int = 1) -> list[int]:

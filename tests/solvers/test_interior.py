@@ -15,8 +15,7 @@ from surefoot.dual.models import DualPoint, LinearModel
 from surefoot.kernels.compiled import centre_rows
 from surefoot.problem.losses import probabilities
 from surefoot.problem.sets import DecisionSet, build_decision_set
-from surefoot.solvers.interior import InteriorPoint, InteriorState, NewtonSystem
-from surefoot.solvers.interior_rows import Gradient, Multipliers
+from surefoot.solvers.interior import Gradient, InteriorPoint, InteriorState, Multipliers, NewtonSystem
 from surefoot.solvers.minimal_radius import solve_minimal_radius
 from surefoot.solvers.search.solution import solve_certified
 

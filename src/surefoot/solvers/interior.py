@@ -1,15 +1,25 @@
 """A primal–dual interior-point method for learning over one decision set, from a point of the smoothed path.
 
 Where groups of anchors share almost no rows, Newton's method on the softmax crawls: the step that would balance them is
-right only while weights are what they were. Here the weights are variables of their own, multipliers of the constraints
-(`interior_rows` has the problem), and the last digits come in a few steps. Far from the optimum it is the slower one:
-the path leads to where it begins.
+right only while weights are what they were. Here the weights are variables of their own, multipliers of the
+constraints, and the last digits come in a few steps. Far from the optimum it is the slower one: the path leads to where
+it begins. The problem:
+
+    min  Σ_j m_j log Σ_k exp x_jᵀθ_k + ½ θᵀRθ + αε + Σ_i w_i β_i + Σ_k (λ̄_k p_hi − λ_k p_lo) + Σ_j m_j ψ_j
+    s.t. α d_ji + β_i − u_jc(i) ≥ 0                                  multiplier π_ji: the plan
+         ψ_j + x_jᵀθ_k + λ̄_k − λ_k + u_jc + α κ_kc ≥ 0               q_jkc: its labels and classes
+         α, λ̄_k, λ_k ≥ 0
+
+This is the robust problem with every maximum written as constraints, which are linear: ψ_j + log Σ exp is Φ_j. The rows
+(u_j, ψ_j) meet each other through the global variables only, and are eliminated one by one in closed form: u_jc meets
+ψ_j alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from typing import Any
 
 import numpy as np
 from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
@@ -17,10 +27,254 @@ from scipy.linalg import LinAlgError, cho_solve, cholesky, solve_triangular
 from surefoot._validation import FloatArray
 from surefoot.dual.bounds import soft_plan
 from surefoot.dual.models import DualPoint, LinearModel
-from surefoot.dual.objective import place_theta_blocks
+from surefoot.dual.objective import free_label_multipliers, place_theta_blocks
 from surefoot.problem.losses import probabilities
 from surefoot.problem.sets import DecisionSet
-from surefoot.solvers.interior_rows import Gradient, InteriorProblem, Multipliers, RowSystem, Slacks, Variables
+
+
+@dataclass(frozen=True, eq=False)
+class InteriorProblem:
+    """A decision set and a linear model over its rows; `free` (L,) are the classes that have a multiplier.
+
+    An exact probability has one multiplier of either sign, held in `up`; an interval has two, `up` and `down`.
+    """
+
+    ds: DecisionSet
+    model: LinearModel
+    free: Any
+    lo: FloatArray
+    hi: FloatArray
+
+    @classmethod
+    def from_decision_set(cls, ds: DecisionSet, model: LinearModel) -> InteriorProblem:
+        free = free_label_multipliers(ds.intervals)
+        return cls(ds, model, free, *ds.intervals[free].T)
+
+    @property
+    def is_interval(self) -> Any:
+        """(L,) which of the free classes."""
+        return self.hi > self.lo
+
+    @property
+    def n_constraints(self) -> int:
+        """Constraints, those of the rows counted by their weights."""
+        return len(self.ds.anchor_weights) + self.ds.present_label_cost.size + 1 + 2 * int(self.is_interval.sum())
+
+    def spread(self, table: FloatArray) -> FloatArray:
+        """(N, n) from one entry per row and class, (N, C)."""
+        return np.repeat(table, np.diff(self.ds.class_offsets), axis=1)
+
+    def gather(self, table: FloatArray) -> FloatArray:
+        """(N, C) sums over the anchors of each class."""
+        return np.add.reduceat(table, self.ds.class_offsets[:-1], axis=1)
+
+    def lam(self, free: FloatArray) -> FloatArray:
+        """(K,) net multipliers of all classes."""
+        lam = np.zeros(self.ds.n_classes)
+        lam[self.free] = free
+        return lam
+
+    def per_interval(self, above: FloatArray | float, below: FloatArray) -> FloatArray:
+        """(L,) a quotient where there is an interval, 0 elsewhere."""
+        return np.divide(above, below, out=np.zeros(len(self.free)), where=self.is_interval)
+
+
+@dataclass(frozen=True)
+class Variables:
+    """Variables and multipliers, or a step of them.
+
+    theta (K−1, p); up, down (L,); beta (n,); u (N, C), psi (N,); plan (N, n), labels (N, K, C) and the prices are
+    multipliers.
+    """
+
+    theta: FloatArray
+    alpha: float
+    up: FloatArray
+    down: FloatArray
+    beta: FloatArray
+    u: FloatArray
+    psi: FloatArray
+    plan: FloatArray
+    labels: FloatArray
+    price: float
+    price_up: FloatArray
+    price_down: FloatArray
+
+    def moved(self, step: Variables, primal: float, dual: float) -> Variables:
+        """The sum with a step, whose length is another for multipliers."""
+        values = {}
+        for one in fields(self):
+            size = dual if one.name in ("plan", "labels") or one.name.startswith("price") else primal
+            values[one.name] = getattr(self, one.name) + size * getattr(step, one.name)
+        return Variables(**values)
+
+
+@dataclass(frozen=True, eq=False)
+class Slacks:
+    """What the constraints leave to rows and anchors (N, n), and to rows and labels (N, K, C)."""
+
+    plan: FloatArray
+    labels: FloatArray
+
+    @classmethod
+    def at_variables(cls, problem: InteriorProblem, at: Variables) -> Slacks:
+        """At variables, or of a step: constraints are linear and without a constant."""
+        ds = problem.ds
+        plan = at.alpha * ds.distances
+        plan += at.beta
+        plan -= problem.spread(at.u)
+        scores = problem.model.scores(at.theta, slice(None)) + problem.lam(at.up - at.down)
+        above = scores[:, :, None] + at.alpha * ds.present_label_cost
+        return cls(plan, above + at.psi[:, None, None] + at.u[:, None, :])
+
+
+@dataclass(frozen=True)
+class Multipliers:
+    """What the multipliers should become: (product wanted − second-order term) / slack."""
+
+    plan: FloatArray
+    labels: FloatArray
+    price: float
+    up: FloatArray
+    down: FloatArray
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """Derivatives of the Lagrangian by u (N, C), ψ (N,), α, λ̄ and λ (L,), β (n,), and by the scores (N, K)."""
+
+    u: FloatArray
+    psi: FloatArray
+    alpha: float
+    up: FloatArray
+    down: FloatArray
+    beta: FloatArray
+    scores: FloatArray
+
+    @classmethod
+    def at_slacks(cls, problem: InteriorProblem, to: Multipliers) -> Gradient:
+        ds, by_class = problem.ds, to.labels.sum(axis=1)
+        alpha = ds.radius - float(np.vdot(to.plan, ds.distances)) - to.price
+        return cls(
+            problem.gather(to.plan) - by_class,
+            ds.row_weights - by_class.sum(axis=1),
+            alpha - float((to.labels.sum(axis=0) * ds.present_label_cost).sum()),
+            problem.hi - to.up,
+            -problem.lo - to.down,
+            ds.anchor_weights - to.plan.sum(axis=0),
+            -to.labels.sum(axis=2),
+        )
+
+
+class RowSystem:
+    """Second derivatives at a point, rows eliminated.
+
+    Columns of what is left: z = (α, λ (L,), β (n,)), and the scores η_k = x_jᵀ dθ_k of each row.
+    """
+
+    def __init__(self, problem: InteriorProblem, at: Variables, slacks: Slacks):
+        ds = problem.ds
+        self.problem, self.at, self.slacks = problem, at, slacks
+        self.W, self.V = at.plan / slacks.plan, at.labels / slacks.labels
+        own, weighted = problem.gather(self.W), self.W * ds.distances
+        by_class, costs = self.V.sum(axis=1), self.V * ds.present_label_cost
+        self.diagonal = own + by_class  # of u
+        self.ratio = by_class / self.diagonal
+        self.corner = (self.ratio * own).sum(axis=1)  # of ψ, once u is eliminated: without cancellation
+        # how α and each η_k meet u and ψ, and each other
+        self.u_alpha, self.u_scores = costs.sum(axis=1) - problem.gather(weighted), self.V.transpose(1, 0, 2)
+        self.psi_alpha, self.psi_scores = costs.sum(axis=(1, 2)), self.V.sum(axis=2)
+        self.alpha_beta = weighted.sum(axis=0)
+        self.alpha_alpha = float(np.vdot(weighted, ds.distances) + (costs * ds.present_label_cost).sum())
+        self.alpha_scores = costs.sum(axis=2)
+        self.curve_up = problem.per_interval(at.price_up, at.up)
+        self.curve_down = problem.per_interval(at.price_down, at.down)
+        self.curve = self.curve_up + self.curve_down
+
+    def solve_rows(self, u: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The inverse of the rows' own block, applied to (N, C) and (N,)."""
+        moved = (psi - (self.ratio * u).sum(axis=1)) / self.corner
+        return u / self.diagonal - self.ratio * moved[:, None], moved
+
+    def assemble(self) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Blocks of z with itself (m, m), lower triangle valid, and with θ (m, q); weights of rows in θ (K, K, N)."""
+        problem, X, W, free = self.problem, self.problem.model.X, self.W, self.problem.free
+        K, L, n = problem.ds.n_classes, len(free), len(self.at.beta)
+        own, border = np.zeros((1 + L + n, 1 + L + n)), np.zeros((1 + L + n, K - 1, X.shape[1]))
+        alpha_u, alpha_psi = self.solve_rows(self.u_alpha, self.psi_alpha)
+        own[0, 0] = self.alpha_alpha + self.at.price / self.at.alpha
+        own[0, 0] -= float(np.vdot(self.u_alpha, alpha_u) + self.psi_alpha @ alpha_psi)
+        own[1 + L :, 0] = self.alpha_beta + (W * problem.spread(alpha_u)).sum(axis=0)
+        own[1 + L :, 1 + L :] = self._anchors()
+        scores = np.zeros((K, K, len(X)))
+        for k in range(K):
+            u, psi = self.solve_rows(self.u_scores[k], self.psi_scores[:, k])
+            for other in range(K):
+                scores[k, other] = -(self.u_scores[other] * u).sum(axis=1) - self.psi_scores[:, other] * psi
+            scores[k, k] += self.psi_scores[:, k]
+            alpha = self.alpha_scores[:, k] - (self.u_alpha * u).sum(axis=1) - self.psi_alpha * psi
+            touched = W * problem.spread(u)
+            if k > 0:
+                border[0, k - 1] = alpha @ X
+                border[1 + L :, k - 1] = touched.T @ X
+            for at in np.flatnonzero(free == k):
+                own[1 + at, 0] = alpha.sum()
+                own[1 + L :, 1 + at] = touched.sum(axis=0)
+                own[1 + at, 1 : 1 + L] = scores[k, free].sum(axis=1)
+                border[1 + at] = scores[k, 1:] @ X
+        curvature = problem.per_interval(self.curve_up * self.curve_down, self.curve)
+        own[np.arange(1, 1 + L), np.arange(1, 1 + L)] += curvature
+        return own, border.reshape(len(border), -1), scores
+
+    def _anchors(self) -> FloatArray:
+        """(n, n) the block of β: Σ_j diag W_j − W_jᵀ (1/diagonal + ratio ratioᵀ / corner) W_j."""
+        problem, W = self.problem, self.W
+        joint = W * problem.spread(self.ratio / np.sqrt(self.corner)[:, None])
+        block = -(joint.T @ joint)
+        inside = W * problem.spread(1.0 / np.sqrt(self.diagonal))
+        for lo, hi in problem.ds.class_columns:
+            block[lo:hi, lo:hi] -= inside[:, lo:hi].T @ inside[:, lo:hi]
+        block[np.diag_indices(len(block))] += W.sum(axis=0)
+        # β + 1, u + 1 and ψ − 1 change nothing: the step along them is held at zero
+        return np.asarray(block + block.diagonal().mean() / len(block))
+
+    def reduced(self, g: Gradient) -> tuple[FloatArray, FloatArray]:
+        """A gradient once rows and the parts of λ are eliminated: by z (m,), and by the scores of each row (N, K)."""
+        problem = self.problem
+        u, psi = self.solve_rows(g.u, g.psi)
+        scores = g.scores - np.einsum("knc,nc->nk", self.u_scores, u) - self.psi_scores * psi[:, None]
+        alpha = g.alpha - float(np.vdot(self.u_alpha, u) + self.psi_alpha @ psi)
+        split = problem.per_interval(g.up * self.curve_down - g.down * self.curve_up, self.curve)
+        lam = np.where(problem.is_interval, split, g.up) + scores.sum(axis=0)[problem.free]
+        beta = g.beta + (self.W * problem.spread(u)).sum(axis=0)
+        return np.concatenate([[alpha], lam, beta]), scores
+
+    def step(self, g: Gradient, theta: FloatArray, z: FloatArray, to: Multipliers) -> tuple[Variables, Slacks]:
+        """The step of all variables, multipliers and slacks, from that of θ and z."""
+        problem, at, L = self.problem, self.at, len(self.problem.free)
+        alpha, lam, beta = float(z[0]), z[1 : 1 + L], z[1 + L :]
+        eta = problem.model.scores(theta, slice(None)) + problem.lam(lam)
+        u = g.u + self.u_alpha * alpha - problem.gather(self.W * beta) + np.einsum("knc,nk->nc", self.u_scores, eta)
+        psi = g.psi + self.psi_alpha * alpha + (self.psi_scores * eta).sum(axis=1)
+        u, psi = self.solve_rows(u, psi)
+        split = problem.per_interval(self.curve_down * lam - g.up - g.down, self.curve)
+        up = np.where(problem.is_interval, split, lam)
+        down = np.where(problem.is_interval, up - lam, 0.0)
+        found = Variables(theta, alpha, up, down, beta, -u, -psi, at.plan, at.labels, 0.0, up, down)
+        moved = Slacks.at_variables(problem, found)
+        found = replace(
+            found,
+            plan=to.plan - at.plan - self.W * moved.plan,
+            labels=to.labels - at.labels - self.V * moved.labels,
+            price=to.price - at.price - at.price / at.alpha * alpha,
+            price_up=to.up - at.price_up - self.curve_up * up,
+            price_down=to.down - at.price_down - self.curve_down * down,
+        )
+        return found, moved
+
+
+# The method itself: predictor and corrector steps until the gap no longer falls.
+
 
 # A step goes this share of the way to the boundary; the ridge grows between these until a factorisation succeeds.
 _TO_BOUNDARY = 0.95
