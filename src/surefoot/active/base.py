@@ -1,4 +1,4 @@
-"""What all query strategies share: reading a pool, subsampling candidates, batches, ties."""
+"""Shared by all query strategies: reading a pool, sampling candidates, batches and ties."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from surefoot.active.flexibility import check_candidates
 from surefoot.active.impact import seen_by_last_step
 from surefoot.problem.rows import Unlabeled
 
-# A pool of rows, some labeled: what a query is given, checked; and the classifier fitted to it.
+# A pool of partly labeled rows: the validated arguments of a query, and the classifier fitted to them.
 
 
 @dataclass(frozen=True, eq=False)
 class CandidatePool:
-    """Rows X (N, d), labels y (N,) with missing ones, and the rows that may be asked for.
+    """Rows X (N, d), labels y (N,) with missing values, and the candidates of a query.
 
-    candidates : (m,) indices of rows of X, or None where `extra` (m, d) are rows that X does not hold.
+    candidates : (m,) indices of rows of X, or None if the candidates are other rows, `extra` (m, d).
     """
 
     X: FloatArray
@@ -38,7 +38,7 @@ class CandidatePool:
     def from_arguments(
         cls, X: ArrayLike, y: ArrayLike, candidates: ArrayLike | None, missing_label: Any
     ) -> CandidatePool:
-        """Check rows, labels and candidates; by default every unlabeled row is a candidate."""
+        """Validate rows, labels and candidates. By default every unlabeled row is a candidate."""
         rows = check_array(X, dtype=np.float64, input_name="X")
         labels = column_or_1d(check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=False, input_name="y"))
         check_consistent_length(rows, labels)
@@ -46,7 +46,7 @@ class CandidatePool:
         if labels.dtype.kind == "f" and not np.isfinite(labels[labeled]).all():
             raise ParameterError(
                 "y",
-                f"must hold labels, or {missing_label!r} where they are missing",
+                f"must hold labels, or {missing_label!r} for missing labels",
                 "NaN or infinity",
                 "Pass missing_label=numpy.nan, or correct them.",
             )
@@ -55,7 +55,7 @@ class CandidatePool:
             if extra.shape[1] != rows.shape[1]:
                 raise ParameterError(
                     "candidates",
-                    f"must have as many features as X, {rows.shape[1]}",
+                    f"must have {rows.shape[1]} features, the number in X",
                     extra.shape[1],
                     "Pass the same columns, or indices of rows of X.",
                 )
@@ -66,7 +66,7 @@ class CandidatePool:
                 "candidates",
                 "must be unlabeled rows",
                 f"row {chosen[labeled[chosen]][0]}, which has a label",
-                "Leave out labeled rows.",
+                "Omit labeled rows.",
             )
         return cls(rows, labels, labeled, chosen)
 
@@ -77,12 +77,12 @@ class CandidatePool:
 
     @property
     def positions(self) -> NDArray[np.intp]:
-        """(m,) where the candidates stand among the rows that a query's indices refer to."""
+        """Positions (m,) of the candidates among the rows that a query's indices refer to."""
         return np.arange(self.size) if self.candidates is None else self.candidates
 
     @property
     def labels(self) -> NDArray[Any]:
-        """(n,) the labels that are there, as an array of their own type."""
+        """Known labels (n,), as an array of their own type."""
         return np.array(self.y[self.labeled].tolist())
 
     def rows(self, positions: NDArray[np.intp]) -> FloatArray:
@@ -90,7 +90,7 @@ class CandidatePool:
 
 
 def is_missing(y: NDArray[Any], missing_label: Any) -> NDArray[np.bool_]:
-    """Which labels are missing: NaN and None alike, if the mark is either of these, else those equal to the mark."""
+    """Return a mask of missing labels: NaN and None if the mark is NaN or None, otherwise labels equal to the mark."""
     if missing_label is not None and missing_label == missing_label:  # noqa: PLR0124 - not NaN
         return np.array([value == missing_label for value in y.tolist()], dtype=bool)
     if y.dtype.kind == "f":
@@ -101,7 +101,7 @@ def is_missing(y: NDArray[Any], missing_label: Any) -> NDArray[np.bool_]:
 
 
 def classes_so_far(classes: ArrayLike | None, clf: Any) -> NDArray[Any] | None:
-    """All classes: as given, or as the classifier was told or has seen; None where nobody knows."""
+    """Return all classes as given, or as known to the classifier, or None if unknown."""
     for given in (classes, getattr(clf, "classes", None), getattr(clf, "classes_", None)):
         if given is not None:
             return np.unique(np.asarray(given))
@@ -109,14 +109,14 @@ def classes_so_far(classes: ArrayLike | None, clf: Any) -> NDArray[Any] | None:
 
 
 def fit_to(clf: Any, pool: CandidatePool, sample_weight: ArrayLike | None) -> Any | None:
-    """A fitted clone of clf; None, with a warning, where the labels show fewer than two classes and it needs more.
+    """Return a fitted clone of clf, or None with a warning if it needs more classes than the labels show.
 
-    A classifier that takes X_unlabeled is given the unlabeled rows; one of scikit-activeml all rows, labeled or not.
+    A classifier that accepts X_unlabeled receives the unlabeled rows. A scikit-activeml classifier receives all rows.
     """
     model = clone(clf)
     n_seen = len(np.unique(pool.labels)) if pool.labeled.any() else 0
     weights = None if sample_weight is None else np.asarray(sample_weight)
-    of_activeml = hasattr(clf, "missing_label")  # with too few classes such a classifier would only count labels
+    of_activeml = hasattr(clf, "missing_label")  # with too few classes it would only count labels
     if n_seen == 0 or (n_seen == 1 and of_activeml):
         _warn_unfit(n_seen)
         return None
@@ -138,7 +138,7 @@ def _warn_unfit(n_seen: int) -> None:
     warn_caller(
         CodedWarning(
             "few_classes",
-            f"the labels show {n_seen} class{'es' * (n_seen != 1)}, too few to fit the classifier: rows are drawn at "
+            f"the labels show {n_seen} class{'es' * (n_seen != 1)}, too few to fit the classifier. Rows are sampled at "
             "random until a second class is seen.",
             n_classes=n_seen,
         )
@@ -146,9 +146,9 @@ def _warn_unfit(n_seen: int) -> None:
 
 
 class QueryStrategy(BaseEstimator):
-    """A rule that scores the unlabeled rows of a pool and picks those to label next.
+    """Score the unlabeled rows of a pool and select the rows to label next.
 
-    Ties are broken by the random state. An integer gives the same answer for the same labels every time, and a new
+    Ties are broken by the random state. An integer gives the same selection for the same labels every time, and a new
     stream of random numbers whenever the number of labels changes.
     """
 
@@ -158,7 +158,7 @@ class QueryStrategy(BaseEstimator):
 
     @abstractmethod
     def _utilities(self, model: Any, pool: CandidatePool, positions: NDArray[np.intp]) -> FloatArray:
-        """(m,) scores of the rows at these positions."""
+        """Compute the (m,) scores of the rows at these positions."""
 
     def query(
         self,
@@ -171,33 +171,35 @@ class QueryStrategy(BaseEstimator):
         batch_size: int = 1,
         return_utilities: bool = False,
     ) -> Any:
-        """Rows to label next, in the form of scikit-activeml.
+        """Select the rows to label next, with the interface of scikit-activeml.
 
         Parameters
         ----------
         X : array of shape (N, d)
             All rows.
         y : array of shape (N,)
-            Their labels; missing ones are NaN or None, or as `missing_label` says.
+            Their labels. Missing labels are NaN or None, or equal to `missing_label`.
         clf : classifier or None, default=None
-            Fitted to the labeled rows, unless fit_clf is False. RandomSampling needs none.
+            Classifier, fitted to the labeled rows unless fit_clf is False. RandomSampling does not need one.
         fit_clf : bool, default=True
-            Whether to fit clf; pass False for one that is fitted.
+            Whether to fit clf. Pass False if it is already fitted.
         sample_weight : array of shape (N,) or None, default=None
-            Passed on to the fit.
+            Passed to the fit.
         candidates : array of shape (m,), array of shape (m, d), or None, default=None
-            Indices of the rows to choose from; or rows, not necessarily among X; or all unlabeled rows.
+            Indices of the rows to choose from, or the rows themselves (not necessarily rows of X), or None for all
+            unlabeled rows.
         batch_size : int, default=1
-            Rows are chosen one after another; docs/active-learning.md says how the earlier ones count.
+            Number of rows to select. They are selected one after another; docs/active-learning.md explains how earlier
+            rows affect later ones.
         return_utilities : bool, default=False
-            Whether to return the scores as well.
+            Whether to return the scores too.
 
         Returns
         -------
         indices : array of shape (batch_size,)
-            Into X, or into the candidates where these are rows.
+            Indices into X, or into the candidates if they are rows.
         utilities : array of shape (batch_size, N), or (batch_size, m)
-            Scores before each choice, NaN for rows that are not considered; only with return_utilities.
+            Scores before each selection, NaN for rows that are not considered. Only with return_utilities.
         """
         pool = CandidatePool.from_arguments(X, y, candidates, self.missing_label)
         model = self._model(clf, pool, fit_clf, sample_weight)
@@ -213,7 +215,7 @@ class QueryStrategy(BaseEstimator):
         X: ArrayLike | None = None,
         y: ArrayLike | None = None,
     ) -> NDArray[np.intp]:
-        """The plain form: indices (batch_size,) into X_pool, given a fitted estimator.
+        """Select indices (batch_size,) into X_pool, given a fitted estimator (plain interface).
 
         RobustModelChange also needs the labeled rows X (n, d) and y (n,): `functools.partial(strategy, X=X, y=y)`.
         """
@@ -228,19 +230,22 @@ class QueryStrategy(BaseEstimator):
         return self._choose(model, pool, batch_size)[0] - int(pool.labeled.sum())
 
     def _model(self, clf: Any, pool: CandidatePool, fit_clf: bool, sample_weight: ArrayLike | None) -> Any | None:
-        """The fitted classifier, or None where rows can only be drawn at random."""
+        """Return the fitted classifier, or None if rows can only be sampled at random."""
         if clf is None:
             raise ParameterError(
-                "clf", f"must be a classifier for {type(self).__name__}", None, "Pass clf=LogisticRegression(), say."
+                "clf",
+                f"must be a classifier for {type(self).__name__}",
+                None,
+                "Pass for example clf=LogisticRegression().",
             )
         return fit_to(clf, pool, sample_weight) if fit_clf else clf
 
     def _choose(self, model: Any | None, pool: CandidatePool, batch_size: int) -> tuple[NDArray[np.intp], FloatArray]:
-        """Indices (b,) chosen, and the utilities (b, N) before each choice."""
+        """Return the selected indices (b,) and the utilities (b, N) before each selection."""
         size = check_positive_integer(batch_size, "batch_size")
         positions = pool.positions
         if size > len(positions):
-            statement = f"batch_size={size} exceeds the {len(positions)} candidates: all are chosen."
+            statement = f"batch_size={size} exceeds the {len(positions)} candidates. All of them are selected."
             warn_caller(CodedWarning("few_candidates", statement, batch_size=size, n_candidates=len(positions)))
             size = len(positions)
         rng = _random_state(self.random_state, int(pool.labeled.sum()))
@@ -262,10 +267,10 @@ class QueryStrategy(BaseEstimator):
 
 
 class Spread:
-    """How far each row (m, p) is from the rows chosen so far: what keeps a batch from repeating itself.
+    """The distance from each row (m, p) to the selected rows, which keeps a batch diverse.
 
-    A row's score is multiplied by min(1, r / median r), r its distance to the nearest row chosen: repeats of a chosen
-    row count nothing, rows farther away than most count fully.
+    A row's score is multiplied by min(1, r / median r), where r is its distance to the nearest selected row. Repeats of
+    a selected row score zero, and rows farther away than most keep their full score.
     """
 
     def __init__(self, rows: FloatArray) -> None:
@@ -274,14 +279,14 @@ class Spread:
 
     @property
     def factors(self) -> FloatArray:
-        """(m,) from 0 to 1."""
+        """Return (m,) factors from 0 to 1."""
         typical = float(np.median(self._nearest))
-        if typical == 0:  # most rows repeat those chosen
+        if typical == 0:  # most rows repeat selected rows
             return (self._nearest > 0).astype(np.float64)
         return np.ones(len(self._nearest)) if typical == np.inf else np.minimum(self._nearest / typical, 1.0)
 
     def damped(self, scores: FloatArray) -> FloatArray:
-        """Scores (m,) times their factors; negative ones are counted from the least of them."""
+        """Multiply scores (m,) by their factors. Negative scores are first shifted by their minimum."""
         least = min(float(scores.min()), 0.0)
         return least + (scores - least) * self.factors
 
@@ -291,13 +296,13 @@ class Spread:
 
 
 def as_seen(model: Any, rows: FloatArray) -> FloatArray:
-    """(m, p) rows as the last step of a linear model sees them; as they are for any other model."""
+    """Return rows (m, p) as the last step of a linear model receives them; for other models, unchanged."""
     seen, last = seen_by_last_step(model, rows) if hasattr(model, "predict_proba") else (rows, None)
     return seen if hasattr(last, "coef_") else rows
 
 
 def _random_state(seed: Any, n_labels: int) -> np.random.RandomState:
-    """A stream that an integer fixes together with the number of labels, so that a loop does not repeat itself."""
+    """Return a stream that depends on an integer seed and the number of labels, so that a loop never repeats itself."""
     if isinstance(seed, int | np.integer):
         return np.random.RandomState(np.random.MT19937(np.random.SeedSequence([int(seed), n_labels])))
     return check_random_state(seed)

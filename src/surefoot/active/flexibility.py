@@ -1,4 +1,4 @@
-"""Label flexibility: which label probabilities the adversary can force at each unlabeled row."""
+"""Label flexibility: the label probabilities that the adversary can choose at each unlabeled row."""
 
 from __future__ import annotations
 
@@ -32,43 +32,43 @@ from surefoot.problem.rows import Unlabeled
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.minimal_radius import cheapest_relabeling
 
-# The default margin, in units of κ/N: what it costs to change the label of one row.
+# Default margin, in units of κ/N, the cost of changing the label of one row.
 DEFAULT_MARGIN = 0.1
 # The margin of the paper's experiments.
 PAPER_MARGIN = 1e-3
-# Bounds on a score that are this close, relative to the spread of the impacts, have met.
+# Two bounds on a score have met if they are this close, relative to the spread of the impacts.
 _AGREE = 1e-10
-# Rows whose linear programs are solved together have about so many distances.
+# Approximate number of distances of the rows whose linear programs are solved together.
 _ENTRIES = 1 << 23
 
 
 @dataclass(frozen=True, eq=False)
 class LabelFlexibility:
-    """The label probabilities q that the adversary can force at each of M rows, one row at a time.
+    """Hold the label probabilities q that the adversary can choose at each of M rows, one row at a time.
 
-    Row j's q is attainable if some distribution of the decision set has q as its label probabilities at x_j. The
-    attainable q form a convex polytope in the simplex: for two classes an interval.
+    For row j, q is attainable if some distribution of the decision set has label probabilities q at x_j. The attainable
+    q form a convex polytope in the simplex; for two classes, an interval.
 
     Attributes
     ----------
     intervals : array of shape (M, K, 2)
-        Least and largest probability of each class that the adversary can force at each row.
+        Smallest and largest probability of each class that the adversary can choose at each row.
     width : array of shape (M,)
-        Length of the widest of a row's intervals.
+        Length of the widest interval of each row.
     decision_set : DecisionSet
-        Its radius is not used: the budget is `excess`.
+        The decision set. Its radius is not used: the budget is `excess`.
     rows : array of shape (M,)
-        Indices of the rows among those of the decision set, labeled rows first.
+        Indices of the rows in the decision set, whose first rows are the labeled rows.
     classes : array of shape (K,)
-        Classes, in sorted order.
+        Classes in sorted order.
     excess : float
-        Radius less minimal radius.
+        Radius minus minimal radius.
     radius : float
-        Radius of the set that the adversary chooses from.
+        Radius of the adversary's set.
     minimal_radius : float
         The smallest radius at which the decision set is not empty.
     features : Features or None
-        Distances and transport of all rows; by default those of the decision set.
+        Distances and transport of all rows. None: computed from the decision set.
     """
 
     decision_set: DecisionSet
@@ -84,12 +84,12 @@ class LabelFlexibility:
 
     @property
     def radius(self) -> float:
-        """Radius of the set that the adversary chooses from: minimal radius + excess."""
+        """Radius of the adversary's set: minimal radius + excess."""
         return self.minimal_radius + self.excess
 
     @cached_property
     def intervals(self) -> FloatArray:
-        """Least and largest probability (M, K, 2) of each class that the adversary can force at each row."""
+        """Smallest and largest probability (M, K, 2) of each class that the adversary can choose at each row."""
         M, K = len(self.rows), len(self.classes)
         bounds = np.zeros((M, K, 2))
         for k in range(K if K > 2 else 1):
@@ -103,29 +103,29 @@ class LabelFlexibility:
 
     @property
     def width(self) -> FloatArray:
-        """Length (M,) of the widest of a row's intervals: 0 where the labeled rows pin its labels down, at most 1."""
+        """Length (M,) of each row's widest interval, from 0 (the labeled rows determine its label) to 1."""
         return np.ptp(self.intervals, axis=2).max(axis=1)
 
     def least_expectation(self, impact: ArrayLike) -> FloatArray:
-        """Least expected impact that the adversary can force at each row, min Σ_k q_k f_k over the attainable q.
+        """Compute the smallest expected impact at each row, min Σ_k q_k f_k over the attainable q.
 
-        Most rows are settled by a pair of bounds in closed form; each of the others is a small linear program, with
-        cuts from re-optimising the transport plan (docs/active-learning.md).
+        For most rows two bounds in closed form coincide. Each remaining row is a small linear program with cuts from
+        re-optimizing the transport plan (docs/active-learning.md).
 
         Parameters
         ----------
         impact : array of shape (M, K)
-            Impacts f(x_j, k) of the rows, classes in sorted order.
+            Impacts f(x_j, k) of the rows, with classes in sorted order.
 
         Returns
         -------
         array of shape (M,)
-            The least expectation at each row.
+            The smallest expectation at each row.
         """
         f = check_impact(impact, len(self.rows), len(self.classes))[:, self._labels.labels]
         least = f.min(axis=1)
         if self.excess >= self._unit * self._forced.max():
-            return least  # the budget forces any label at any row
+            return least  # the budget allows any label at any row
         spread = np.ptp(f, axis=1)
         upper, lower = self._upper(f), self._lower(f)
         values = np.maximum(lower, least)
@@ -170,7 +170,7 @@ class LabelFlexibility:
         return self.excess / self._unit
 
     def _upper(self, f: FloatArray) -> FloatArray:
-        """Scores of plans that draw each label from its cheapest class: feasible, since no entry used runs out."""
+        """Scores of plans that take each label from its cheapest class: feasible, since no entry used runs out."""
         costs = (self._class_costs.above[:, None, :] + self._forced).min(axis=2)
         return _cheapest_mixture(costs, f, self._budget)
 
@@ -185,7 +185,7 @@ class LabelFlexibility:
         return lower
 
     def _by_program(self, left: NDArray[np.intp], f: FloatArray) -> FloatArray:
-        """Scores of the rows `left` by linear programs, for impacts f from 0 to 1."""
+        """Compute the scores of the rows `left` by linear programs, for impacts f from 0 to 1."""
         from surefoot.kernels.forced_labels import worst_labels
 
         labels, below = self._labels, self._class_costs.below
@@ -211,7 +211,7 @@ class LabelFlexibility:
         failed = np.isnan(values)
         if failed.any():
             raise RuntimeError(
-                f"the linear programs of {failed.sum()} rows did not end; the first is {left[failed][0]}"
+                f"the linear programs of {failed.sum()} rows did not terminate; the first is {left[failed][0]}"
             )
         return values
 
@@ -232,12 +232,12 @@ def label_flexibility(  # noqa: PLR0913 - one keyword per part of the problem
     n_jobs: int | None = None,
     compute: Compute | None = None,
 ) -> LabelFlexibility:
-    """Which label probabilities the adversary can force at each unlabeled row, given the labeled ones.
+    """Compute the label probabilities that the adversary can choose at each unlabeled row, given the labeled rows.
 
-    {μ(y=k | x_j), k = 1..K : μ in the decision set}, for each row j
+        {μ(y=k | x_j), k = 1..K : μ in the decision set}, for each row j
 
-    Rows with a short interval are pinned down by the labels already given; at the others a label would say something
-    new. The result depends on no classifier.
+    A short interval means that the existing labels determine the label of the row. A wide interval means that a label
+    would add information. The result does not depend on any classifier.
 
     Parameters
     ----------
@@ -246,37 +246,40 @@ def label_flexibility(  # noqa: PLR0913 - one keyword per part of the problem
     y : array of shape (n,)
         Their labels.
     X_unlabeled : array of shape (M, d), Unlabeled, a memory map, `ParquetRows`, a Dask array or dataframe
-        Unlabeled rows. P_X is the empirical distribution of the rows of X and X_unlabeled together, N = n + M. Beyond
-        2^24 distances rows are read in blocks, wherever they lie; numbers per row are held, but no matrix of distances.
+        Unlabeled rows. P_X is the empirical distribution of X and X_unlabeled together, N = n + M. More than 2^24
+        distances are computed in blocks; then only a few numbers per row are kept in memory, and no distance matrix.
     radius : float, "ends" or "minimal", default="ends"
-        "ends": the paper's rule. The largest, over classes, of the minimal radii at which the class's probability is at
-        either end of its interval, plus the margin. With exact probabilities (the strong prior), and without a prior,
-        this is the minimal radius plus the margin. "minimal": minimal radius plus margin for every prior.
+        "ends": the rule of the paper. For each class, compute the minimal radii at which the class probability is at
+        either end of its interval; the radius is their maximum plus the margin. With exact probabilities (the strong
+        prior) or without a prior, this is the minimal radius plus the margin. "minimal": minimal radius plus margin for
+        every prior.
     margin : float or None, default=None
-        Added to the radius; None is 0.1·κ/N, with κ the largest label cost. The paper's is `PAPER_MARGIN`, 1e-3; from
-        2κ/N on every interval is [0, 1]. Not used with a radius that is a number.
+        Added to the radius. None means 0.1·κ/N, where κ is the largest label cost. The paper uses `PAPER_MARGIN`, 1e-3.
+        From 2κ/N on, every interval is [0, 1]. Ignored if the radius is a number.
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
-        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
+        Label probabilities, with classes in sorted order: 95 % intervals from y ("clopper-pearson"), exact values (K,),
+        intervals (K, 2), or None for no constraint.
     label_cost : float or array of shape (K, K), default=1.0
-        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+        Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row to
+        k.
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     classes : array of shape (K,) or None, default=None
-        All classes, where the labels may miss some.
+        All classes, if the labels may miss some.
     sample_weight : array of shape (n,) or None, default=None
-        How many times each labeled row counts; by default once.
+        Number of times each labeled row counts. None: once each.
     candidates : array of shape (m,) or None, default=None
-        Indices of the rows of X_unlabeled to look at; all by default.
+        Indices of the rows of X_unlabeled to consider. None considers all.
     n_jobs : int or None, default=None
-        Threads over groups of rows; None means one, -1 one per core.
+        Number of threads over groups of rows. None means one, -1 one per core.
     compute : Compute or None, default=None
-        Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
-        distances, beyond in blocks.
+        Where sums over blocks of rows run (for example on a GPU), and how much memory they may use. None: in memory up
+        to 2^24 distances, in blocks beyond.
 
     Returns
     -------
     LabelFlexibility
-        With the intervals of each row.
+        The intervals of each row.
 
     Examples
     --------
@@ -310,7 +313,7 @@ def flexibility_of(
     has_prior: bool,
     candidates: ArrayLike | None = None,
 ) -> LabelFlexibility:
-    """`label_flexibility` of a problem that is there already."""
+    """Compute `label_flexibility` for an existing problem."""
     ds = replace(problem.decision_set, row_weights=problem.row_weights)
     chosen = problem.data.n_labeled + check_candidates(candidates, problem.n_rows - problem.data.n_labeled)
     features = FeaturesInBlocks(problem) if isinstance(problem, BlockedProblem) else None
@@ -321,7 +324,7 @@ def flexibility_of(
 def replace_excess(
     found: LabelFlexibility, radius: float | str, margin: float | None, *, has_prior: bool
 ) -> LabelFlexibility:
-    """The same rows with the budget that a radius, or a rule for it and a margin, leaves beyond the minimal radius."""
+    """Return the same rows with the excess over the minimal radius that a radius, or a rule and a margin, gives."""
     ds = found.decision_set
     if not isinstance(radius, str):
         asked = check_positive_scalar(radius, "radius", allow_zero=True)
@@ -341,7 +344,7 @@ def replace_excess(
 
 def _with_excess(found: LabelFlexibility, excess: float) -> LabelFlexibility:
     changed = replace(found, excess=excess)
-    # what does not depend on the budget need not be solved for again
+    # keep cached results that do not depend on the budget
     for name in ("_features", "_cheapest", "minimal_radius", "_unit"):
         if name in found.__dict__:
             changed.__dict__[name] = found.__dict__[name]
@@ -349,9 +352,9 @@ def _with_excess(found: LabelFlexibility, excess: float) -> LabelFlexibility:
 
 
 def dearest_end(ds: DecisionSet) -> float:
-    """Largest, over classes k and both ends of their intervals, cost of relabeling with p_k at that end.
+    """Return the largest cost of relabeling with p_k at an end of its interval, over classes k and both ends.
 
-    With two classes these are the paper's two ends: p_1 at its lower and at its upper bound.
+    With two classes the two ends are those of the paper: p_1 at its lower and at its upper bound.
     """
     costs = []
     for k in np.flatnonzero(np.ptp(ds.intervals, axis=1) > 0):
@@ -368,15 +371,15 @@ def check_impact(impact: ArrayLike, n_rows: int, n_classes: int) -> FloatArray:
     if f.shape != (n_rows, n_classes):
         raise ParameterError(
             "impact",
-            f"must have shape ({n_rows}, {n_classes}), a row per unlabeled row, a column per class",
+            f"must have shape ({n_rows}, {n_classes}), one row per unlabeled row, one column per class",
             f.shape,
-            "Pass f(x_j, k) for the classes in sorted order, and name all classes where the labels miss some.",
+            "Pass f(x_j, k) for the classes in sorted order. Name all classes if the labels miss some.",
         )
     return f
 
 
 def check_candidates(candidates: ArrayLike | None, n_rows: int, name: str = "X_unlabeled") -> NDArray[np.intp]:
-    """Distinct indices of rows, all of them for None."""
+    """Validate distinct indices of rows. None selects all rows."""
     if candidates is None:
         return np.arange(n_rows)
     indices = np.asarray(candidates)
@@ -385,14 +388,16 @@ def check_candidates(candidates: ArrayLike | None, n_rows: int, name: str = "X_u
         raise ParameterError("candidates", "must be a list of row indices", found, f"Pass indices into {name}.")
     outside = indices[(indices < 0) | (indices >= n_rows)]
     if outside.size:
-        raise ParameterError("candidates", f"must be from 0 to {n_rows - 1}, rows of {name}", outside[0], "Correct it.")
+        raise ParameterError(
+            "candidates", f"must be from 0 to {n_rows - 1}, rows of {name}", outside[0], "Pass existing rows."
+        )
     if len(np.unique(indices)) < len(indices):
         raise ParameterError("candidates", "must be distinct", "some index twice", "Pass np.unique(candidates).")
     return indices.astype(np.intp)
 
 
 def _cheapest_mixture(costs: FloatArray, f: FloatArray, budget: float) -> FloatArray:
-    """(R,) min Σ_k x_k f_k over x in the simplex with Σ_k x_k cost_k ≤ budget; ∞ where there is none.
+    """Return (R,) min Σ_k x_k f_k over x in the simplex with Σ_k x_k cost_k ≤ budget; ∞ if there is no such x.
 
     At most two labels are mixed: one within the budget and one beyond it.
     """

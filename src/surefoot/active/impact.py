@@ -1,7 +1,7 @@
 """Impact functions f(x_j, k): how much a model would change if row j were labeled k (paper, section 6.1).
 
-All are gradient norms ‖∇_θ ℓ(h_θ(x_j), k)‖ of the log loss, as matrices (N, K) with the classes in sorted order. Any
-other function of a classifier and rows that returns such a matrix serves as well.
+All are gradient norms ‖∇_θ ℓ(h_θ(x_j), k)‖ of the log loss, as matrices (N, K) with the classes in sorted order. You
+can pass any other function of a classifier and rows that returns a matrix of this shape.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from surefoot.priors import LabelPrior
 from surefoot.problem.losses import probabilities
 from surefoot.problem.rows import Unlabeled
 
-# Scores of unlabeled rows as functions of impacts f (M, K): the higher, the sooner a row should be labeled.
+# Scores of unlabeled rows as functions of impacts f (M, K). Rows with a higher score should be labeled sooner.
 
 
 def expected_model_change(impact: ArrayLike, proba: ArrayLike) -> FloatArray:
-    """Expected impact if the model were right: Σ_k h_θ(x_j)_k f(x_j, k).
+    """Compute the expected impact under the model's own probabilities: Σ_k h_θ(x_j)_k f(x_j, k).
 
     Parameters
     ----------
     impact : array of shape (M, K)
-        Impacts f(x_j, k) of the rows, classes in sorted order.
+        Impacts f(x_j, k) of the rows, with classes in sorted order.
     proba : array of shape (M, K)
         The model's probabilities h_θ(x_j).
 
@@ -54,12 +54,12 @@ def expected_model_change(impact: ArrayLike, proba: ArrayLike) -> FloatArray:
 
 
 def min_model_change(impact: ArrayLike) -> FloatArray:
-    """The conservative score, certain whatever the label: min_k f(x_j, k).
+    """Compute the conservative score, the impact that is certain for any label: min_k f(x_j, k).
 
     Parameters
     ----------
     impact : array of shape (M, K)
-        Impacts f(x_j, k) of the rows, classes in sorted order.
+        Impacts f(x_j, k) of the rows, with classes in sorted order.
 
     Returns
     -------
@@ -75,12 +75,12 @@ def min_model_change(impact: ArrayLike) -> FloatArray:
 
 
 def max_model_change(impact: ArrayLike) -> FloatArray:
-    """The optimistic score: max_k f(x_j, k).
+    """Compute the optimistic score, max_k f(x_j, k).
 
     Parameters
     ----------
     impact : array of shape (M, K)
-        Impacts f(x_j, k) of the rows, classes in sorted order.
+        Impacts f(x_j, k) of the rows, with classes in sorted order.
 
     Returns
     -------
@@ -111,41 +111,43 @@ def robust_model_change(  # noqa: PLR0913 - one keyword per part of the problem
     n_jobs: int | None = None,
     compute: Compute | None = None,
 ) -> FloatArray:
-    """The impact that labeling row j has whatever the distribution: inf_μ E^μ[f(x_j, Y) | x_j].
+    """Compute the expected impact of labeling row j that every distribution guarantees: inf_μ E^μ[f(x_j, Y) | x_j].
 
-    μ ranges over the decision set around the labeled rows X (n, d), y (n,), with the feature marginal of all rows
-    (paper, eq. distributionally-robust-active-learning). The scores are exact, and equal min_k f where the adversary
-    is free to choose the label: at every row, from a margin of 2κ/N on.
+    The infimum is over the decision set around the labeled rows X (n, d), y (n,), with the feature marginal of all rows
+    (paper, eq. distributionally-robust-active-learning). The scores are exact. They equal min_k f where the adversary
+    may choose the label freely, which is every row from a margin of 2κ/N on.
 
     Parameters
     ----------
     impact : array of shape (M, K)
-        Impacts f(x_j, k) of the rows of X_unlabeled, or of its `candidates`; classes in sorted order.
+        Impacts f(x_j, k) of the rows of X_unlabeled, or of its `candidates`, with classes in sorted order.
     X : array of shape (n, d)
         Labeled rows.
     y : array of shape (n,)
         Their labels.
     X_unlabeled : array of shape (M, d) or Unlabeled
-        Unlabeled rows: those looked at.
+        Unlabeled rows to score.
     radius : float, "ends" or "minimal", default="ends"
-        Radius of the decision set, or the rule for it: see `label_flexibility`.
+        Radius of the decision set, or the rule that finds it: see `label_flexibility`.
     margin : float or None, default=None
-        Added to the radius of a rule; None is 0.1·κ/N, see `label_flexibility`.
+        Added to the radius that a rule finds. None means 0.1·κ/N, see `label_flexibility`.
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
-        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
+        Label probabilities, with classes in sorted order: 95 % intervals from y ("clopper-pearson"), exact values (K,),
+        intervals (K, 2), or None for no constraint.
     label_cost : float or array of shape (K, K), default=1.0
-        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+        Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row to
+        k.
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     classes : array of shape (K,) or None, default=None
-        All classes, where the labels may miss some.
+        All classes, if the labels may miss some.
     candidates : array of shape (m,) or None, default=None
-        Indices of the rows of X_unlabeled to look at; all by default.
+        Indices of the rows of X_unlabeled to consider. None considers all.
     n_jobs : int or None, default=None
-        Threads over groups of rows; None means one, -1 one per core.
+        Number of threads over groups of rows. None means one, -1 one per core.
     compute : Compute or None, default=None
-        Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
-        distances, beyond in blocks.
+        Where sums over blocks of rows run (for example on a GPU), and how much memory they may use. None: in memory up
+        to 2^24 distances, in blocks beyond.
 
     Returns
     -------
@@ -181,34 +183,33 @@ _SAME_PROBABILITIES = 1e-6
 def logistic_impact(
     clf: Any, X: ArrayLike, *, classes: ArrayLike | None = None, feature_norm: bool = True
 ) -> FloatArray:
-    """Gradient norms (N, K) of a fitted linear logistic classifier, in closed form.
+    """Compute the gradient norms (N, K) of a fitted linear logistic classifier in closed form.
 
-    Two classes: f(x, k) = (1 − p_k)·‖x̃‖. K classes: f(x, k) = ‖p − e_k‖₂·‖x̃‖.
-
-    Here p = h_θ(x) and x̃ is x with the constant feature one appended, if the classifier has an intercept.
+    For two classes f(x, k) = (1 − p_k)·‖x̃‖, for K classes f(x, k) = ‖p − e_k‖₂·‖x̃‖. Here p = h_θ(x), and x̃ is x with
+    a constant feature 1 appended if the classifier has an intercept.
 
     Parameters
     ----------
     clf : fitted classifier
         Logistic regression of scikit-learn or of this package, or any linear classifier whose probabilities are the
-        softmax of its scores; bare, at the end of a Pipeline, or wrapped by scikit-activeml.
+        softmax of its scores. It may be bare, the last step of a Pipeline, or wrapped by scikit-activeml.
     X : array of shape (N, d)
         Rows.
     classes : array of shape (K,) or None, default=None
-        All classes, where clf may have seen fewer: those it has not seen have probability zero.
+        All classes, if clf may have seen fewer. Unseen classes have probability zero.
     feature_norm : bool, default=True
-        False drops the factor ‖x̃‖: the form that the paper's appendix prints for Min and Max model change.
+        Whether to include the factor ‖x̃‖. The paper's appendix omits it for Min and Max model change.
 
     Returns
     -------
     array of shape (N, K)
-        Impacts f(x_j, k), classes in sorted order.
+        Impacts f(x_j, k), with classes in sorted order.
 
     Examples
     --------
     >>> from sklearn.linear_model import LogisticRegression
     >>> clf = LogisticRegression().fit([[-1.0], [1.0]], [0, 1])
-    >>> logistic_impact(clf, [[0.0]]).round(3)  # undecided: both labels change it as much
+    >>> logistic_impact(clf, [[0.0]]).round(3)  # undecided: both labels have the same impact
     array([[0.5, 0.5]])
     """
     X_seen, last = seen_by_last_step(clf, X)
@@ -224,7 +225,7 @@ def logistic_impact(
         raise ParameterError(
             "clf",
             'must predict the softmax of its scores for impact="gradient"',
-            f"{type(last).__name__}, which does not",
+            f"{type(last).__name__}, which does not do so",
             "Pass impact=function(clf, X) -> array (N, K).",
         )
     p = spread_over(proba, last.classes_, classes)
@@ -243,23 +244,23 @@ def torch_impact(
     parameters: Callable[[str], bool] | None = None,
     batch_size: int = 256,
 ) -> FloatArray:
-    """Gradient norms (N, K) of the log loss of a torch module, one gradient per row and label.
+    """Compute the gradient norms (N, K) of the log loss of a torch module, with one gradient per row and label.
 
     Parameters
     ----------
     module : torch.nn.Module, or a fitted skorch net
-        Maps rows (B, ...) to scores (B, K); one score (B,) or (B, 1) is the logit of the second of two classes.
+        Maps rows (B, ...) to scores (B, K). One score (B,) or (B, 1) is the logit of the second of two classes.
     X : array of shape (N, ...)
         Rows.
     parameters : function(name) -> bool, or None, default=None
-        Which parameters count, by their names; all by default. The last layer alone is much cheaper.
+        Selects parameters by name. None selects all. Selecting only the last layer is much cheaper.
     batch_size : int, default=256
-        Rows at a time: memory holds that many gradients.
+        Number of rows, and therefore gradients, held in memory at a time.
 
     Returns
     -------
     array of shape (N, K)
-        Impacts f(x_j, k), classes in sorted order.
+        Impacts f(x_j, k), with classes in sorted order.
 
     Examples
     --------
@@ -307,7 +308,7 @@ def torch_impact(
 def gradient_impact(
     clf: Any, X: ArrayLike, *, classes: ArrayLike | None = None, feature_norm: bool = True
 ) -> FloatArray:
-    """Gradient norms (N, K): `torch_impact` for torch modules and skorch nets, `logistic_impact` for all else.
+    """Compute gradient norms (N, K): `torch_impact` for torch modules and skorch nets, `logistic_impact` otherwise.
 
     Parameters
     ----------
@@ -316,14 +317,14 @@ def gradient_impact(
     X : array of shape (N, d)
         Rows.
     classes : array of shape (K,) or None, default=None
-        All classes, where a linear classifier may have seen fewer.
+        All classes, if a linear classifier may have seen fewer.
     feature_norm : bool, default=True
-        Whether the closed form has the factor ‖x̃‖.
+        Whether the closed form includes the factor ‖x̃‖.
 
     Returns
     -------
     array of shape (N, K)
-        Impacts f(x_j, k), classes in sorted order.
+        Impacts f(x_j, k), with classes in sorted order.
 
     Examples
     --------
@@ -338,13 +339,13 @@ def gradient_impact(
 
 
 def is_torch(clf: Any) -> bool:
-    """Whether clf is a torch module or a skorch net, without importing torch."""
+    """Return True if clf is a torch module or a skorch net, without importing torch."""
     inner = getattr(clf, "module_", clf)
     return any(base.__module__.split(".")[0] == "torch" for base in type(inner).__mro__)
 
 
 def seen_by_last_step(clf: Any, X: ArrayLike) -> tuple[FloatArray, Any]:
-    """Rows as the last step of a classifier sees them, and that step: the steps of a Pipeline before it are applied."""
+    """Return the rows as the last step of a classifier (for example a Pipeline) receives them, and that step."""
     if hasattr(clf, "missing_label"):  # scikit-activeml's wrapper
         clf = getattr(clf, "estimator_", clf)
     if isinstance(clf, Pipeline):
@@ -354,12 +355,12 @@ def seen_by_last_step(clf: Any, X: ArrayLike) -> tuple[FloatArray, Any]:
 
 
 def with_constant(X: FloatArray, last: Any) -> FloatArray:
-    """Rows (N, d+1) with the constant feature one, or X itself for a classifier without an intercept."""
+    """Return rows (N, d+1) with a constant feature 1, or X itself for a classifier without an intercept."""
     return np.hstack([X, np.ones((len(X), 1))]) if getattr(last, "fit_intercept", True) else X
 
 
 def spread_over(proba: FloatArray, seen: NDArray[Any], classes: ArrayLike | None) -> FloatArray:
-    """Columns (N, K) for all classes, zero for those not seen."""
+    """Return columns (N, K) for all classes, zero for unseen classes."""
     if classes is None or len(np.asarray(classes)) == len(seen):
         return proba
     known = np.asarray(classes)
@@ -367,7 +368,7 @@ def spread_over(proba: FloatArray, seen: NDArray[Any], classes: ArrayLike | None
     if len(missing):
         raise ParameterError(
             "classes",
-            "must contain those of the classifier",
+            "must contain all classes of the classifier",
             f"classes={known.tolist()} without {missing.tolist()}",
             "Add them.",
         )

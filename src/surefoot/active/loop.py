@@ -1,4 +1,4 @@
-"""The labeling loop: suggest rows, take answers, refit, certify, stop."""
+"""The labeling loop: suggest rows, record labels, refit, certify, stop."""
 
 from __future__ import annotations
 
@@ -37,37 +37,40 @@ from surefoot.problem.rows import UNLABELED, LabeledData, Unlabeled, settle_grou
 
 # A certificate for rows that were not labeled at random.
 
-# Every row of the pool counts once in P_X; as a labeled row it must not count a second time.
+# Every row of the pool counts once in P_X. A labeled row must not count a second time.
 _NEGLIGIBLE = 1e-9
 _CLIP = 1e-12
 
 
 @dataclass(frozen=True)
 class NearestCertifier:
-    """Certificates around the labeled rows, each weighted by the rows of the pool that are nearest to it.
+    """Certify around the labeled rows, each weighted by the number of pool rows that are nearest to it.
 
-    Rows that a strategy picked do not look like the pool: most lie where classes meet. With equal weights they would
-    stand for rows far from there, and the certified risk would rise with every label. A certificate needs no i.i.d.
-    labels, only a set that holds the truth; so the weights may follow the pool. The set is then that of all
-    distributions with the pool's features, label probabilities in the intervals, and a distance from the weighted rows
-    of at most: mean distance to the nearest labeled row + cheapest relabeling + excess.
+    Rows selected by a strategy differ from the pool: most lie where classes meet. With equal weights they would
+    represent rows far away, and the certified risk would rise with every label. A certificate does not need i.i.d.
+    labels, only a set that contains the true distribution, so the weights may follow the pool. The set then contains
+    all distributions with the features of the pool, label probabilities in the intervals, and a distance from the
+    weighted rows of at most: mean distance to the nearest labeled row + cheapest relabeling + excess.
 
-    It holds the truth if excess ≥ κ times the share of rows whose label differs from that of the nearest labeled row.
+    The set contains the true distribution if excess ≥ κ times the share of rows whose label differs from the label of
+    the nearest labeled row.
 
     Parameters
     ----------
     excess : float
-        Radius beyond the minimal one, ≥ 0.
+        Excess ≥ 0 of the radius over the minimal radius.
     label_prior : array (K,), array (K, 2), LabelPrior or None, default=None
         Label probabilities of the pool.
     loss : "log_loss", "zero_one" or array of shape (K, K), default="log_loss"
-        Loss to bound; a matrix has the loss of predicting class c where the truth is k at [k, c]. See `certify`.
+        Loss to bound. Entry [k, c] of a matrix is the loss of predicting class c when the true class is k. See
+        `certify`.
     label_cost : float or array of shape (K, K), default=1.0
-        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+        Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row to
+        k.
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     tol : float, default=1e-4
-        Certified gap to reach, in units of the loss (absolute).
+        Certified gap to reach, absolute, in units of the loss.
 
     Examples
     --------
@@ -86,7 +89,7 @@ class NearestCertifier:
     tol: float = 1e-4
 
     def __call__(self, clf: Any, X: ArrayLike, y: ArrayLike, *, X_unlabeled: ArrayLike | Unlabeled) -> Certificate:
-        """The certificate of a fitted classifier, given the labeled rows and the rest of the pool."""
+        """Certify a fitted classifier, given the labeled rows and the rest of the pool."""
         rows, labels = check_labeled_rows(X, y)
         unlabeled = check_more_rows(unwrap(X_unlabeled)[0], UNLABELED, rows.shape[1])
         warn_about_unlabeled(rows, unlabeled, len(unlabeled), wrapped=True)  # no cross-validation cuts these rows
@@ -96,7 +99,7 @@ class NearestCertifier:
         asked = LabeledData.check(rows, labels, sample_weight=None, classes=classes, metric=self.metric)
         everything, anchors = np.vstack([rows, pool]), np.arange(len(rows))
         data, label_cost = settle_ground_cost(asked, self.label_cost, len(everything), everything.__getitem__)
-        with shared_geometry():  # the problem asks for the distances from which its weights are made
+        with shared_geometry():  # the problem needs the distances from which its weights are computed
             nearest = distances_to_anchors(data.metric, everything, rows, anchors)[len(rows) :].argmin(axis=1)
             problem = check_problem(
                 rows,
@@ -120,16 +123,16 @@ Certifier = Callable[..., Certificate]
 
 @dataclass(frozen=True)
 class Round:
-    """One fit: how many labels it had, and the bounds on its worst expected loss.
+    """Record one fit: its number of labels, and the bounds on its worst expected loss.
 
     Attributes
     ----------
     n_labels : int
-        Labels given until then.
+        Number of labels at the time of the fit.
     risk : float or None
-        Upper bound of the certificate; None without one.
+        Upper bound of the certificate, None without a certificate.
     lower : float or None
-        Lower bound of the certificate; None without one.
+        Lower bound of the certificate, None without a certificate.
     """
 
     n_labels: int
@@ -143,41 +146,42 @@ class Round:
 
 
 class ActiveLearner:
-    """A pool of rows, the answers given so far, and the classifier fitted to them.
+    """Run a labeling loop over a pool: select rows, record labels, refit and certify.
 
-    Ask `suggest` for rows, give their labels to `label`, `skip` what cannot be labeled, until it suggests none; or let
-    `run` do so with an oracle. After each round the classifier is refitted and certified, and the loop is done when the
-    certified risk is at most `target_risk`. `ProvenLabeling` alternates this with audits until an error is proved.
+    Call `suggest` for rows, pass their labels to `label`, and `skip` rows that cannot be labeled, until it suggests
+    none. Or let `run` do this with an oracle. After each round the classifier is refitted and certified. The loop ends
+    when the certified risk is at most `target_risk`. `ProvenLabeling` alternates this loop with audits until an error
+    rate is proved.
 
     Parameters
     ----------
     clf : classifier
-        Cloned and fitted to the labeled rows; if its fit takes X_unlabeled, all others are passed too.
+        Cloned and fitted to the labeled rows. If its fit accepts X_unlabeled, the other rows are passed too.
     X : array of shape (N, d)
         The pool.
     y : array of shape (N,) or None, default=None
-        Labels known from the start; missing ones are NaN or None.
+        Labels known at the start. Missing labels are NaN or None.
     strategy : a strategy of this package or of scikit-activeml, or a function(estimator, X_pool) -> indices
-        By default RobustModelChange().
+        Selects the rows to label. None means RobustModelChange().
     target_risk : float or None, default=None
-        Stop when the certified risk is at most this.
+        Stop when the certified risk is at most this value.
     certify : function(clf, X, y, X_unlabeled=U) -> Certificate, or None, default=None
-        By default the classifier's own `certificate_`, where it has one. For any other classifier, for example
-        `functools.partial(surefoot.certify, radius=0.1)`.
+        Certifies each fit. None uses the classifier's own `certificate_`, if it has one. For other classifiers pass for
+        example `functools.partial(surefoot.certify, radius=0.1)`.
     classes : array of shape (K,) or None, default=None
-        The labels that are allowed; any by default.
+        The allowed labels. None allows any label.
     journal : path, log or None, default=None
-        Holds every answer before it is acknowledged. An existing one is resumed: its answers count on top of y. No one
-        else can write to a file until the learner is closed, or gone. As in `Audit`.
+        File in which every label is saved before it is acknowledged. An existing journal is resumed, and its labels
+        override y. Only one process can write to the file until the learner is closed or deleted. See `Audit`.
 
     Attributes
     ----------
     model : classifier or None
-        The fitted classifier; None before the first fit and while the labels show too few classes.
+        The fitted classifier. None before the first fit and while the labels show too few classes.
     certificate : Certificate or None
         The certificate of `model`.
     rounds : list of Round
-        Rounds, oldest first; a resumed journal's too.
+        All rounds, oldest first, including those of a resumed journal.
 
     Examples
     --------
@@ -223,12 +227,12 @@ class ActiveLearner:
 
     @property
     def labels(self) -> dict[int, Any]:
-        """The labels given so far, by row."""
+        """Labels recorded so far, by row."""
         return dict(self._answers)
 
     @property
     def n_labels(self) -> int:
-        """How many rows have a label."""
+        """Number of labeled rows."""
         return len(self._answers)
 
     @property
@@ -240,7 +244,7 @@ class ActiveLearner:
 
     @property
     def y(self) -> NDArray[Any]:
-        """Labels (N,); missing ones are NaN among numbers, None among others."""
+        """Labels (N,). Missing labels are NaN among numbers, None otherwise."""
         return self._marked(np.nan)
 
     @property
@@ -252,17 +256,17 @@ class ActiveLearner:
         return reached or len(self.open_rows) == 0
 
     def suggest(self, batch_size: int = 1) -> NDArray[np.intp]:
-        """Rows to label next; fits and certifies first, if answers have come in.
+        """Select the rows to label next. Fits and certifies first if there are new labels.
 
         Parameters
         ----------
         batch_size : int, default=1
-            How many rows, at most.
+            Maximum number of rows.
 
         Returns
         -------
         array of shape (b,)
-            Indices of rows, b ≤ batch_size; none when the loop is done.
+            Indices of rows, b ≤ batch_size. Empty when the loop is done.
         """
         size = min(check_positive_integer(batch_size, "batch_size"), len(self.open_rows))
         with shared_geometry(self._geometry):
@@ -270,27 +274,27 @@ class ActiveLearner:
             return np.empty(0, dtype=np.intp) if self.done else self._query(size)
 
     def label(self, rows: ArrayLike, labels: Any) -> None:
-        """Take the label of a row, or the labels of many; a row that has one already is corrected.
+        """Record the labels of one or more rows. The label of a labeled row is corrected.
 
-        When this returns the answers are in the journal, all of them.
+        All labels are in the journal when this method returns.
 
         Parameters
         ----------
         rows : int or array of shape (b,)
             Indices of rows.
         labels : label or sequence of b labels
-            Their labels: numbers or texts.
+            Their labels, numbers or strings.
         """
         indices = self._check_rows(rows)
         values = [labels] if np.ndim(rows) == 0 else list(labels)
         if len(values) != len(indices):
             got = f"{len(values)} for {len(indices)} rows"
-            raise ParameterError("labels", "must be one per row", got, "Pass as many.")
+            raise ParameterError("labels", "must be one per row", got, "Pass one label per row.")
         checked = [check_known_label(value, self._allowed) for value in values]
         self._write({"label": list(zip(indices.tolist(), checked, strict=True))})
 
     def skip(self, rows: ArrayLike) -> None:
-        """Do not suggest these rows again: their labels cannot be told. A label given later still counts.
+        """Stop suggesting these rows because they cannot be labeled. A label recorded later still counts.
 
         Parameters
         ----------
@@ -300,18 +304,18 @@ class ActiveLearner:
         self._write({"skip": self._check_rows(rows).tolist()})
 
     def fit(self) -> Round | None:
-        """Fit and certify the classifier, if answers have come in since the last time.
+        """Fit and certify the classifier if there are new labels.
 
         Returns
         -------
         Round or None
-            The last round, if any.
+            The last round, or None before the first.
         """
         if self._fitted_to != self._answers:
             self._fitted_to = dict(self._answers)
             mark = getattr(self.clf, "missing_label", np.nan)
             pool = CandidatePool.from_arguments(self.X, self._marked(mark), None, mark)
-            with shared_geometry(self._geometry):  # the query that follows asks for the same distances
+            with shared_geometry(self._geometry):  # the next query needs the same distances
                 self.model = fit_to(self.clf, pool, None) if self._answers else None
                 self.certificate = None if self.model is None else self._certificate()
             found = self.certificate
@@ -329,16 +333,16 @@ class ActiveLearner:
         max_labels: int | None = None,
         on_round: Callable[[Round], None] | None = None,
     ) -> ActiveLearner:
-        """Label rows with an oracle until done, or until max_labels rows have a label.
+        """Label rows with an oracle until the loop is done or max_labels rows are labeled.
 
         Parameters
         ----------
         oracle : function(rows, X[rows]) -> sequence of labels
-            Returns one label per row; None skips the row.
+            Returns one label per row, or None to skip the row.
         batch_size : int, default=1
-            Rows per round.
+            Number of rows per round.
         max_labels : int or None, default=None
-            Labels in all, those known from the start included.
+            Maximum total number of labels, including those known at the start.
         on_round : function(Round) or None, default=None
             Called after each fit.
 
@@ -363,7 +367,7 @@ class ActiveLearner:
                 self.skip(np.delete(rows, given))
 
     def close(self) -> None:
-        """Let others open the journal, to go on from here."""
+        """Release the journal so that another process can resume it."""
         self._journal.close()
 
     def __repr__(self) -> str:
@@ -372,7 +376,7 @@ class ActiveLearner:
         return f"ActiveLearner({len(self.X)} rows, {self.n_labels} labels, {len(self._skipped)} skipped{last}{target})"
 
     def _replay(self) -> None:
-        """Take over what the journal holds, and write to it what it lacks: the labels known from the start."""
+        """Read the events of the journal, and write to it the labels known at the start that it lacks."""
         first, recorded = dict(self._answers), set[int]()
 
         def replay(event: dict[str, Any]) -> None:
@@ -404,7 +408,7 @@ class ActiveLearner:
         return check_candidates(np.atleast_1d(np.asarray(rows)), len(self.X), "X")
 
     def _marked(self, missing: Any) -> NDArray[Any]:
-        """(N,) labels with a mark for missing ones."""
+        """Return (N,) labels with a mark for missing labels."""
         numbers = all(isinstance(value, bool | int | float) for value in self._answers.values())
         is_nan = missing is not None and missing != missing  # noqa: PLR0124 - NaN
         marked: NDArray[Any]
@@ -427,14 +431,14 @@ class ActiveLearner:
             lacks = "a certificate" if found is None else 'a guarantee, which radius="predictive" does not give'
             raise ParameterError(
                 "target_risk",
-                f"needs {lacks}",
+                f"requires {lacks}",
                 type(self.model).__name__,
-                "Pass certify=, or RobustLogisticRegression with a radius that covers the truth.",
+                "Pass certify=, or RobustLogisticRegression with a radius that covers the true distribution.",
             )
         return found
 
     def _query(self, size: int) -> NDArray[np.intp]:
-        """Rows from the strategy, whichever of the three forms it has."""
+        """Select rows with the strategy, whichever of the three interfaces it has."""
         open_rows = self.open_rows
         if hasattr(self.strategy, "query"):
             y = self._marked(getattr(self.strategy, "missing_label", np.nan))
@@ -446,7 +450,7 @@ class ActiveLearner:
         if self.model is None:
             raise ParameterError(
                 "strategy",
-                "must not be a function while labels are too few to fit a classifier",
+                "must not be a function while there are too few labels to fit a classifier",
                 self.n_labels,
                 "Pass labels of two classes in y.",
             )

@@ -1,4 +1,4 @@
-"""Learn, freeze, prove: one loop that asks for labels until a classifier is proved to be good enough."""
+"""Learn, freeze, prove: a loop that requests labels until a classifier is proved to be good enough."""
 
 from __future__ import annotations
 
@@ -30,50 +30,53 @@ from surefoot.bounds.engine import PLANNED, AuditEngine, AuditPolicy, level_of
 from surefoot.bounds.journal import EventLog, answer_event, hash_predictions, hash_rows
 from surefoot.bounds.size import audit_size
 
-# Weighted audits are planned for a classifier that errs on this share of the target, at the level of the third audit.
+# Weighted audits are planned for a classifier whose error rate is this fraction of the target, at the third audit's
+# level.
 _BELIEVED_SHARE, _PLANNED_AUDIT = 0.25, 3
 
 
 class ProvenLabeling(AuditRecord):
-    """Label rows of a pool until a classifier is proved to err on at most a target share of it.
+    """Label rows of a pool until the error rate of a classifier on it is proved to be at most a target.
 
-    Ask `next` for a row, give its label to `record` (or `skip` it), until `done`; or let `run` do so with an oracle.
-    `state` says where it stands, `proof` what is proved, and of which classifier: `model`. With classifiers of your
-    own, pass None for `clf`, give labels to `learn` and each classifier to `freeze`; `next` then asks for the rows of
-    its audit.
+    Call `next` for a row, pass its label to `record` (or `skip` it), until `done`. Or let `run` do this with an oracle.
+    `state` shows the progress, `proof` the proved bound, and `model` the classifier it applies to. To train classifiers
+    yourself, pass None for `clf`, pass labels to `learn` and each classifier to `freeze`. `next` then returns the rows
+    of its audit.
 
     Parameters
     ----------
     clf : classifier or None
-        Cloned and fitted to the labels of learning, as in `ActiveLearner`. It must be deterministic for a journal to be
-        resumed in the middle of an audit; else that audit is given up.
+        Cloned and fitted to the labels for learning, as in `ActiveLearner`. A journal can be resumed in the middle of
+        an audit only if the fit is deterministic; otherwise that audit is abandoned.
     X : array of shape (N, d)
         The pool.
     y : array of shape (N,) or None, default=None
-        Labels known from the start, missing ones NaN or None. None: those that a journal was begun with, or none.
+        Labels known at the start. Missing labels are NaN or None. None: those with which the journal was started, or
+        none.
     target_error : float
-        The share of errors to prove.
+        The error rate to prove.
     level : float in (0, 1), default=0.9
-        Of all audits together: with this probability no bound, at any time, is below the error that it bounds.
+        Confidence level of all audits together: with this probability no bound, at any time, is below the error rate
+        that it bounds.
     strategy : strategy or None, default=None
-        Chooses the rows to learn from, as in `ActiveLearner`.
+        Selects the rows to learn from, as in `ActiveLearner`.
     policy : AuditPolicy or None, default=None
-        When an audit begins, how many labels it may take, and when it is given up; by default AuditPolicy().
+        When an audit begins, how many labels it may use, and when it is abandoned. None means AuditPolicy().
     sampling : {"uniform", "weighted", "auto"}, default="auto"
-        How audits draw rows, as in `Audit`; "auto": weighted if 200 labels or more are planned.
+        How audits sample rows, as in `Audit`. "auto": weighted if at least 200 labels are planned.
     uniform_fraction : float in [0.2, 1], default=0.6
-        Share of the weighted draws that is uniform.
+        Fraction of the weighted sample that is uniform.
     classes : array of shape (K,) or None, default=None
-        All labels that are allowed.
+        All allowed labels.
     journal : path, log or None, default=None
-        Holds every answer before it is acknowledged; an existing one is resumed. As in `Audit`.
+        File in which every label is saved before it is acknowledged. An existing journal is resumed. See `Audit`.
     random_state : int or None, default=None
-        Seed of the audits' draws.
+        Seed of the random samples of the audits.
 
     Attributes
     ----------
     audits : dict of AuditEngine
-        The audits of this process, by their number.
+        The audits of this process, by number.
 
     Examples
     --------
@@ -136,16 +139,16 @@ class ProvenLabeling(AuditRecord):
 
     @classmethod
     def from_loop(cls, learner: ActiveLearner, *, target_error: float, **options: Any) -> ProvenLabeling:
-        """Go on from a labeling loop, with its classifier, rows, labels, strategy and classes.
+        """Continue a labeling loop with its classifier, rows, labels, strategy and classes.
 
         Parameters
         ----------
         learner : ActiveLearner
-            It stays as it is.
+            The loop to continue. It is not changed.
         target_error : float
-            The share of errors to prove.
+            The error rate to prove.
         **options : dict
-            More arguments of this class.
+            Other arguments of this class.
 
         Returns
         -------
@@ -160,23 +163,23 @@ class ProvenLabeling(AuditRecord):
 
     @property
     def budget(self) -> int | None:
-        """Labels that an audit may take; None without a limit."""
+        """Maximum number of labels of an audit, None without a limit."""
         weighted = self.audit is not None and not self.audit.is_uniform
         return self._planned_budget() if self._budget is None and weighted else self._budget
 
     @property
     def model(self) -> Any | None:
-        """The classifier that was fitted or frozen last, the frozen one during an audit and once it is proved."""
+        """The classifier that was fitted or frozen last: the frozen one during an audit and once it is proved."""
         return self._frozen if self._learner is None else self._learner.model
 
     @property
     def done(self) -> bool:
-        """Whether the target is proved, or there is no row to ask for."""
+        """Whether the target is proved, or no row is left to label."""
         return self.next() is None
 
     @property
     def state(self) -> ProofState:
-        """Where the loop stands, without asking for a row."""
+        """The progress of the loop. Reading it does not request a row."""
         audit, pending = self.audit, self._pending
         phase = pending.phase if pending is not None else AUDIT if self.is_auditing else LEARN
         if self.proved:
@@ -198,12 +201,13 @@ class ProvenLabeling(AuditRecord):
         )
 
     def next(self) -> Question | None:
-        """The row to label next, the same until it is recorded or skipped; it may fit, freeze or end an audit first.
+        """Return the row to label next, the same until it is handled. May first fit, freeze or end an audit.
 
         Returns
         -------
         Question or None
-            The row and what its label is for; None when the target is proved, no row is left, or `freeze` has its turn.
+            The row and the purpose of its label. None if the target is proved, no row is left, or a call of `freeze` is
+            due.
         """
         while self._pending is None and not self.proved and self._rows_left():
             if self.is_auditing and self.n_audits in self.audits:
@@ -217,12 +221,12 @@ class ProvenLabeling(AuditRecord):
         return self._pending
 
     def record(self, row: int, label: Any) -> None:
-        """Take the label of the row that `next` gave. When this returns it is in the journal.
+        """Record the label of the row that `next` returned. The label is in the journal when this method returns.
 
         Parameters
         ----------
         row : int
-            The row that `next` gave.
+            The row that `next` returned.
         label : number or str
             Its label.
         """
@@ -234,12 +238,12 @@ class ProvenLabeling(AuditRecord):
             self.learn({question.row: label})
 
     def learn(self, labels: Mapping[int, Any]) -> None:
-        """Take labels of rows chosen anyhow: they teach, and end an audit that is open.
+        """Record labels of rows chosen in any way. They are used for learning, and end an open audit.
 
         Parameters
         ----------
         labels : dict
-            Labels by row, of rows without one.
+            Labels of unlabeled rows, by row.
         """
         for row, label in labels.items():
             self._write({"learn": [self._check_free(row), check_known_label(label, self.classes)]})
@@ -247,12 +251,12 @@ class ProvenLabeling(AuditRecord):
         self._teach()
 
     def skip(self, row: int) -> None:
-        """The label of this row cannot be told. In an audit it counts as an error; else another row is asked for.
+        """Skip a row that cannot be labeled. It counts as an error in an audit; in learning another row is selected.
 
         Parameters
         ----------
         row : int
-            The row that `next` gave, or another one without a label.
+            The row that `next` returned, or another unlabeled row.
         """
         question = self.next()
         if question is not None and question.phase == AUDIT:
@@ -264,17 +268,17 @@ class ProvenLabeling(AuditRecord):
             self._learner.skip(row)
 
     def freeze(self, clf: Any) -> AuditEngine:
-        """Begin the next audit, of this classifier; or go on with the open one, where it is of these predictions.
+        """Begin an audit of this classifier, or continue the open audit if the predictions are the same.
 
         Parameters
         ----------
         clf : fitted classifier
-            The classifier to judge; it has seen no labels but `learned`.
+            The classifier to audit. It must not have seen labels other than `learned`.
 
         Returns
         -------
         AuditEngine
-            The audit, at its share of the level. `next` asks for its rows.
+            The audit, at its share of the confidence level. `next` returns its rows.
         """
         predictions, belief, _ = frozen(clf, self.X, self.sampling, self._planned_budget(), self.policy.rule)
         follows = self.sampling != UNIFORM and callable(getattr(clf, "predict_proba", None))
@@ -298,21 +302,21 @@ class ProvenLabeling(AuditRecord):
         return self.audits[self.n_audits]
 
     def give_up(self) -> None:
-        """End the open audit without a proof: its labels go to learning."""
+        """End the open audit without a proof. Its labels become available for learning."""
         if self.is_auditing:
             self._write({"give_up": self.n_audits})
         self._pending = None
         self._teach()
 
     def run(self, oracle: Callable[[int], Any], max_labels: int | None = None) -> ProvenLabeling:
-        """Record the labels that an oracle gives, until done.
+        """Record the labels of an oracle until the loop is done.
 
         Parameters
         ----------
         oracle : callable
-            Gives the label of a row by its number; None skips the row.
+            Function that returns the label of a row number, or None to skip the row.
         max_labels : int or None, default=None
-            Stop when there are this many labels in all.
+            Stop at this total number of labels.
 
         Returns
         -------
@@ -341,30 +345,30 @@ class ProvenLabeling(AuditRecord):
     def _asked(self, row: int) -> Question:
         question = self.next()
         if question is None or isinstance(row, bool) or question.row != row:
-            expected = "no row is asked for" if question is None else f"the row asked for is {question.row}"
+            expected = "no row is open" if question is None else f"the next row is {question.row}"
             raise ParameterError(
                 "row",
-                f"must be the row asked for, since rows chosen otherwise prove nothing; {expected}",
+                f"must be the row that next() returned, because other rows prove nothing; {expected}",
                 repr(row),
-                "Record the row that next() gives.",
+                "Record the row that next() returns.",
             )
         return question
 
     def _answer(self, row: int, label: Any) -> None:
-        """Take the answer for the row that the open audit has drawn; None if it was skipped."""
+        """Record the label of the row that the open audit sampled; None if it was skipped."""
         audit = self.audits[self.n_audits]
         self._write({"audit": self.n_audits, **answer_event(row, label, audit.draws[audit.n_labels].probability)})
         audit.settle(row, label)
 
     def _wanted(self) -> int:
-        """Labels at which the next audit begins."""
+        """Number of labels at which the next audit begins."""
         return self.policy.freeze.n_labels(self._n_frozen)
 
     def _rows_left(self) -> bool:
         return self.is_auditing or len(self.labels) + len(self.skipped) < self._n_rows
 
     def _teach(self) -> None:
-        """Give the learner the labels that it does not have yet."""
+        """Pass the learner the labels that it does not have yet."""
         if self._learner is None:
             return
         new = {row: label for row, label in self._learned.items() if row not in self._learner.labels}
@@ -374,7 +378,7 @@ class ProvenLabeling(AuditRecord):
             self._learner.skip(sorted(self.skipped))
 
     def _can_freeze(self) -> bool:
-        """Whether the labels of learning make a classifier; they may show one class only."""
+        """Return True if the labels are enough to fit a classifier. They may show one class only."""
         if self._learner is None or not self._learner.labels:
             return False
         self._learner.fit()
@@ -390,7 +394,7 @@ class ProvenLabeling(AuditRecord):
             self._pending = Question(draw.row, AUDIT)
 
     def _planned_budget(self) -> int:
-        """Labels of an audit: those allowed, or those that a good classifier takes in four of five cases."""
+        """Labels of an audit: the allowed number, or the number that a good classifier needs in four of five cases."""
         if self._budget is not None:
             return int(self._budget)
         level = level_of(self.level, _PLANNED_AUDIT)

@@ -1,9 +1,10 @@
-"""Audits of one classifier after another on one pool, all of which hold together, and the labels of all of them.
+"""Successive audits of classifiers on one pool that are all valid together, and the labels of all of them.
 
-A theorem needs a classifier that did not see the labels that judge it. So learning and auditing take turns: the
-classifier is frozen, rows drawn at random from those without a label judge it, and the labels of an audit without a
-proof go to learning. The j-th audit spends (1 − level) / (j (j + 1)) of the level; these sum to 1 − level, so with
-probability at least `level` no bound of any audit, at any time, is below the error of the classifier that it judges.
+A theorem requires a classifier that did not see the labels of its audit. Therefore learning and auditing alternate. The
+classifier is frozen, then audited on rows sampled at random from the unlabeled rows. If the audit ends without a proof,
+its labels become available for learning. The j-th audit spends (1 − level) / (j (j + 1)) of the level. These sum to 1 −
+level, so with probability at least `level` no bound of any audit, at any time, is below the error rate of the
+classifier that it audits.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from surefoot.bounds.engine import AuditEngine
 from surefoot.bounds.journal import EventLog, Journal, answer_of
 from surefoot.bounds.result import ErrorBound
 
-# Where a loop of learning and audits stands: the question that is open, and what has been shown so far.
+# The state of a loop of learning and audits: the open question, and what has been proved.
 
 LEARN, AUDIT, PROVED, EXHAUSTED = "learn", "audit", "proved", "no row left"
 
 
 @dataclass(frozen=True)
 class Question:
-    """A row to label, and what its label is for.
+    """Hold a row to label and the purpose of its label.
 
     Attributes
     ----------
     row : int
-        Its number in the pool.
+        Row number in the pool.
     phase : {"learn", "audit"}
-        Whether its label teaches, or judges the frozen classifier.
+        Whether its label is used for learning or to audit the frozen classifier.
     """
 
     row: int
@@ -43,32 +44,32 @@ class Question:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ProofState(PrintsAsTable):
-    """Where a labeling loop stands.
+    """Hold the progress of a labeling loop.
 
     Attributes
     ----------
     phase : {"learn", "audit", "proved", "no row left"}
-        What the next label is for, or why there is none.
+        Purpose of the next label, or the reason why there is none.
     n_labels : int
-        All labels.
+        Total number of labels.
     n_wanted : int
-        Labels at which the next audit begins.
+        Number of labels at which the next audit begins.
     n_audits : int
-        Audits begun.
+        Number of audits begun.
     audit_labels : int
-        Labels of the open audit, or of the last one.
+        Number of labels of the open audit, or of the last one.
     audit_errors : int
-        Labels among them that the frozen classifier got wrong.
+        Number of these labels that the frozen classifier misclassified.
     budget : int or None
-        Labels that an audit may take; None without a limit.
+        Maximum number of labels of an audit, None without a limit.
     bound : float or None
-        Anytime bound of that audit on the share of errors in the pool; None before the first.
+        Anytime bound of this audit on the error rate in the pool, None before the first label.
     audit_level : float or None
-        The level of that audit, its share of the whole.
+        Confidence level of this audit, its share of the whole.
     target_error : float
-        The share of errors to prove.
+        The error rate to prove.
     level : float
-        Of all audits together.
+        Confidence level of all audits together.
     """
 
     phase: str
@@ -87,7 +88,7 @@ class ProofState(PrintsAsTable):
         rows = [
             ("phase", self.phase),
             ("labels", f"{self.n_labels}" + (f" of {self.n_wanted} to learn from" if self.phase == LEARN else "")),
-            ("target", f"an error of at most {self.target_error:.4g} at level {self.level:.4g}"),
+            ("target", f"an error rate of at most {self.target_error:.4g} at confidence level {self.level:.4g}"),
         ]
         if self.bound is not None and self.audit_level is not None:
             limit = "" if self.budget is None else f" (at most {self.budget})"
@@ -105,7 +106,7 @@ KIND = "surefoot.audits"
 
 
 class AuditRecord:
-    """What the events so far add up to; each new one is in the journal before it counts. Parameters as in `Journal`."""
+    """State computed from the events so far. Each event is written to the journal first. Parameters as in `Journal`."""
 
     def __init__(
         self, journal: str | os.PathLike[str] | EventLog | None, about: dict[str, Any], free: tuple[str, ...]
@@ -115,67 +116,69 @@ class AuditRecord:
         self.level: float = about["level"]
         self._n_rows, self._seed, self._budget = about["rows"], about["seed"], about["budget"]
         self._learned: dict[int, Any] = dict(about["known"])
-        self._audited: dict[int, Any] = {}  # by the open audit, in the order of its draws
+        self._audited: dict[int, Any] = {}  # by the open audit, in sampling order
         self._skipped: set[int] = set()
         self.audits: dict[int, AuditEngine] = {}
         self.n_audits = 0
         self._n_frozen = 0  # labels when the last audit began
-        self._mark: str | None = None  # hash of the classifier that is audited now
+        self._mark: str | None = None  # hash of the classifier under audit
         self._journal.replay(self._apply)
 
     @property
     def labels(self) -> dict[int, Any]:
-        """All labels, by row: those known from the start, those learned from and those of audits."""
+        """All labels, by row: those known at the start, those for learning and those of audits."""
         return self._learned | {row: label for row, label in self._audited.items() if label is not None}
 
     @property
     def learned(self) -> dict[int, Any]:
-        """The labels that learning may use now: all but those of the audit that is open."""
+        """Labels available for learning: all except those of the open audit."""
         return dict(self._learned)
 
     @property
     def skipped(self) -> set[int]:
-        """Rows whose label could not be told, in audits or in learning, and that have none."""
+        """Rows that could not be labeled, in audits or in learning, and still have no label."""
         return (self._skipped | {row for row, label in self._audited.items() if label is None}) - set(self._learned)
 
     @property
     def is_auditing(self) -> bool:
-        """Whether an audit is open, a resumed one included: its labels judge the classifier that was frozen."""
+        """Whether an audit is open, possibly a resumed one. Its labels judge the frozen classifier."""
         return self._mark is not None
 
     @property
     def audit(self) -> AuditEngine | None:
-        """The audit that is open, or was the last of this process."""
+        """The open audit, or the last one of this process."""
         return self.audits[max(self.audits)] if self.audits else None
 
     @property
     def proved(self) -> bool:
-        """Whether a classifier is proved to err on at most the target share of the pool."""
+        """Whether the error rate of a classifier on the pool is proved to be at most the target."""
         return any(audit.proved for audit in self.audits.values())
 
     @property
     def proof(self) -> ErrorBound | None:
-        """The bound of the first audit that proved the target, at the level that all audits hold together."""
+        """The bound of the first audit that proved the target, at the confidence level of all audits together."""
         for number, audit in self.audits.items():
             if audit.proved:
                 bound = audit_bound(audit, audit.plan)
-                together = f"audit {number} of a series, each at its share of the level, so that all hold together"
+                together = (
+                    f"audit {number} of a series that shares the confidence level, so that all audits hold together"
+                )
                 return replace(bound, level=self.level, assumptions=(*bound.assumptions, together))
         return None
 
     def close(self) -> None:
-        """Let others open the journal, to go on from here."""
+        """Release the journal so that another process can resume it."""
         self._journal.close()
 
     def _check_free(self, row: Any) -> int:
-        """A row of the pool that has no label."""
+        """Validate a row of the pool that has no label."""
         if isinstance(row, bool) or row not in range(self._n_rows):
             raise ParameterError(
-                "row", f"must be a row of the pool, 0 to {self._n_rows - 1}", repr(row), "Pass its number."
+                "row", f"must be a row of the pool, 0 to {self._n_rows - 1}", repr(row), "Pass a row number."
             )
         if row in self.labels:
             raise ParameterError(
-                "row", "must have no label, since audits have counted with it", f"row {row}", "Label another."
+                "row", "must have no label, because audits have used it", f"row {row}", "Label another row."
             )
         return int(row)
 
@@ -206,7 +209,7 @@ class AuditRecord:
             self._audited[self._check_free(row)] = label
 
     def _end_audit(self) -> None:
-        """The labels of the open audit go to learning; it takes no more."""
+        """Close the open audit. Its labels become available for learning."""
         self._skipped |= {row for row, label in self._audited.items() if label is None}
         self._learned |= {row: label for row, label in self._audited.items() if label is not None}
         self._audited, self._mark = {}, None

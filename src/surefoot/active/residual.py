@@ -1,4 +1,4 @@
-"""The feature side of the adversary's budget: what it costs to draw one row's mass from other classes."""
+"""The feature part of the adversary's budget: the cost of taking one row's mass from other classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.minimal_radius import cheapest_relabeling
 from surefoot.solvers.transport import TransportSolution, cross_over, solve_transport
 
-# The feature side of a problem: distances, and the plan that the adversary starts from.
+# The feature part of a problem: distances, and the plan that the adversary starts from.
 
 
 class Features(Protocol):
@@ -31,7 +31,7 @@ class Features(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FeaturesInMemory:
-    """Those of a decision set that holds all distances."""
+    """Features of a decision set with all distances in memory."""
 
     decision_set: DecisionSet
 
@@ -48,7 +48,7 @@ class FeaturesInMemory:
 
 @dataclass(frozen=True, eq=False)
 class FeaturesInBlocks:
-    """Those of a problem over blocks: potentials come from sums over them, the plan from a small simplex."""
+    """Features of a problem over blocks: potentials from sums over the blocks, the plan from a small simplex."""
 
     problem: BlockedProblem
 
@@ -62,11 +62,11 @@ class FeaturesInBlocks:
         return cross_over(self.distances, self.problem.row_weights, weights, potentials)
 
 
-# The label side of the adversary's budget: what a row's labels cost while all other rows make up for them.
+# The label part of the adversary's budget: the cost of a row's labels while all other rows compensate for them.
 
-# Masses are in units of one row: less than this is rounding.
+# Masses are in units of one row. Masses below this are rounding errors.
 DUST = 1e-11
-# An entry that holds a unit, up to rounding, does not run out while one row is moved.
+# An entry that holds one unit, up to rounding, does not run out while one row is moved.
 FULL = 1.0 - 1e-9
 
 
@@ -78,7 +78,7 @@ class Relabeling:
     ----------
     flow : (K, C), F*: labels that can occur by classes that some anchor has.
     label_cost : (K, C); lower, upper : (K,) label intervals; supply : (C,) mass of each class.
-    labels : (K,) codes of the labels that can occur: those of which the prior allows any.
+    labels : (K,) codes of the labels that the prior allows with positive probability.
     """
 
     flow: FloatArray
@@ -90,7 +90,7 @@ class Relabeling:
 
     @classmethod
     def from_decision_set(cls, ds: DecisionSet, unit: float) -> Relabeling:
-        """The relabeling of a decision set, in units of a row's mass."""
+        """Return the relabeling of a decision set, in units of a row's mass."""
         labels = np.flatnonzero(ds.intervals[:, 1] > 0)
         share = cheapest_relabeling(ds).share[np.ix_(labels, ds.present)]
         supply = ds.label_frequencies[ds.present] / unit
@@ -100,10 +100,10 @@ class Relabeling:
         return cls(flow, ds.label_cost[np.ix_(labels, ds.present)], lower, upper, supply, labels)
 
     def distances(self, room: float = DUST) -> FloatArray:
-        """Least costs (K+C, K+C) from node to node, labels first, over residual arcs with more than `room` left.
+        """Compute least costs (K+C, K+C) between nodes (labels first) over residual arcs with more than `room` left.
 
-        Turning some of class c into label k costs κ_kc and is always possible; taking it back gains κ_kc, as far as
-        F*_kc goes. Labels trade mass with each other within their intervals.
+        Changing some of class c to label k costs κ_kc and is always possible. Undoing it gains κ_kc, up to F*_kc.
+        Labels exchange mass with each other within their intervals.
         """
         K, C = self.flow.shape
         totals = self.flow.sum(axis=1)
@@ -118,13 +118,13 @@ class Relabeling:
         return arcs
 
     def forced(self) -> FloatArray:
-        """(K, C) cost of a unit of class c with label k, as long as no residual arc runs out: ∞ where one would."""
+        """Compute the (K, C) cost of a unit of class c with label k while no residual arc runs out, otherwise ∞."""
         K = len(self.labels)
         back = self.distances(FULL)[:K, K:-1]
         return np.maximum(self.label_cost + back, 0.0)
 
     def prices(self, root: int) -> tuple[FloatArray, FloatArray]:
-        """Reduced costs (K, C) ≥ 0 and label prices (K,), largest for the class `root`.
+        """Return reduced costs (K, C) ≥ 0 and label prices (K,), largest for the class `root`.
 
         For every feasible F, Σ κF ≥ Σ κF* + Σ_kc reduced_kc F_kc + Σ_k (price_k⁺ (upper_k − p_k) + price_k⁻ (p_k −
         lower_k)), p_k = Σ_c F_kc; equality holds at F*.
@@ -141,7 +141,7 @@ class Relabeling:
 
 @dataclass(frozen=True, eq=False)
 class LabelProgram:
-    """The linear program over G and H = F − G of one row, before what drawing from other classes costs.
+    """The linear program over G and H = F − G of one row, without the cost of taking mass from other classes.
 
     Σ_k (G+H)_kc = supply_c,  Σ G = 1,  lower_k ≤ Σ_c (G+H)_kc ≤ upper_k,  θ + cost of relabeling ≤ budget
 
@@ -153,7 +153,7 @@ class LabelProgram:
 
     @classmethod
     def from_labels(cls, labels: Relabeling, budget: float) -> LabelProgram:
-        """Phase one of the simplex method, done once for all rows."""
+        """Run phase one of the simplex method, once for all rows."""
         from surefoot.kernels.forced_labels import minimise, pivot
 
         A, b = _constraints(labels, budget)
@@ -162,12 +162,12 @@ class LabelProgram:
         z = -np.concatenate([A.sum(axis=0), np.zeros(m), [b.sum()]])
         basis = q + np.arange(m)
         if not minimise(T, z, basis, m, q) or abs(z[-1]) > 1e-9 * b.max():
-            raise RuntimeError(f"the label program has no feasible basis: {abs(z[-1]):.1e} is left of {b.max():.1e}")
+            raise RuntimeError(f"the label program has no feasible basis: residual {abs(z[-1]):.1e} of {b.max():.1e}")
         for r in np.flatnonzero(basis >= q):  # artificial variables at zero
             s = int(np.abs(T[r, :q]).argmax())
             if abs(T[r, s]) > 1e-9:
                 pivot(T, z, basis, m, r, s)
-        # what is still artificial stands for a row that repeats others; the rest is computed afresh, free of rounding
+        # a variable that is still artificial belongs to a redundant row; the rest is recomputed without rounding errors
         basic = basis[basis < q]
         rows = _independent_rows(A[:, basic])
         table = np.linalg.solve(A[np.ix_(rows, basic)], np.hstack([A[rows], b[rows, None]]))
@@ -177,13 +177,13 @@ class LabelProgram:
 
 
 def _independent_rows(A: FloatArray) -> NDArray[np.intp]:
-    """As many rows of A (m, k), of rank k, as it has columns, independent of each other."""
+    """Return k linearly independent rows of A (m, k), which has rank k."""
     _, _, order = qr(A.T, pivoting=True, mode="economic")
     return np.sort(order[: A.shape[1]])
 
 
 def _constraints(labels: Relabeling, budget: float) -> tuple[FloatArray, FloatArray]:
-    """A (m, q) and b (m,) of A x = b, x ≥ 0."""
+    """Return A (m, q) and b (m,) of A x = b, x ≥ 0."""
     K, C = labels.flow.shape
     kappa = labels.label_cost.max()
     reduced, price = (part / kappa for part in labels.prices(0))
@@ -212,9 +212,9 @@ Entries = tuple[Integers, FloatArray, Integers, Integers]
 
 @dataclass(frozen=True)
 class ClassCosts:
-    """Bounds on the cost of drawing a row's unit of mass from each class instead of from where the plan draws it.
+    """Bounds on the cost of taking a row's unit of mass from each class instead of from where the plan takes it.
 
-    home : (R,) the anchor that holds the whole row, or −1 where the plan splits it.
+    home : (R,) the anchor that holds the whole row, or −1 if the plan splits it.
     below : (R, C) no composition a (C,) costs less than below·a.
     above : (R, C) no composition costs more than above·a; ∞ for split rows.
     """
@@ -263,12 +263,12 @@ class ResidualGraph:
 
     @cached_property
     def dust(self) -> float:
-        """Costs below this are rounding."""
+        """Costs below this are rounding errors."""
         return 1e-12 * max(float(chunk.max()) for _, chunk in self.distances.chunks())
 
     @cached_property
     def is_full(self) -> NDArray[np.bool_]:
-        """Entries of the plan that hold a unit or more: they do not run out while one row is moved."""
+        """Entries of the plan that hold at least one unit. They do not run out while one row is moved."""
         return self.amounts >= FULL
 
     @cached_property
@@ -288,7 +288,7 @@ class ResidualGraph:
         return cost, via
 
     def _all_arcs(self) -> FloatArray:
-        """Reduced cost (n, n) of moving any mass from anchor to anchor, by full entries and others."""
+        """Reduced cost (n, n) of moving any mass from anchor to anchor, by any entry."""
         from surefoot.kernels.forced_labels import residual_costs
 
         cost, via = self.full_arcs[0].copy(), self.full_arcs[1].copy()
@@ -307,7 +307,7 @@ class ResidualGraph:
 
     @cached_property
     def parts(self) -> tuple[Entries, Integers]:
-        """Entries that hold less than a unit: (row, amount, next, count), a linked list per anchor, and its heads."""
+        """Return entries of less than a unit as linked lists per anchor, (row, amount, next, count), and heads."""
         part = np.flatnonzero(~self.is_full)
         rows = np.searchsorted(self.ptr, part, side="right") - 1
         anchors, amounts = self.anchors[part], self.amounts[part]
@@ -317,9 +317,9 @@ class ResidualGraph:
         return (rows, amounts, following, np.array([len(rows)])), head
 
     def class_costs(self, rows: NDArray[np.intp]) -> ClassCosts:
-        """Bounds for every row (R,) from all shortest paths, with and without the entries that may run out.
+        """Compute bounds for every row (R,) from all shortest paths, with and without the entries that may run out.
 
-        A path that starts where row j wants its mass and ends at j's home never needs j itself.
+        A path that starts where row j takes its mass and ends at j's home never needs j itself.
         """
         from surefoot.kernels.forced_labels import all_pairs
 
@@ -341,7 +341,7 @@ class ResidualGraph:
         return ClassCosts(home, below, above)
 
     def narrowed(self, rows: NDArray[np.intp]) -> tuple[ResidualGraph, FloatArray, NDArray[np.intp]]:
-        """The graph with no more rows than moving `rows` needs, their distances in memory, and where `rows` are now."""
+        """Return the graph with the rows needed to move `rows`, their distances, and the positions of `rows` in it."""
         if isinstance(self.distances, HeldDistances):
             return self, self.distances.matrix, rows
         cost, via = self.full_arcs

@@ -1,4 +1,4 @@
-"""Active learning against known labels: learning curves over random starts."""
+"""Simulated active learning with known labels: learning curves over random starts."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ Scoring = Callable[[Any, FloatArray, NDArray[Any]], float]
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """Learning curves of one strategy: T trials, S steps.
+    """Hold the learning curves of one strategy: T trials, S steps.
 
     Attributes
     ----------
     n_labels : array of shape (S,)
         Number of labels at each step.
     scores : array of shape (T, S)
-        Score of the classifier in each trial at each step.
+        Score of the classifier at each step of each trial.
     risks : array of shape (T, S)
-        Certified risk, NaN where there is no certificate.
+        Certified risk, NaN without a certificate.
     picks : array of shape (T, n_labels[-1])
-        Rows in the order in which they were labeled, the first n_labels[0] at random.
+        Rows in the order in which they were labeled. The first n_labels[0] rows are sampled at random.
     median : array of shape (S,)
-        The median of the scores over trials.
+        Median of the scores over trials.
     area : float
-        Area under the median curve, over its length.
+        Area under the median curve, divided by its length.
     areas : array of shape (T,)
-        Area under each trial's curve, over its length.
+        Area under the curve of each trial, divided by its length.
     """
 
     n_labels: NDArray[np.intp]
@@ -53,12 +53,12 @@ class Simulation:
 
     @property
     def area(self) -> float:
-        """Area under the median curve, over its length: the paper's table 1 shows 100 times this."""
+        """Area under the median curve, divided by its length. Table 1 of the paper shows 100 times this value."""
         return area_under(self.n_labels, self.median)
 
     @property
     def areas(self) -> FloatArray:
-        """Area (T,) under each trial's curve, over its length."""
+        """Area (T,) under the curve of each trial, divided by its length."""
         return np.array([area_under(self.n_labels, curve) for curve in self.scores])
 
     def __repr__(self) -> str:
@@ -67,7 +67,7 @@ class Simulation:
 
 
 def likelihood(clf: Any, X: FloatArray, y: NDArray[Any]) -> float:
-    """exp(−mean log loss) over all rows: the score of the paper's experiments."""
+    """Compute exp(−mean log loss) over all rows, the score of the paper's experiments."""
     columns = np.searchsorted(clf.classes_, y)
     proba = clf.predict_proba(X)[np.arange(len(y)), columns]
     return float(np.exp(np.log(np.maximum(proba, 1e-300)).mean()))
@@ -88,42 +88,44 @@ def simulate(
     n_jobs: int | None = None,
     progress: bool = False,
 ) -> Simulation:
-    """Run `ActiveLearner` on rows whose labels are known, from random starts.
+    """Run `ActiveLearner` on rows with known labels, from random starts.
 
-    Each trial draws n_initial rows uniformly (again, until at least two classes are seen), then lets the strategy add
-    labels up to n_labels. The first rows depend on random_state and the trial alone: two strategies see the same ones.
+    Each trial samples n_initial rows uniformly (repeatedly, until at least two classes are seen). The strategy then
+    adds labels up to n_labels. The first rows depend on random_state and the trial only, so all strategies start from
+    the same rows.
 
     Parameters
     ----------
     strategy : a strategy of this package or of scikit-activeml, or a function(estimator, X_pool) -> indices
-        One with a random_state gets one of its own in each trial.
+        The strategy to evaluate. If it has a random_state, it gets a different one in each trial.
     clf : classifier
         Cloned and fitted to the labeled rows, see `ActiveLearner`.
     X : array of shape (N, d)
         The pool.
     y : array of shape (N,)
-        All its labels.
+        Labels of all rows.
     n_initial : int, default=20
-        Labels at the start.
+        Number of labels at the start.
     n_labels : int, default=100
-        Labels at the end.
+        Number of labels at the end.
     batch_size : int, default=1
-        Labels per step.
+        Number of labels per step.
     n_trials : int, default=20
-        Random starts.
+        Number of random starts.
     scoring : function(clf, X, y) -> float
-        Called on all rows after each fit; by default the likelihood.
+        Called on all rows after each fit. The default is the likelihood.
     random_state : int, default=0
-        Seed of the starts, and of the strategies. A fixed one, so that all strategies start from the same labels.
+        Seed of the starts and of the strategies. It is fixed by default so that all strategies start from the same
+        labels.
     n_jobs : int or None, default=None
-        Trials at a time. The result does not depend on it.
+        Number of parallel trials. The result does not depend on it.
     progress : bool, default=False
-        Show a progress bar; needs the package rich.
+        Whether to show a progress bar. Requires the package rich.
 
     Returns
     -------
     Simulation
-        Scores, certified risks and rows of all trials.
+        Scores, certified risks and labeled rows of all trials.
     """
     rows, labels = check_labeled_rows(X, y)
     counts = [check_positive_integer(v, n) for v, n in ((n_initial, "n_initial"), (n_labels, "n_labels"))]
@@ -132,7 +134,7 @@ def simulate(
             "n_labels",
             f"must be from n_initial to {len(rows)}, the number of rows",
             f"n_initial={n_initial}, n_labels={n_labels}",
-            "Lower them.",
+            "Lower n_initial or n_labels.",
         )
     if len(np.unique(labels)) < 2:
         raise ParameterError("y", "must show at least 2 classes", np.unique(labels).tolist(), "Pass all labels.")
@@ -148,7 +150,7 @@ def simulate(
 
 
 def area_under(n_labels: ArrayLike, curve: ArrayLike) -> float:
-    """Trapezoidal area under a curve over its length; its value where it is a single point."""
+    """Compute the trapezoidal area under a curve, divided by its length; for a single point, its value."""
     x, values = np.asarray(n_labels, dtype=float), np.asarray(curve, dtype=float)
     return float(np.trapezoid(values, x) / np.ptp(x)) if len(x) > 1 else float(values[0])
 
@@ -169,7 +171,7 @@ def _trial(
     first = rng.choice(len(X), n_initial, replace=False)
     while len(np.unique(y[first])) < 2:
         if n_initial < 2:
-            raise ParameterError("n_initial", "must be at least 2, to show two classes", "1", "Raise it.")
+            raise ParameterError("n_initial", "must be at least 2, to show two classes", "1", "Pass 2 or more.")
         first = rng.choice(len(X), n_initial, replace=False)
     if isinstance(strategy, BaseEstimator) and "random_state" in strategy.get_params():
         strategy = clone(strategy).set_params(random_state=int(rng.integers(2**31)))
@@ -192,5 +194,7 @@ def _shown(trials: Iterable[Any], total: int) -> Iterable[Any]:
     try:
         from rich.progress import track
     except ImportError as error:
-        raise ImportError("progress=True needs the package rich: pip install rich, or pass progress=False") from error
+        raise ImportError(
+            "progress=True requires the package rich: pip install rich, or pass progress=False"
+        ) from error
     return track(trials, total=total, description="trials")

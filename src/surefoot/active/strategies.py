@@ -27,14 +27,14 @@ Impact = Literal["gradient"] | Callable[[Any, FloatArray], ArrayLike]
 
 
 class RandomSampling(QueryStrategy):
-    """Rows drawn uniformly at random.
+    """Sample rows uniformly at random.
 
     Parameters
     ----------
     missing_label : NaN, None or a label, default=NaN
-        The mark of a row without a label.
+        Marks a row without a label.
     random_state : int, RandomState or None, default=None
-        Seed of the draw.
+        Seed of the sample.
 
     Examples
     --------
@@ -50,29 +50,29 @@ class RandomSampling(QueryStrategy):
         self.random_state = random_state
 
     def _model(self, clf: Any, pool: CandidatePool, fit_clf: bool, sample_weight: ArrayLike | None) -> None:
-        """No classifier: all rows tie."""
+        """Return no classifier: all rows tie."""
 
     def _utilities(self, model: Any, pool: CandidatePool, positions: NDArray[np.intp]) -> FloatArray:
         return np.zeros(len(positions))
 
 
 class ModelChange(QueryStrategy):
-    """Strategies that score impacts f (m, K); the base of four.
+    """Score rows by their impacts f (m, K). Base class of four strategies.
 
     Parameters
     ----------
     impact : "gradient" or function(clf, X) -> array (N, K), default="gradient"
-        "gradient": gradient norms, in closed form for linear logistic classifiers, by torch for its modules.
+        "gradient": gradient norms, in closed form for linear logistic classifiers, with torch for its modules.
     feature_norm : bool, default=True
-        False drops the factor ‖x̃‖ of the closed form, as the paper's appendix prints it for Min and Max.
+        Whether the closed form includes the factor ‖x̃‖. The paper's appendix omits it for Min and Max.
     classes : array of shape (K,) or None, default=None
-        All classes, where neither the classifier nor the labels show them all.
+        All classes, if neither the classifier nor the labels show all of them.
     max_candidates : int or None, default=None
-        Score a random subset of the candidates of this size (the paper's is 100); all by default.
+        Number of randomly sampled candidates to score (100 in the paper). None scores all candidates.
     missing_label : NaN, None or a label, default=NaN
-        The mark of a row without a label.
+        Marks a row without a label.
     random_state : int, RandomState or None, default=None
-        Seed of the draw of candidates and of ties.
+        Seed for sampling candidates and breaking ties.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class ModelChange(QueryStrategy):
         self.random_state = random_state
 
     def _impacts(self, clf: Any, rows: FloatArray) -> FloatArray:
-        """(m, K) impacts of the rows."""
+        """Compute the (m, K) impacts of the rows."""
         classes = classes_so_far(self.classes, clf)
         if callable(self.impact):
             found = np.asarray(self.impact(clf, rows))
@@ -106,22 +106,22 @@ class ModelChange(QueryStrategy):
 
 
 class ExpectedModelChange(ModelChange):
-    """EMC: the largest expected impact, if the classifier's probabilities were true.
+    """Select the rows with the largest expected impact under the classifier's probabilities (EMC).
 
     Parameters
     ----------
     impact : "gradient" or function(clf, X) -> array (N, K), default="gradient"
-        "gradient": gradient norms, in closed form for linear logistic classifiers, by torch for its modules.
+        "gradient": gradient norms, in closed form for linear logistic classifiers, with torch for its modules.
     feature_norm : bool, default=True
-        False drops the factor ‖x̃‖ of the closed form, as the paper's appendix prints it for Min and Max.
+        Whether the closed form includes the factor ‖x̃‖. The paper's appendix omits it for Min and Max.
     classes : array of shape (K,) or None, default=None
-        All classes, where neither the classifier nor the labels show them all.
+        All classes, if neither the classifier nor the labels show all of them.
     max_candidates : int or None, default=None
-        Score a random subset of the candidates of this size (the paper's is 100); all by default.
+        Number of randomly sampled candidates to score (100 in the paper). None scores all candidates.
     missing_label : NaN, None or a label, default=NaN
-        The mark of a row without a label.
+        Marks a row without a label.
     random_state : int, RandomState or None, default=None
-        Seed of the draw of candidates and of ties.
+        Seed for sampling candidates and breaking ties.
 
     Examples
     --------
@@ -139,22 +139,22 @@ class ExpectedModelChange(ModelChange):
 
 
 class MinModelChange(ModelChange):
-    """Min MC: the largest impact that is certain whatever the label.
+    """Select the rows with the largest impact that is certain for any label (Min MC).
 
     Parameters
     ----------
     impact : "gradient" or function(clf, X) -> array (N, K), default="gradient"
-        "gradient": gradient norms, in closed form for linear logistic classifiers, by torch for its modules.
+        "gradient": gradient norms, in closed form for linear logistic classifiers, with torch for its modules.
     feature_norm : bool, default=True
-        False drops the factor ‖x̃‖ of the closed form, as the paper's appendix prints it for Min and Max.
+        Whether the closed form includes the factor ‖x̃‖. The paper's appendix omits it for Min and Max.
     classes : array of shape (K,) or None, default=None
-        All classes, where neither the classifier nor the labels show them all.
+        All classes, if neither the classifier nor the labels show all of them.
     max_candidates : int or None, default=None
-        Score a random subset of the candidates of this size (the paper's is 100); all by default.
+        Number of randomly sampled candidates to score (100 in the paper). None scores all candidates.
     missing_label : NaN, None or a label, default=NaN
-        The mark of a row without a label.
+        Marks a row without a label.
     random_state : int, RandomState or None, default=None
-        Seed of the draw of candidates and of ties.
+        Seed for sampling candidates and breaking ties.
 
     Examples
     --------
@@ -170,22 +170,22 @@ class MinModelChange(ModelChange):
 
 
 class MaxModelChange(ModelChange):
-    """Max MC: the largest impact that some label has.
+    """Select the rows with the largest impact over all labels (Max MC).
 
     Parameters
     ----------
     impact : "gradient" or function(clf, X) -> array (N, K), default="gradient"
-        "gradient": gradient norms, in closed form for linear logistic classifiers, by torch for its modules.
+        "gradient": gradient norms, in closed form for linear logistic classifiers, with torch for its modules.
     feature_norm : bool, default=True
-        False drops the factor ‖x̃‖ of the closed form, as the paper's appendix prints it for Min and Max.
+        Whether the closed form includes the factor ‖x̃‖. The paper's appendix omits it for Min and Max.
     classes : array of shape (K,) or None, default=None
-        All classes, where neither the classifier nor the labels show them all.
+        All classes, if neither the classifier nor the labels show all of them.
     max_candidates : int or None, default=None
-        Score a random subset of the candidates of this size (the paper's is 100); all by default.
+        Number of randomly sampled candidates to score (100 in the paper). None scores all candidates.
     missing_label : NaN, None or a label, default=NaN
-        The mark of a row without a label.
+        Marks a row without a label.
     random_state : int, RandomState or None, default=None
-        Seed of the draw of candidates and of ties.
+        Seed for sampling candidates and breaking ties.
 
     Examples
     --------
@@ -201,36 +201,39 @@ class MaxModelChange(ModelChange):
 
 
 class RobustModelChange(ModelChange):
-    """DR: the largest impact that no distribution of the decision set can undercut (paper, section 6.2).
+    """Select the rows with the largest impact that every distribution in the decision set guarantees.
 
-    With exact label probabilities this is the paper's DR (strong), with intervals its DR (weak). Distances are those of
-    the rows X as given to query.
+    The scores are those of the paper, section 6.2.
+
+    With exact label probabilities this is the paper's DR (strong), with intervals its DR (weak). Distances are measured
+    between the rows X as passed to query.
 
     Parameters
     ----------
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
-        Label probabilities. "clopper-pearson" takes 95 % intervals from all labels so far, which queries have biased:
-        the paper's intervals are those of the first, random labels; pass these as an array.
+        Label probabilities. "clopper-pearson" computes 95 % intervals from all labels so far, which the queries have
+        biased. The paper computes intervals from the first, random labels; pass those intervals as an array.
     margin : float or None, default=None
-        Added to the radius of a rule; None is 0.1·κ/N, see `label_flexibility`.
+        Added to the radius that a rule finds. None means 0.1·κ/N, see `label_flexibility`.
     radius : float, "ends" or "minimal", default="ends"
-        Radius of the decision set, or the rule for it: see `label_flexibility`.
+        Radius of the decision set, or the rule that finds it: see `label_flexibility`.
     label_cost : float or array of shape (K, K), default=1.0
-        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+        Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row to
+        k.
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     impact : "gradient" or function(clf, X) -> array (N, K), default="gradient"
-        "gradient": gradient norms, in closed form for linear logistic classifiers, by torch for its modules.
+        "gradient": gradient norms, in closed form for linear logistic classifiers, with torch for its modules.
     feature_norm : bool, default=True
-        False drops the factor ‖x̃‖ of the closed form, as the paper's appendix prints it for Min and Max.
+        Whether the closed form includes the factor ‖x̃‖. The paper's appendix omits it for Min and Max.
     classes : array of shape (K,) or None, default=None
-        All classes, where neither the classifier nor the labels show them all.
+        All classes, if neither the classifier nor the labels show all of them.
     max_candidates : int or None, default=None
-        Score a random subset of the candidates of this size (the paper's is 100); all by default.
+        Number of randomly sampled candidates to score (100 in the paper). None scores all candidates.
     missing_label : NaN, None or a label, default=NaN
-        The mark of a row without a label.
+        Marks a row without a label.
     random_state : int, RandomState or None, default=None
-        Seed of the draw of candidates and of ties.
+        Seed for sampling candidates and breaking ties.
 
     Examples
     --------
@@ -274,7 +277,7 @@ class RobustModelChange(ModelChange):
         if pool.extra is not None:
             raise ParameterError(
                 "candidates",
-                "of RobustModelChange must be among the rows of X, which make up P_X",
+                "of RobustModelChange must be rows of X, which make up P_X",
                 "rows",
                 "Append them to X, with missing labels, and pass their indices.",
             )
@@ -283,7 +286,7 @@ class RobustModelChange(ModelChange):
                 "y",
                 "must hold labels for RobustModelChange",
                 "none",
-                "Label some with RandomSampling first, or pass X= and y= in the plain form.",
+                "Label some rows with RandomSampling first, or pass X= and y= in the plain interface.",
             )
         unlabeled = np.flatnonzero(~pool.labeled)
         return self._scores(

@@ -227,16 +227,18 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
         Radius of the decision set; "calibrated" estimates it from the labels, see `calibrate_radius`. There is no
         "auto", which would need a training per radius tried.
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
-        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
+        Label probabilities, with classes in sorted order: 95 % intervals from y ("clopper-pearson"), exact values (K,),
+        intervals (K, 2), or None for no constraint.
     label_cost : float or array of shape (K, K), default=1.0
-        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+        Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row to
+        k.
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     embedding : torch module, function or None, default=None
         Distances are taken between embedding(x) and embedding(x'); it is copied and held fixed. See
         docs/neural-networks.md for what the certificate then means.
     classes : array of shape (K,) or None, default=None
-        All classes, where the labels may miss some.
+        All classes, if the labels may miss some.
     tol : float, default=1e-6
         Certified gap of the certificate, in units of the loss (absolute); as fine as that of `certify`.
     random_state : int or None, default=0
@@ -255,7 +257,7 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
     radius_ : float
         Radius of the decision set.
     classes_ : array of shape (K,)
-        Classes, in sorted order.
+        Classes in sorted order.
     module_ : torch.nn.Module
         The trained network.
     history_ : skorch.history.History

@@ -160,15 +160,17 @@ class DualLoss(nn.Module):
         radius : float
             At least the minimal radius, or InfeasibleRadiusError.
         label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
-            Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
+            Label probabilities, with classes in sorted order: 95 % intervals from y ("clopper-pearson"), exact values
+            (K,), intervals (K, 2), or None for no constraint.
         label_cost : float or array of shape (K, K), default=1.0
-            Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+            Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row
+            to k.
         metric : str or FeatureMetric, default="euclidean"
             "euclidean", "manhattan" or "chebyshev"; for others build the decision set yourself.
         classes : array of shape (K,) or None, default=None
-            All classes, where the labels may miss some.
+            All classes, if the labels may miss some.
         sample_weight : array of shape (n,) or None, default=None
-            How many times each labeled row counts; by default once.
+            Number of times each labeled row counts. None: once each.
         start : bool, default=True
             Start α, β and λ where they are optimal for a robust linear classifier on the same rows: a good start for a
             network, which would take thousands of steps to find their size. False starts them at zero, as in the

@@ -57,13 +57,14 @@ class StochasticRobustLogisticRegression(LinearClassifier):
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
         Label probabilities, as in `RobustLogisticRegression`.
     label_cost : float, "median" or array of shape (K, K), default=1.0
-        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+        Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row to
+        k.
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     tol : float, default=1e-4
         Certified gap above which a ConvergenceWarning is given; the steps do not depend on it.
     classes : array of shape (K,) or None, default=None
-        All classes, where the labels may miss some.
+        All classes, if the labels may miss some.
     l2 : float, default=0.0
         Weight of ½‖θ‖², added to the worst expected loss; the intercept is free.
     fit_intercept : bool, default=True
@@ -97,7 +98,7 @@ class StochasticRobustLogisticRegression(LinearClassifier):
     l2_ : float
         The penalty of the fit.
     classes_ : array of shape (K,)
-        Classes, in sorted order.
+        Classes in sorted order.
     n_iter_ : int
         Stochastic steps.
 
@@ -295,17 +296,19 @@ def algorithm2(
     radius : float, "ends" or "minimal", default="ends"
         Radius of the decision set, or the rule for it: see `label_flexibility`.
     margin : float or None, default=None
-        Added to the radius of a rule; None is 0.1·κ/N, see `label_flexibility`.
+        Added to the radius that a rule finds. None means 0.1·κ/N, see `label_flexibility`.
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
-        Label probabilities: 95 % intervals from y, exact, intervals, or unconstrained. Classes in sorted order.
+        Label probabilities, with classes in sorted order: 95 % intervals from y ("clopper-pearson"), exact values (K,),
+        intervals (K, 2), or None for no constraint.
     label_cost : float or array of shape (K, K), default=1.0
-        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+        Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row to
+        k.
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     classes : array of shape (K,) or None, default=None
-        All classes, where the labels may miss some.
+        All classes, if the labels may miss some.
     candidates : array of shape (m,) or None, default=None
-        Indices of the rows of X_unlabeled to look at; all by default.
+        Indices of the rows of X_unlabeled to consider. None considers all.
     steps : StochasticGradient or None, default=None
         Step settings. None: Adam with batches of 100, 50,000 steps a candidate, the step size cut by 10 every 5,000. A
         learning_rate of None is 0.03 (max_k f(x*, k) − min_k f(x*, k)) / φ̂(x*), for each candidate.
@@ -366,19 +369,20 @@ class StochasticModelChange(RobustModelChange):
     radius : float, "ends" or "minimal", default="ends"
         Radius of the decision set, or the rule for it: see `active.label_flexibility`.
     label_cost : float or array of shape (K, K), default=1.0
-        Cost κ of a change of label, or a matrix: [k, c] is the cost of turning label c of a labeled row into k.
+        Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row to
+        k.
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows.
     impact : "gradient" or function(clf, X) -> array (N, K), default="gradient"
         Impacts f(x_j, k) of labels.
     classes : array of shape (K,) or None, default=None
-        All classes, where neither the classifier nor the labels show them all.
+        All classes, if neither the classifier nor the labels show all of them.
     max_candidates : int or None, default=100
         Score a random subset of the candidates of this size, as the paper does; None scores all.
     missing_label : NaN, None or a label, default=NaN
-        The mark of a row without a label.
+        Marks a row without a label.
     random_state : int, RandomState or None, default=None
-        Seed of the draw of candidates and of ties.
+        Seed for sampling candidates and breaking ties.
     steps : StochasticGradient or None, default=None
         Step settings, see `algorithm2`.
 

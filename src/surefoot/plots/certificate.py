@@ -100,12 +100,12 @@ class CertificateDisplay(Display):
         fresh : FreshCertificate or None, default=None
             The same on fresh rows, drawn as a second bar.
         ax : matplotlib Axes or None, default=None
-            Axes to draw on; by default those of a new figure.
+            Axes to plot on. None creates a new figure.
 
         Returns
         -------
         CertificateDisplay
-            The display, drawn.
+            The plotted display.
         """
         return cls(certificate, training=training, fresh=fresh).plot(ax=ax)
 
@@ -126,12 +126,12 @@ class CertificateDisplay(Display):
         fresh : FreshCertificate or None, default=None
             The same on fresh rows, drawn as a second bar.
         ax : matplotlib Axes or None, default=None
-            Axes to draw on; by default those of a new figure.
+            Axes to plot on. None creates a new figure.
 
         Returns
         -------
         CertificateDisplay
-            The display, drawn.
+            The plotted display.
         """
         rows, labels = check_labeled_rows(X, y)
         codes = encode_labels(labels, estimator.classes_)[1]
@@ -145,7 +145,7 @@ class CertificateDisplay(Display):
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Axes to draw on; by default those of a new figure.
+            Axes to plot on. None creates a new figure.
 
         Returns
         -------
@@ -262,14 +262,14 @@ class RadiusCurveDisplay(Display):
         y_test : array of shape (T,) or None, default=None
             Their labels.
         ax : matplotlib Axes or None, default=None
-            Axes to draw on; by default those of a new figure.
+            Axes to plot on. None creates a new figure.
         **keywords : Any
             Passed on to `plot`.
 
         Returns
         -------
         RadiusCurveDisplay
-            The display, drawn.
+            The plotted display.
         """
         curve = radius_curve(estimator, X, y, X_unlabeled=X_unlabeled, radii=radii, X_test=X_test, y_test=y_test)
         return cls(curve, chosen=getattr(estimator, "radius_", None)).plot(ax=ax, **keywords)
@@ -287,14 +287,14 @@ class RadiusCurveDisplay(Display):
         chosen : float or None, default=None
             A radius to mark.
         ax : matplotlib Axes or None, default=None
-            Axes to draw on; by default those of a new figure.
+            Axes to plot on. None creates a new figure.
         **keywords : Any
             Passed on to `plot`.
 
         Returns
         -------
         RadiusCurveDisplay
-            The display, drawn.
+            The plotted display.
         """
         return cls(curve, chosen=chosen).plot(ax=ax, **keywords)
 
@@ -304,7 +304,7 @@ class RadiusCurveDisplay(Display):
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Axes to draw on; by default those of a new figure.
+            Axes to plot on. None creates a new figure.
         excess : bool, default=True
             Whether the axis is the radius beyond the minimal one, on a log scale, or the radius itself.
         threshold : float or None, default=0.7

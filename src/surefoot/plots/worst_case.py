@@ -90,14 +90,14 @@ class WorstCaseDisplay(Display):
         label : a class or None, default=None
             The class shown; by default the last one.
         ax : matplotlib Axes or None, default=None
-            Axes to draw on; by default those of a new figure.
+            Axes to plot on. None creates a new figure.
         **keywords : Any
             Passed on to `plot`.
 
         Returns
         -------
         WorstCaseDisplay
-            The display, drawn.
+            The plotted display.
         """
         found = certificate if certificate is not None else getattr(estimator, "certificate_", None)
         if found is None or found.worst_case is None:
@@ -130,7 +130,7 @@ class WorstCaseDisplay(Display):
         Parameters
         ----------
         ax : matplotlib Axes or None, default=None
-            Axes to draw on; by default those of a new figure.
+            Axes to plot on. None creates a new figure.
 
         Returns
         -------
