@@ -1,6 +1,6 @@
 """Processor time of each example of the gallery; CONTRIBUTING.md asks for less than 20 seconds.
 
-OPENBLAS_NUM_THREADS=1 python benchmarks/examples.py [plot_10]
+OPENBLAS_NUM_THREADS=1 python benchmarks/examples.py [plot_11]
 """
 
 from __future__ import annotations

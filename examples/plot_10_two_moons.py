@@ -1,12 +1,12 @@
 """
-Two moons, and a network
-========================
+Train a neural network
+======================
 
-A network trained against the same adversary as the linear model, from twenty labels, with the same kind of certificate.
+A network can be trained against the same worst case as the linear model, and gets the same kind of certificate.
 """
 
 # %%
-# Five hundred rows, twenty labels.
+# The two moons have 520 rows, 20 of them with a label.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -20,11 +20,11 @@ from surefoot.nn import RobustNetClassifier
 X, y = make_moons(520, noise=0.1, random_state=0)
 X = (X - X.mean(axis=0)) / X.std(axis=0)
 X_few, y_few, X_rest = X[:20], y[:20], X[20:]
-radius = sf.transport_distance(X_few, y_few, X, y)  # known here, since the hidden labels are at hand
+radius = sf.transport_distance(X_few, y_few, X, y)  # known here, because all labels are known
 known = np.bincount(y) / len(y)
 
 # %%
-# The network needs a seed and a learning rate; radius and label shares mean what they mean for the linear model.
+# The network requires a seed and a learning rate. All other parameters have the same meaning as for the linear model.
 
 torch.manual_seed(0)
 layers = torch.nn.Sequential(torch.nn.Linear(2, 32), torch.nn.ReLU(), torch.nn.Linear(32, 2))
@@ -34,7 +34,7 @@ linear = sf.RobustLogisticRegression(radius=radius, label_prior=known, metric="e
 linear.fit(X_few, y_few, X_unlabeled=X_rest)
 
 # %%
-# Both certificates are exact for their classifier. That of the network says nothing about other networks.
+# Each certificate is exact for its classifier. Another network could have a smaller worst case.
 
 fig, axes = plt.subplots(1, 2, figsize=(9, 4), layout="constrained", sharey=True)
 grid = np.stack(np.meshgrid(np.linspace(-2.2, 2.2, 120), np.linspace(-2.2, 2.2, 120)), axis=-1)
@@ -45,7 +45,7 @@ for ax, name, model in zip(axes, ("linear", "network"), (linear, net), strict=Tr
     ax.scatter(*X_few.T, c=y_few, s=45, edgecolors="black", cmap=ListedColormap(["#b35806", "#542788"]))
     certificate = model.certificate_
     ax.set_title(
-        f"{name}: right on {np.mean(model.predict(X) == y):.1%}, certified likelihood {certificate.likelihood:.2f}",
+        f"{name}: accuracy {np.mean(model.predict(X) == y):.1%}, certified likelihood {certificate.likelihood:.2f}",
         fontsize="medium",
     )
     ax.set_aspect("equal")

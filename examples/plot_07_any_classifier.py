@@ -2,12 +2,12 @@
 Certify any classifier
 ======================
 
-The adversary sees a classifier only through its losses. So a forest, naive Bayes and a linear model can be compared by
-how bad each can be made to look, at every distance from the labeled rows.
+A certificate uses only the losses of a classifier. This example compares the worst cases of a forest, naive Bayes and
+logistic regression at several radii.
 """
 
 # %%
-# Three classifiers, trained on 60 labels of the wine data, whose other rows stay unlabeled.
+# The three classifiers are trained on 60 labels of the wine data. The remaining rows are unlabeled.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -30,8 +30,8 @@ models = {
 }
 
 # %%
-# One call gives the worst log loss at many radii, with a certified gap of 1e-6 at each. All three are right on nearly
-# all rows; the surer one is of itself, the more it has to lose.
+# One call computes the worst log loss at all radii, each with a certified gap of 1e-6. All three classifiers are almost
+# always correct. The more confident a classifier is, the larger is its worst case.
 
 least = sf.minimal_radius(X_few, y_few, X_unlabeled=X_rest)
 radii = least + np.linspace(0.001, 0.2, 9)
@@ -42,15 +42,15 @@ for name, model in models.items():
     model.fit(X_few, y_few)
     curve = sf.radius_curve(model, X_few, y_few, X_unlabeled=X_rest, radii=radii)
     errors = np.mean(model.predict(X_rest) != y_rest)
-    ax.plot(curve.radii, curve.risk, "o-", label=f"{name} (errs on {errors:.1%} of the hidden labels)")
+    ax.plot(curve.radii, curve.risk, "o-", label=f"{name} (true error rate {errors:.1%})")
 ax.axvline(truth, color="#666666", linestyle="--", linewidth=1)
-ax.text(truth, 0.97, " the truth", transform=ax.get_xaxis_transform(), color="#666666", va="top")
+ax.text(truth, 0.97, " true distance", transform=ax.get_xaxis_transform(), color="#666666", va="top")
 ax.set(xlabel="radius", ylabel="worst expected log loss", yscale="log")
 ax.legend(frameon=False, loc="lower right")
 ax.spines[["top", "right"]].set_visible(False)
 
 # %%
-# A single radius gives a certificate, here of the share of errors. Its radius is the distance of the truth, known
-# because the hidden labels are at hand.
+# At a single radius, ``certify`` returns a certificate, here for the error rate. The radius is the distance to the true
+# distribution, which is known because all labels are.
 
 sf.certify(models["forest"], X_few, y_few, X_unlabeled=X_rest, radius=truth, loss="zero_one")

@@ -1,14 +1,14 @@
 """
-Labels from elsewhere
-=====================
+Use labels of another population
+================================
 
-The labels are last year's; the rows that the model will see are this year's. Bounds from held-out labels speak of last
-year. What can be said of this year?
+The labels are from last year, and the model will be used this year. Bounds from held-out labels cover last year. With
+``X_target`` a certificate covers this year.
 """
 
 # %%
-# Last year's rows are mostly from the left, this year's mostly from the right. The labels follow the same rule in both,
-# which a straight line fits well on the left only.
+# Last year's rows are mostly on the left, this year's mostly on the right. The labels follow the same rule in both
+# years. A straight line fits this rule well only on the left.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -29,21 +29,21 @@ X_new, y_new = rows_around(0.9, 1000)
 clf = LogisticRegression(C=100).fit(X_old, y_old)
 
 # %%
-# Has anything moved? The test needs no label of this year.
+# Has the population shifted? The test requires no labels of this year.
 
 sf.shift(X_old, y_old, X_new)
 
 # %%
-# It has. A bound from last year's labels does not know: it is right about last year and wrong about this one.
+# It has. A bound from last year's labels is valid for last year and wrong for this year.
 
 held = sf.error_bound(clf, X_old, y_old, level=0.9)
-print(f"by last year's labels: at most {held.value:.1%}; this year: {np.mean(clf.predict(X_new) != y_new):.1%}")
+print(f"bound from last year's labels {held.value:.1%}, true error rate {np.mean(clf.predict(X_new) != y_new):.1%}")
 
 # %%
-# The certificate over this year's rows grants the adversary any labels with this year's shares (known from the books,
-# say) that lie within a distance of last year's: the least one that the move of the rows takes, and an excess for
-# labels that would not have been carried over. Which excess is enough nothing in the data proves; the hidden labels
-# tell here.
+# The certificate over this year's rows covers all labels with this year's class probabilities, which we assume to be
+# known, within a radius of last year's labeled rows. The radius is the minimal one, for the shift of the rows, plus an
+# excess for rows whose label differs. No data can prove which excess is enough. In this example the hidden labels show
+# it.
 
 shares = np.bincount(y_new) / len(y_new)
 least = sf.minimal_radius(X_old, y_old, X_target=X_new, label_prior=shares)
@@ -53,10 +53,10 @@ for excess in (1e-4, 1e-3, 1e-2):
     guarantee = sf.certify(
         clf, X_old, y_old, X_target=X_new, radius=least + excess, label_prior=shares, loss="zero_one"
     )
-    print(f"at an excess of {excess:.0e} it errs on at most {guarantee.risk:.1%} of this year's rows")
+    print(f"excess {excess:.0e}: error rate at most {guarantee.risk:.1%} on this year's rows")
 
 # %%
-# On the left what the model has learned from, on the right what it is asked about.
+# Left: the rows that trained the model. Right: the rows on which it is used.
 
 fig, axes = plt.subplots(1, 2, figsize=(9, 3.6), layout="constrained", sharex=True, sharey=True)
 for ax, name, X, y in zip(axes, ("last year", "this year"), (X_old, X_new), (y_old, y_new), strict=True):

@@ -1,13 +1,13 @@
 """
-Predicting from few labels
-==========================
+Predict from few labels
+=======================
 
-The default learns a metric from the labels and a radius that predicts well. How does it do beside a plain logistic
-regression?
+The default model also learns from unlabeled rows. This example compares it with logistic regression on 10 to 80 labels.
 """
 
 # %%
-# Draws of 10 to 80 labels of the breast cancer data; the other rows are given without labels, and judge.
+# We sample 10 to 80 labels of the breast cancer data. The remaining rows are passed without labels and used as test
+# set.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -31,7 +31,8 @@ for n in sizes:
         right["logistic regression"].append(plain.score(X_rest, y_rest))
 
 # %%
-# Every draw, and their mean. Three draws of one dataset are a picture, not a comparison.
+# Each point is one sample, and the lines are means. Three samples of one dataset only illustrate the idea. For a
+# comparison on 14 datasets, see the page on the accuracy of the default model.
 
 fig, ax = plt.subplots(figsize=(6.5, 3.8), layout="constrained")
 for (name, scores), colour, shift in zip(right.items(), ("#0072B2", "#D55E00"), (0.97, 1.03), strict=True):
@@ -41,12 +42,12 @@ for (name, scores), colour, shift in zip(right.items(), ("#0072B2", "#D55E00"), 
 ax.set_xscale("log")
 ax.set_xticks(sizes, [str(n) for n in sizes])
 ax.set_xticks([], minor=True)
-ax.set(xlabel="labels", ylabel="accuracy on the other rows")
+ax.set(xlabel="labels", ylabel="accuracy on the unlabeled rows")
 ax.legend(frameon=False)
 ax.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# What was learned besides the coefficients: weights of the features, by which distances are measured.
+# The model has also learned a metric, with a weight for each feature, and has chosen a radius.
 
 robust.metric_, float(np.round(robust.radius_, 3))

@@ -1,13 +1,13 @@
 """
-An audit of a forest
-====================
+Audit a forest
+==============
 
-A finished model, a pool of rows without labels, and somebody who can label some of them. How many labels prove that
-the model errs on at most 10 % of the pool?
+You have a finished model, a pool of unlabeled rows, and an annotator. How many labels prove that the error rate on the
+pool is at most 10 %?
 """
 
 # %%
-# The forest was trained on something; the audit does not ask on what.
+# The audit accepts any classifier, whatever it was trained on.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -22,12 +22,12 @@ X_train, X_pool, y_train, y_pool = train_test_split(X, y, train_size=400, random
 forest = RandomForestClassifier(random_state=0).fit(X_train, y_train)
 
 # %%
-# Before it begins: how many labels will it take, if the forest is as good as we believe?
+# First plan the number of labels. We expect that the forest misclassifies 5 % of the rows.
 
 sf.audit_size(target=0.1, expected_error=0.05, n_pool=len(X_pool))
 
 # %%
-# The audit draws the rows itself. Its bound holds at every number of labels at once, so that one may look, and stop.
+# The audit samples the rows. Its bound holds at every number of labels, so you may look at any time and stop.
 
 audit = sf.Audit(forest, X_pool, target_error=0.1, sampling="uniform", random_state=0)
 bounds, seen = [], []
@@ -39,14 +39,14 @@ while (row := audit.next()) is not None:
 audit.anytime_bound()
 
 # %%
-# The bound falls towards what is seen, and never below the truth but in one audit out of ten.
+# The bound approaches the observed error rate. In at least nine of ten audits it never falls below the true error rate.
 
 fig, ax = plt.subplots(figsize=(7, 3.8), layout="constrained")
-ax.plot(np.arange(1, len(bounds) + 1), bounds, color="#0072B2", label="bound, at level 0.9")
-ax.plot(np.arange(1, len(seen) + 1), seen, color="#666666", label="errors among the labels so far")
-ax.axhline(np.mean(forest.predict(X_pool) != y_pool), color="#009E73", linestyle="--", label="the truth")
+ax.plot(np.arange(1, len(bounds) + 1), bounds, color="#0072B2", label="bound, with 90 % confidence")
+ax.plot(np.arange(1, len(seen) + 1), seen, color="#666666", label="observed error rate")
+ax.axhline(np.mean(forest.predict(X_pool) != y_pool), color="#009E73", linestyle="--", label="true error rate")
 ax.axhline(0.1, color="#D55E00", linewidth=1, label="target")
-ax.set(xlabel="labels", ylabel="share of errors on the pool", ylim=(0, 0.5))
+ax.set(xlabel="labels", ylabel="error rate on the pool", ylim=(0, 0.5))
 ax.legend(frameon=False)
 ax.spines[["top", "right"]].set_visible(False)
 plt.show()

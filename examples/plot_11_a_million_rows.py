@@ -1,13 +1,13 @@
 """
-A million rows, in blocks
-=========================
+Train on a million rows
+=======================
 
-Rows that lie in a file are read block by block, and the matrix of distances is never held: the same fit, with the same
-kind of certificate, wherever the rows lie.
+Rows in a file are read in blocks, without a matrix of all distances. The fit has the same kind of certificate as one in
+memory.
 """
 
 # %%
-# A million unlabeled rows in a file, ten labels.
+# The file has a million unlabeled rows. Ten rows have a label.
 
 import tempfile
 import time
@@ -29,8 +29,8 @@ np.save(path, X[10:])
 print(f"{path.stat().st_size / 1e6:.0f} MB")
 
 # %%
-# The file is mapped, not read. ``sf.Compute()`` asks for one block after the other, here with two threads;
-# ``sf.Compute("cuda")`` would run on a GPU, and a Dask array would be read by the workers of a cluster.
+# The file is memory-mapped. ``sf.Compute()`` reads it in blocks, here with two threads. ``sf.Compute("cuda")`` uses a
+# GPU, and a Dask array uses the workers of a cluster.
 
 rows = np.load(path, mmap_mode="r")
 clf = sf.RobustLogisticRegression(
@@ -48,8 +48,8 @@ print(f"{time.perf_counter() - start:.0f} s, accuracy {clf.score(X[10:], y[10:])
 clf.certificate_
 
 # %%
-# The adversary behind the lower bound has a label for each of the million rows. Along the feature that tells the
-# classes apart it disagrees with the model on both sides, but not by as much as it would like.
+# The worst-case distribution has a label for each of the million rows. Along the first feature, which separates the
+# classes, it contradicts the model on both sides.
 
 edges = np.linspace(*np.quantile(X[:, 0], [0.001, 0.999]), 41)
 cell = np.digitize(X[:, 0], edges)
@@ -61,10 +61,10 @@ def mean_by_cell(values):
 
 
 fig, ax = plt.subplots(figsize=(6.5, 3.6), layout="constrained")
-ax.plot(middle, mean_by_cell(y.astype(float)), color="#009E73", label="the truth")
-ax.plot(middle, mean_by_cell(clf.predict_proba(X)[:, 1]), color="#0072B2", label="the model")
-ax.plot(middle, mean_by_cell(clf.worst_case_.label_proba[:, 1]), color="#D55E00", label="the adversary")
-ax.set(xlabel="first feature", ylabel="share of class 1")
+ax.plot(middle, mean_by_cell(y.astype(float)), color="#009E73", label="truth")
+ax.plot(middle, mean_by_cell(clf.predict_proba(X)[:, 1]), color="#0072B2", label="model")
+ax.plot(middle, mean_by_cell(clf.worst_case_.label_proba[:, 1]), color="#D55E00", label="worst case")
+ax.set(xlabel="first feature", ylabel="probability of class 1")
 ax.legend(frameon=False)
 ax.spines[["top", "right"]].set_visible(False)
 plt.show()

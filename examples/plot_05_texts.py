@@ -1,13 +1,12 @@
 """
-Texts, by TF-IDF and SVD
-========================
+Classify texts
+==============
 
-Distances between texts are what the method needs. Counts of words, weighted and projected to a few dimensions, give
-them: a plain pipeline of scikit-learn.
+The method requires distances between rows. For texts, a scikit-learn pipeline of TF-IDF and SVD provides them.
 """
 
 # %%
-# Messages to a shop, made on the spot: complaints and questions, with words of their own and words in common.
+# The texts are generated messages to a shop. Complaints and questions have their own words and common words.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -38,28 +37,28 @@ texts = [message(kind) for kind in y]
 print(f"{texts[0]!r}, {texts[1]!r}")
 
 # %%
-# The projection is fitted to all texts: it sees no label. Then thirty labels.
+# The projection uses no labels, so it is fitted to all texts. The model gets thirty labels.
 
 embed = make_pipeline(TfidfVectorizer(), TruncatedSVD(20, random_state=0), StandardScaler())
 X = embed.fit_transform(texts)
 X /= np.abs(X).max()
 few = np.arange(800) < 30
 clf = sf.RobustLogisticRegression().fit(X[few], y[few], X_unlabeled=X[~few])
-print(f"right on {clf.score(X[~few], y[~few]):.1%} of the unlabeled texts")
+print(f"accuracy on the unlabeled texts: {clf.score(X[~few], y[~few]):.1%}")
 sf.error_bound(clf, X[few], y[few], X_unlabeled=X[~few])
 
 # %%
-# Which texts should be labeled next? Those at which either label would change the model most.
+# Which texts should you label next? ``MinModelChange`` chooses texts that change the model much with either label.
 
 from surefoot import active
 
 pool_labels = np.where(few, y, np.nan)
 rows = active.MinModelChange().query(X, pool_labels, clf, batch_size=3)
 for row in rows:
-    print(f"{clf.predict_proba(X[[row]])[0].max():.2f} sure of {texts[row]!r}")
+    print(f"confidence {clf.predict_proba(X[[row]])[0].max():.2f}: {texts[row]!r}")
 
 # %%
-# Where they lie, in the first two dimensions.
+# The chosen texts in the first two dimensions:
 
 fig, ax = plt.subplots(figsize=(6, 4), layout="constrained")
 ax.scatter(*X[:, :2].T, c=clf.predict_proba(X)[:, 1], cmap="PuOr", s=10, alpha=0.7)

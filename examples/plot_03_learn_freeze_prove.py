@@ -1,14 +1,13 @@
 """
-Active learning until proved
-============================
+Label until the error rate is proved
+====================================
 
-Label the rows that teach most, freeze the classifier, let random rows judge it; go back to learning if they do not
-prove it good enough. At the end stands a theorem: at most so many of these rows are wrong.
+Label the most useful rows, freeze the classifier, and audit it on random rows. If the audit fails, train again. The
+result is a theorem: an upper bound on the error rate of the classifier on these rows.
 """
 
 # %%
-# A pool of handwritten digits, eights against nines, with one label of each. An oracle knows the others; it stands for
-# a person.
+# The pool has handwritten digits, eights and nines, and one label of each. The known labels act as the annotator.
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -25,14 +24,15 @@ known = np.full(len(y), np.nan)
 known[[np.argmax(y == 8), np.argmax(y == 9)]] = 8, 9
 
 # %%
-# The loop asks for one row at a time. While it learns, a strategy picks them; in an audit they are drawn at random, and
-# the audit's bound may be looked at after every label.
+# The loop asks for one row at a time. During training a strategy chooses the row. During an audit the row is sampled at
+# random, and you may look at the bound after every label.
 
 model = make_pipeline(StandardScaler(), LogisticRegression())
+policy = active.AuditPolicy(freeze=active.FreezeSchedule(first=10))  # the first audit begins after ten labels
 labeling = active.ProvenLabeling(
-    model, X, known, target_error=0.08, first=10, strategy=active.MinModelChange(), random_state=1
+    model, X, known, target_error=0.08, strategy=active.MinModelChange(), policy=policy, random_state=1
 )
-bounds = {}  # of each audit, over the number of labels asked for
+bounds = {}  # the bounds of each audit, with the number of labels
 while (question := labeling.next()) is not None:
     labeling.record(question.row, y[question.row])
     if question.phase == "audit":
@@ -41,25 +41,22 @@ while (question := labeling.next()) is not None:
 labeling.state
 
 # %%
-# What is proved, and of which classifier. With all labels at hand it can be seen to hold.
+# The proof covers the last classifier on this pool. In this example all labels are known, so we can check it.
 
 errors = np.mean(labeling.model.predict(X) != y)
 print(labeling.proof.statement)
-print(f"it errs on {errors:.1%}; {len(labeling.labels)} of {len(X)} rows were labeled")
+print(f"true error rate {errors:.1%}; {len(labeling.labels)} of {len(X)} rows were labeled")
 
 # %%
-# An audit that cannot reach the target any more is given up early: its labels go to learning, and the next audit judges
-# a better classifier.
+# An audit that is unlikely to reach the target ends early. Its labels train the next classifier, which is better.
 
 fig, ax = plt.subplots(figsize=(7, 3.6), layout="constrained")
 for number, seen in bounds.items():
     ax.plot(*np.transpose(seen), color="#0072B2", label="bound of an audit" if number == 1 else None)
     ax.annotate(f"audit {number}", seen[-1], xytext=(-2, -13), textcoords="offset points", ha="right", color="#0072B2")
 ax.axhline(0.08, color="#D55E00", linewidth=1, linestyle="--", label="target")
-ax.axhline(errors, color="#009E73", linewidth=1, label="the truth about the last classifier")
-ax.set(
-    xlabel="labels asked for", ylabel="share of errors on the pool", ylim=(0, 0.8), xlim=(0, len(labeling.labels) + 2)
-)
+ax.axhline(errors, color="#009E73", linewidth=1, label="true error rate of the last classifier")
+ax.set(xlabel="labels", ylabel="error rate on the pool", ylim=(0, 0.8), xlim=(0, len(labeling.labels) + 2))
 ax.legend(frameon=False)
 ax.spines[["top", "right"]].set_visible(False)
 plt.show()
