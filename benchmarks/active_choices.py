@@ -1,11 +1,11 @@
-"""Two choices of `surefoot.active`, measured: the default margin of the robust scores, and how batches avoid repeats.
+"""Measure two choices of `surefoot.active`: the default margin of the robust scores, and how batches avoid repeats.
 
     python benchmarks/active_choices.py --out benchmarks/results-active-choices.csv [--trials 10] [--datasets wine,...]
 
-Each line is a paired comparison on one dataset: mean over trials, which start from the same rows, of the area under
-the likelihood curve (20 to 100 labels, in points of 100) less that of the baseline, and its standard error. Baselines:
-Min MC over the same number of candidates, which is DR with any margin from 2κ/N on; for batches, the ten best rows.
-Lines that the file already has are not run again.
+Each line compares a choice with a baseline on one dataset. It has the mean difference of the area under the likelihood
+curve (20 to 100 labels, in points of 100) over trials that start from the same rows, and its standard error. The
+baseline of a margin is Min MC over the same number of candidates, which is DR with any margin from 2κ/N on. The
+baseline of batches is the ten best rows. Lines that the file already contains are not run again.
 """
 
 from __future__ import annotations

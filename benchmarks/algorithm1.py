@@ -1,10 +1,10 @@
-"""The paper's Algorithm 1 in plain numpy: the named reference for the speed of the exact solver.
+"""The paper's Algorithm 1 in plain numpy, the reference for the speed of the exact solver.
 
-Adam on the dual over (θ, α, β, λ̄, λ), batches of rows drawn from P_X with replacement, with the settings of the paper's
-appendix on the true radius: β₁ = 0.9, β₂ = 0.999, ε = 1e-8, batch 100, the learning rate divided by 8 every 10,000
-steps. The distance matrix is given, each step is a few vectorised calls on preallocated arrays, batches are drawn a
-thousand at a time. The max over labels and anchors is taken as printed, over all pairs, or (`separate=True`) class by
-class as in our own kernel, which the paper does not do: a step then costs B·n instead of B·n·K.
+Adam minimizes the dual over (θ, α, β, λ̄, λ) at the true radius, on batches of rows sampled from P_X with replacement.
+The settings are those of the paper's appendix: β₁ = 0.9, β₂ = 0.999, ε = 1e-8, batch 100, and the learning rate divided
+by 8 every 10,000 steps. The distance matrix is given. Each step is a few vectorized calls on preallocated arrays, and a
+thousand batches are sampled at a time. The maximum over labels and anchors runs over all pairs, as printed. With
+`separate=True` it runs class by class, as in our kernel, and a step costs B·n instead of B·n·K.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class DualVariables(NamedTuple):
 
 
 class _Views:
-    """Parts of one flat vector in the order θ, β, α, λ̄, λ: what is projected on [0, ∞) stands together at the end."""
+    """Parts of one flat vector in the order θ, β, α, λ̄, λ. The parts that are projected on [0, ∞) are at the end."""
 
     def __init__(self, vector: Array, theta_shape: tuple[int, int], n: int, K: int):
         edges = np.cumsum([theta_shape[0] * theta_shape[1], n, 1, K, K])
@@ -88,12 +88,12 @@ class _Subgradient:
         out.theta /= B
 
     def _choose(self, gains: Array, alpha: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Argmax over all (k, i) of Φ^{ik}, the array of all of them formed as printed."""
+        """Argmax over all (k, i) of Φ^{ik}. The array of all values is formed, as printed."""
         values = (gains[:, :, None] - alpha * self.pair_cost) - self.costs[:, None, :]
         return np.divmod(values.reshape(self.batch, -1).argmax(axis=1), self.costs.shape[1])
 
     def _choose_by_class(self, gains: Array, alpha: float) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """The same by the least cost of each class of anchors first."""
+        """The same argmax, by the smallest cost within each class of anchors first."""
         for c, (start, stop) in enumerate(self.classes):
             nearest = self.costs[:, start:stop].argmin(axis=1)
             nearest += start
@@ -176,7 +176,7 @@ def best_learning_rate(
     batch: int = 100,
     seed: int = 0,
 ) -> tuple[float, dict[float, float]]:
-    """The rate whose last iterate has the least exact dual value, and all values by rate: not part of any timing."""
+    """The rate whose last iterate has the smallest exact dual value, and the values of all rates. It is not timed."""
     values = {}
     for rate in rates:
         found = run_algorithm1(decision_set, X, learning_rate=rate, steps=steps, batch=batch, seed=seed, separate=True)

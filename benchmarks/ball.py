@@ -1,4 +1,4 @@
-"""The Wasserstein ball alone: our interior-point method against cvxpy + Clarabel, one process, one BLAS thread."""
+"""The Wasserstein ball alone: our interior-point method and cvxpy with Clarabel, in one process."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def clock(work: Callable[[], Any], repeat: int) -> tuple[float, Any]:
 
 
 def conic(X: Float, y: Float, radius: float, norm: str) -> BallReference | None:
-    """The conic answer at Clarabel's own tolerances, or None where it raises."""
+    """The result of the conic solver at Clarabel's default tolerances, or None if it raises."""
     import cvxpy as cp
 
     with warnings.catch_warnings():

@@ -1,19 +1,21 @@
-"""Coverage and size of every bound on the error, on the paper's 14 datasets.
+"""Coverage and size of every bound on the error rate, on the paper's 14 datasets.
 
-`OPENBLAS_NUM_THREADS=1 python benchmarks/bounds.py --out DIR [--datasets a,b] [--sizes 20,50] [--draws 100]
-[--transport-draws 20] [--audit-draws 20] [--shift-draws 20] [--jobs 2]` keeps one record per draw in DIR and goes on
-where it stopped. `--table` prints its tables, `--page` writes them into docs/bounds.md and docs/research-notes.md,
-`--results FILE` writes a line per cell, `--figure FILE` draws the cross-fitted bound, `--sizes-figure FILE` how many
-labels an audit takes.
+    OPENBLAS_NUM_THREADS=1 python benchmarks/bounds.py --out DIR [--datasets a,b] [--sizes 20,50] [--draws 100]
+        [--transport-draws 20] [--audit-draws 20] [--shift-draws 20] [--jobs 2]
 
-`labels`: n random labels, a logistic regression trained on all of them, its true error over the dataset, and the bounds
-that these labels give: cross-fitted, with a control variate, held out (for the classifier trained on half), anytime.
-Beside them the intervals of the label shares, plain and assisted. `transport`: the certified error at the calibrated
-radius on at most 2,500 rows, with label shares known, assisted and by Clopper–Pearson. `audit`: a classifier trained on
-100 labels, audited on up to 3,000 other rows with uniform and with weighted picks. `shift`: labels drawn ∝ exp(v), rows
-to judge ∝ exp(−v), v the leading direction; Cover Type from one wilderness area to another; Bank from its first calls
-to its last, without the columns of the calendar; wine from red to white, where winequality-red.csv lies beside the
-white one.
+DIR gets one record per sample, and a second run continues after the last one. `--table` prints the tables, and `--page`
+writes them to docs/bounds.md and docs/research-notes.md. `--results FILE` writes a line per cell. `--figure FILE` plots
+the cross-fitted bound, and `--sizes-figure FILE` the number of labels of an audit.
+
+- `labels`: a logistic regression trained on n random labels, its true error rate over the dataset, and the bounds from
+  these labels: cross-fitted, with a control variate, held out (for the classifier trained on half), and anytime. Also
+  the intervals of the label probabilities, plain and assisted.
+- `transport`: the certified error rate at the calibrated radius, on at most 2,500 rows, with label probabilities known,
+  assisted, and by Clopper–Pearson.
+- `audit`: a classifier trained on 100 labels, audited on up to 3,000 further rows with uniform and weighted sampling.
+- `shift`: labels sampled ∝ exp(v) and target rows ∝ exp(−v), where v is the leading direction. Cover Type goes from one
+  wilderness area to another. Bank goes from its first calls to its last, without the calendar columns. Wine goes from
+  red to white, if winequality-red.csv is next to the white file.
 """
 
 from __future__ import annotations
@@ -80,7 +82,7 @@ def recipe(y: Labels) -> LogisticRegression | DummyClassifier:
 
 
 def fresh_draw(N: int, n: int, draw: int) -> NDArray[np.intp]:
-    """Other rows than those of `drawn`: on these the folds and the assisted intervals were settled."""
+    """Rows of another sample than `drawn`. The folds and the assisted intervals were chosen on these."""
     return np.random.default_rng([draw, n, 4]).permutation(N)[:n]
 
 
@@ -146,7 +148,7 @@ def audit_record(X: Array, y: Labels, n: int, draw: int) -> Record:
 
 
 def tilted(X: Array, n: int, draw: int) -> tuple[Rows, Rows]:
-    """Labeled rows drawn ∝ exp(v), target rows ∝ exp(−v), v the first principal component, standardised."""
+    """Labeled rows sampled ∝ exp(v), and target rows ∝ exp(−v) by the standardized first principal component v."""
     rng = np.random.default_rng([draw, n, 2])
     centred = X - X.mean(axis=0)
     v = centred @ np.linalg.svd(centred[:2000], full_matrices=False)[2][0]
@@ -158,7 +160,7 @@ def tilted(X: Array, n: int, draw: int) -> tuple[Rows, Rows]:
 
 
 def between(own: Rows, other: Rows, n: int, draw: int) -> tuple[Rows, Rows]:
-    """Labeled rows out of some, target rows out of others."""
+    """Labeled rows from one part of the rows, target rows from another."""
     rng = np.random.default_rng([draw, n, 3])
     return rng.choice(own, n, replace=False), rng.choice(other, min(2000, len(other)), replace=False)
 
@@ -171,7 +173,7 @@ def scaled(X: Array) -> Array:
 
 
 def load_shifted(name: str) -> tuple[Array, Labels]:
-    """The rows of a shift; of Bank all, in their order in time; of wine the red ones first."""
+    """The rows of a shift: all rows of Bank in the order of time, and the red wines first."""
     if name == BANK:
         cells = pd.read_csv(locate(BANK_FILES, HOME)[0], sep=";")
         features = pd.get_dummies(cells.drop(columns=["y", "month", "day"])).to_numpy(dtype=np.float64)
@@ -230,7 +232,7 @@ STUDIES: dict[str, Callable[..., Record]] = {
 
 
 def run_cell(study: str, name: str, n: int, draws: int, out: Path) -> None:
-    """Do the draws that are missing, one line of the file each."""
+    """Run the missing samples, and write one line of the file for each."""
     path = out / f"{study}-{name}-{n}.csv"
     done = {int(row["draw"]) for row in read(path)}
     missing = [draw for draw in range(draws) if draw not in done]

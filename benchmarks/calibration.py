@@ -1,13 +1,15 @@
 """Coverage and price of the calibrated radius on the paper's 14 datasets.
 
-`OPENBLAS_NUM_THREADS=1 python benchmarks/calibration.py --out DIR [--datasets a,b] [--sizes 20,50] [--draws 100]
-[--price-draws 20] [--active-draws 20] [--learned-draws 20] [--jobs 2]` keeps one record per draw in DIR and goes on
-where it stopped; `--table` prints the tables that docs/calibration.md sums up from what is there.
+    OPENBLAS_NUM_THREADS=1 python benchmarks/calibration.py --out DIR [--datasets a,b] [--sizes 20,50] [--draws 100]
+        [--price-draws 20] [--active-draws 20] [--learned-draws 20] [--jobs 2]
 
-A draw labels n rows of a dataset at random; the truth is the whole dataset with its labels. Covered: the excess of the
-truth, W_c(P, P̂_l) − W_d − κ TV, is at most the estimate. Price: certified zero-one error of a logistic regression at
-that radius, its true error, and the one-sided Clopper–Pearson bound at the same level that half of the labels, held
-out, give for the same classifier trained on the other half.
+DIR gets one record per sample, and a second run continues after the last one. `--table` prints the tables that
+docs/calibration.md summarizes.
+
+A sample has n random labels of a dataset. The true distribution is the whole dataset with its labels. It is covered if
+its excess, W_c(P, P̂_l) − W_d − κ TV, is at most the estimate. The price is the certified zero-one error of a logistic
+regression at the calibrated radius. It is compared with the true error rate, and with the one-sided Clopper–Pearson
+bound at the same level from half of the labels, for the classifier trained on the remaining half.
 """
 
 from __future__ import annotations
@@ -65,7 +67,7 @@ def true_excess(X: Array, y: NDArray[np.intp], labeled: NDArray[np.intp]) -> flo
 
 
 def estimated(X: Array, y: NDArray[np.intp], labeled: NDArray[np.intp]) -> tuple[float, float]:
-    """The estimate, and for comparison the plain quantile at the level of the splits in which no label was replaced."""
+    """The estimate, and for comparison the plain quantile over the splits in which no label was replaced."""
     distances = cdist(X[labeled], X[labeled])
     how = CalibratedRadius(LEVEL)
     splits = estimate_excess(distances, y[labeled], np.ones(len(labeled)), 1.0 - np.eye(2), how)
@@ -105,7 +107,7 @@ def price_record(X: Array, y: NDArray[np.intp], n: int, draw: int) -> Record:
 
 
 def active_record(X: Array, y: NDArray[np.intp], n: int, draw: int) -> Record:
-    """Ten random labels, then the least certain row of a logistic regression, ten at a time."""
+    """Ten random labels, then the rows of least confidence of a logistic regression, ten at a time."""
     labeled = drawn(len(X), n, draw)[:10]
     while len(labeled) < n:
         model = trained(X, y, labeled)
@@ -155,7 +157,7 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 def run_cell(study: str, name: str, n: int, draws: int, out: Path) -> None:
-    """Do the draws that are missing, one line of the file each."""
+    """Run the missing samples, and write one line of the file for each."""
     path = out / f"{study}-{name}-{n}.csv"
     done = {int(row["draw"]) for row in read(path)}
     missing = [draw for draw in range(draws) if draw not in done]
@@ -182,7 +184,7 @@ def columns(out: Path, study: str, name: str, n: int) -> dict[str, Array] | None
 
 
 def coverage_table(out: Path, names: list[str], sizes: list[int], study: str) -> list[Record]:
-    """Share of draws covered, that of the plain quantile in brackets, and the mean over datasets."""
+    """Fraction of covered samples, in brackets with the plain quantile, and the mean over datasets."""
     table: list[Record] = [{"dataset": name} for name in names] + [{"dataset": "**mean**"}]
     for n in sizes:
         shares = []
@@ -202,7 +204,7 @@ def _bracketed(shares: Iterable[float]) -> str:
 
 
 def excess_table(out: Path, names: list[str], sizes: list[int]) -> list[Record]:
-    """Median estimate and, in brackets, median truth."""
+    """Median estimate and, in brackets, median true excess."""
     table: list[Record] = []
     for name in names:
         line: Record = {"dataset": name}
@@ -237,7 +239,7 @@ def price_table(out: Path, names: list[str], n: int) -> list[Record]:
 
 
 def broken(out: Path, names: list[str], sizes: list[int]) -> str:
-    """How often a bound was below the error it bounds, over all draws priced."""
+    """How often a bound was below the true error rate, over all samples of the price."""
     counts = {"certified_strong": "true_error", "certified_weak": "true_error", "held_out_bound": "held_out_error"}
     found = [columns(out, "price", name, n) for name in names for n in sizes]
     return "; ".join(

@@ -1,4 +1,4 @@
-"""Inner problem rows of the benchmark: certify a random forest, against one transport problem and against HiGHS."""
+"""Rows of the benchmark for fixed losses: certify a random forest, against one transport problem and against HiGHS."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def build(problem: LearningProblem, prior: object, excess: float) -> DecisionSet
 
 
 def solve(ds: DecisionSet, losses: Array, n_jobs: int = 1) -> Solution:
-    """Ours, all that certify does once the distances are there: minimal radius, worst case, both bounds."""
+    """Everything that `certify` does after the distances: minimal radius, worst case, and both bounds."""
     return solve_certified(ds, FixedLosses(losses), tol=_TOL, minimal=solve_minimal_radius(ds), n_jobs=n_jobs)
 
 
@@ -50,7 +50,7 @@ def highs(ds: DecisionSet, losses: Array) -> float:
 
 
 def settings(problem: LearningProblem) -> list[tuple[str, DecisionSet]]:
-    """The truth's own excess with its label probabilities known; the same excess with Clopper–Pearson intervals."""
+    """The true excess with known label probabilities, and the same excess with Clopper–Pearson intervals."""
     strong = build_decision_set(
         problem.X, problem.codes, 2, X_unlabeled=problem.X_unlabeled, label_prior=problem.label_probabilities
     )

@@ -1,7 +1,7 @@
 """Time and memory of `surefoot fit` on a large pool: python benchmarks/cli.py [--rows N] [--columns D] [--labels n].
 
-The file is made here: half of the columns normal, some of them shifted by class, some skewed, some with missing cells,
-three of categories. Each run is a process of its own, as a user's would be.
+The file is generated. Half of the columns are normal, and some are shifted by class, skewed, or have missing cells.
+Three columns have categories. Each command runs in a new process, as for a user.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def make_pool(path: Path, n_rows: int, n_columns: int, n_labels: int, seed: int)
 
 
 def measured(arguments: list[str]) -> tuple[float, float, float, str]:
-    """Seconds, seconds of processors, peak memory in GiB and standard output of one command."""
+    """Seconds, processor seconds, peak memory in GiB, and standard output of one command."""
     program = (
         "import json, resource, subprocess, sys, time\n"
         "start = time.perf_counter()\n"

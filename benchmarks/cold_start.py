@@ -1,4 +1,4 @@
-"""Cold start: what `import surefoot` adds to importing scikit-learn, and the first fit with an empty kernel cache.
+"""Cold start: the time that `import surefoot` adds to scikit-learn, and the first fit with an empty kernel cache.
 
 `python benchmarks/cold_start.py` prints both, each in fresh processes.
 """
@@ -24,7 +24,7 @@ _IMPORT = "import time; start = time.perf_counter(); import {}; print(time.perf_
 
 
 def seconds(code: str, cache: str) -> float:
-    """What a fresh process prints, with its compiled kernels kept in the folder `cache`."""
+    """The output of a fresh process whose compiled kernels are kept in the folder `cache`."""
     environment = os.environ | {"NUMBA_CACHE_DIR": cache}
     command = [sys.executable, "-c", code]
     run = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)

@@ -1,4 +1,4 @@
-"""What the benchmarks share: rows of results, their table and CSV with the configuration; timing, memory; the data."""
+"""Common parts of the benchmarks: results, tables and CSV files with the configuration, timing, memory, data."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def markdown_table(rows: Sequence[Row], columns: Sequence[str] | None = None) ->
 
 
 def with_tables(text: str, make: Callable[[str], str]) -> str:
-    """A page with each of its tables made anew: what stands from `<!-- table: NAME -->` to `<!-- end of table -->`."""
+    """The page with new contents between each `<!-- table: NAME -->` and its `<!-- end of table -->`."""
     return _TABLE.sub(lambda found: f"{found['begin']}\n{make(found['name'])}\n\n{found['end']}", text)
 
 
@@ -90,7 +90,7 @@ class Timing(NamedTuple):
 
 
 def timed(fn: Callable[[], T], repeat: int = 3) -> Timing:
-    """Call fn `repeat` times. Compile and warm up before, where that is not to be counted."""
+    """Call fn `repeat` times. To exclude compilation and warm-up, run fn once before."""
     seconds, result = [], None
     for _ in range(repeat):
         start = time.perf_counter()
@@ -102,18 +102,18 @@ def timed(fn: Callable[[], T], repeat: int = 3) -> Timing:
 def peak_memory(fn: Callable[..., object], prepare: Callable[[], object] | None = None) -> int:
     """Bytes by which the resident memory of a fresh process grows, at its peak, while it calls fn.
 
-    What `prepare` does first (imports, compilation, data) is not counted; its result is passed to fn. Both are sent to
-    a spawned process, so they must be functions of a module, or partials of these.
+    The work of `prepare` (imports, compilation, data) is not counted, and its result is passed to fn. Both run in a
+    spawned process, so they must be functions of a module or partials of such functions.
     """
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(_peak_growth, (fn, prepare))
 
 
 def covertype_like(N: int, d: int = 54, seed: int = 0) -> tuple[Array, NDArray[np.intp], str]:
-    """N rows (N, d), codes (N,) of two classes, and a note on where they are from.
+    """N rows (N, d), codes (N,) of two classes, and a note on their source.
 
-    Cover Type, class 5 (code 0) against 6 (code 1), rows chosen uniformly without replacement, from the folder
-    SUREFOOT_DATA or else `../shared/datasets` beside the checkout. Where that has no such rows, a synthetic stand-in.
+    Cover Type, class 5 (code 0) against 6 (code 1), with rows sampled uniformly without replacement, from the folder
+    SUREFOOT_DATA or from `../shared/datasets` next to the checkout. If there are no such rows, a synthetic replacement.
     """
     rng = np.random.default_rng(seed)
     folder = Path(os.environ.get("SUREFOOT_DATA") or ROOT.parent / "shared" / "datasets")
@@ -125,7 +125,7 @@ def covertype_like(N: int, d: int = 54, seed: int = 0) -> tuple[Array, NDArray[n
             note = f"Cover Type, 5 vs 6, {N} rows"
             return preprocess(table[:, :-1]), (table[:, -1] == 6).astype(np.intp), note
     X, codes = _synthetic_covertype(N, d, rng)
-    return preprocess(X), codes, f"synthetic stand-in for Cover Type, {N} rows, {d} features"
+    return preprocess(X), codes, f"synthetic replacement for Cover Type, {N} rows, {d} features"
 
 
 class LearningProblem(NamedTuple):
@@ -140,7 +140,7 @@ class LearningProblem(NamedTuple):
 
 
 def learning_problem(N: int, n: int, d: int = 54, seed: int = 0) -> LearningProblem:
-    """Cover Type (or its stand-in) with n labels drawn uniformly, at the smallest radius that contains the truth."""
+    """Cover Type (or its replacement) with n uniformly sampled labels, at the smallest radius that covers the truth."""
     import ot
     from scipy.spatial.distance import cdist
 
@@ -204,7 +204,7 @@ def _peak_growth(fn: Callable[..., object], prepare: Callable[[], object] | None
 
 
 def _reset_peak() -> int:
-    """Resident bytes now, from where the peak is counted; elsewhere than on Linux, the peak so far."""
+    """Resident bytes now, from which the peak is counted. Outside Linux, the peak up to now."""
     try:
         Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     except OSError:
@@ -235,7 +235,7 @@ def _cpu_model() -> str:
 
 
 def _commit() -> str:
-    """Commit of the checkout, with a + where it has changes."""
+    """Commit of the checkout, followed by + if it has changes."""
     try:
         commit = _git("rev-parse", "--short=12", "HEAD")
         return commit + ("+" if _git("status", "--porcelain") else "")

@@ -1,9 +1,9 @@
-"""Speed of two versions of surefoot in one run.
+"""Compare the speed of two versions of surefoot in one run.
 
     python benchmarks/compare.py BEFORE/src AFTER/src [--quick] [--only NAME ...]
 
-Each line is timed in fresh processes, the two source trees in turn, by their public names alone; the least of the times
-counts, since other work on the machine only adds to them.
+Each line is timed in fresh processes that alternate between the two source trees and use public names only. The
+smallest time counts, because other work on the machine only adds time.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The tables of docs/cost.md, made from the results of the benchmarks: no figure there is pasted by hand.
+"""Write the tables of docs/cost.md from the results of the benchmarks.
 
     python benchmarks/cost_tables.py            # writes the tables into the page
     python benchmarks/cost_tables.py --check    # only reports whether the page is up to date
 
-A table stands between `<!-- table: NAME -->` and `<!-- end of table -->`.
+Each table is between `<!-- table: NAME -->` and `<!-- end of table -->`.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def table(header: list[str], rows: list[list[str]]) -> str:
 
 
 def number(text: str, digits: int = 3) -> str:
-    """A number to so many significant digits, without an exponent from 1e-3 to 1e6; a dash for none."""
+    """A number with the given number of significant digits, without an exponent from 1e-3 to 1e6. A dash for none."""
     if not text:
         return "–"
     value = float(text)
@@ -53,7 +53,7 @@ def megabytes(text: str) -> str:
 
 
 def measured(config: dict[str, str]) -> str:
-    """Where and when lines were measured; nothing where their file does not say."""
+    """Where and when the lines were measured. Empty if their file does not contain it."""
     if not config:
         return ""
     threads = config["OPENBLAS_NUM_THREADS"]
@@ -86,7 +86,7 @@ def beside_references(file: str) -> str:
 
 
 def memory() -> str:
-    """Peak memory of a fit beside the N×n distances."""
+    """Peak memory of a fit, compared with the N×n distances."""
     config, lines = read("results.csv")
     rows = [
         [line["work"], megabytes(line["ours_bytes"]), megabytes(line["reference_bytes"]), number(line["ratio"], 2)]
@@ -162,9 +162,9 @@ def make_table(name: str) -> str:
 
 
 def main() -> int:
-    """Write, or check; the exit status says whether the page was as it should be."""
+    """Write or check the page. The exit status is 1 if a check fails."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--check", action="store_true", help="write nothing, say what is not as it should be")
+    parser.add_argument("--check", action="store_true", help="write nothing, only report differences")
     check = parser.parse_args().check
     text = PAGE.read_text(encoding="utf-8")
     made = with_tables(text, make_table)
@@ -172,7 +172,7 @@ def main() -> int:
         PAGE.write_text(made, encoding="utf-8")
         return 0
     if made != text:
-        print(f"{PAGE}: its tables are not those of the results. Run: python benchmarks/cost_tables.py")
+        print(f"{PAGE}: its tables do not match the results. Run python benchmarks/cost_tables.py")
     return int(made != text)
 
 

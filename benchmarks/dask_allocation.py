@@ -1,9 +1,9 @@
-"""One fit on two Dask workers, set up as Dask does it and as `surefoot.backends.dask_rows.local_client` does.
+"""Compare one fit on two Dask workers with Dask's own settings and with `surefoot.backends.dask_rows.local_client`.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/dask_allocation.py [--rows 1000000] [--anchors 100]
 
-Dask sets MALLOC_TRIM_THRESHOLD_ for its workers, to give memory back early. The C library then gives back every array
-beyond 128 kB at once, and takes it as fresh pages again.
+Dask sets MALLOC_TRIM_THRESHOLD_ for its workers, so that they return memory early. The C library then returns every
+array beyond 128 kB at once, and requests it again as fresh pages.
 """
 
 from __future__ import annotations

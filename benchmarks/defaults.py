@@ -1,13 +1,13 @@
-"""Every default fit and certificate on many problems: seconds, gap, status, and whether an exception came.
+"""Run every default fit and certificate on many problems: seconds, gap, status, and exceptions.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/defaults.py --out benchmarks/results-defaults.csv [--seconds 240]
 
-Problems: the 14 datasets of the paper, 2,000 random rows of each of which n are labeled, a seeded grid of shapes, and
-some that were once slow ("hard": many features and classes, equal rows).
-Each is asked for every entry of `ASKED`. Lines that the file already has are not run again; `--seconds` ends a run
-after that long, to be resumed. `--only` takes problems whose name holds a word, `--draws` and `--shapes` more of them
-than the table has. `seconds` are those of the processor, of one thread: other programs do not add to them. A call that
-takes longer than `--limit` is ended, and its line says "timeout". `--summary` prints the table of the file.
+The problems are the paper's 14 datasets (2,000 random rows, n of them labeled), a seeded grid of random shapes, and
+some problems that were once slow ("hard": many features and classes, equal rows). Every call in `ASKED` runs on every
+problem. Lines that the file already contains are not run again. `--seconds` ends a run after that time, and the next
+run continues it. `--only` selects problems by a word in their names. `--draws` and `--shapes` set their number.
+`seconds` is processor time on one thread, which excludes other programs. A call that exceeds `--limit` is ended, and
+its line contains "timeout". `--summary` prints the table of the file.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LABELED, DRAWS, SHAPES, ROWS = (20, 50, 100), 5, 200, 2000
 
 @dataclass(frozen=True)
 class Problem:
-    """Labeled rows, unlabeled rows, and a name by which lines of the file are known."""
+    """Labeled rows, unlabeled rows, and the name that identifies the lines of the file."""
 
     name: str
     family: str
@@ -75,7 +75,7 @@ ASKED: dict[str, Callable[[Problem], Any]] = {
 
 
 def of_dataset(name: str, n: int, seed: int) -> Problem:
-    """Random rows of a dataset, the first n of them labeled; where those show one class, the last shows the other."""
+    """Random rows of a dataset with n labels. If they show one class, the last one shows another."""
     data = datasets.load(name)
     rows = np.random.default_rng(seed).permutation(len(data.target))[:ROWS]
     if len(np.unique(data.target[rows[:n]])) == 1:
@@ -173,7 +173,7 @@ def read(path: Path) -> list[dict[str, str]]:
 
 
 def summary(lines: list[dict[str, str]]) -> str:
-    """Quantiles of the seconds by what was asked, for datasets and shapes, and how the calls ended."""
+    """Quantiles of the seconds by call, for each kind of problem, and how the calls ended."""
     rows, kinds = [], {"dataset": "datasets", "hard": "hard"}
     for asked in ASKED:
         for kind in ("datasets", "shapes", "hard"):

@@ -1,4 +1,4 @@
-"""Processor time of each example of the gallery; CONTRIBUTING.md asks for less than 20 seconds.
+"""Processor time of each example of the gallery. CONTRIBUTING.md allows 20 seconds.
 
 OPENBLAS_NUM_THREADS=1 python benchmarks/examples.py [plot_11]
 """
@@ -12,7 +12,7 @@ from pathlib import Path
 
 
 def processor_seconds(path: Path) -> float:
-    """Of a process that runs the example, threads included."""
+    """Processor time of a process that runs the example, including threads."""
     before = os.times()
     subprocess.run(
         [sys.executable, str(path)], check=True, stdout=subprocess.DEVNULL, env={**os.environ, "MPLBACKEND": "agg"}

@@ -1,12 +1,12 @@
-"""The exact solver on a GPU, beside the compiled loops on two CPU cores.
+"""Compare the exact solver on a GPU with the compiled loops on two CPU cores.
 
     python benchmarks/gpu.py [--rows 1000000] [--anchors 1000] [--features 54] [--cpu-rows 100000] [--out FILE.csv]
 
-One fit to a certified gap of 1e-4 at an excess radius of 0.01: two Gaussian classes, Clopper–Pearson intervals, κ = 1,
-Euclidean distances. Times are wall clock and include everything from arrays in memory to the certificate. A pass reads
-all distances once (N·n numbers); its share of the memory-bandwidth limit is the time to read as many bytes, at the rate
-that copies on the device reached in the same run, over the time of the pass. Beside the fused kernels stand the passes
-of torch, step by step, as they are where Triton is missing.
+Each line is one fit to a certified gap of 1e-4 at an excess radius of 0.01, for two Gaussian classes, Clopper–Pearson
+intervals, κ = 1 and Euclidean distances. Times are wall clock, from arrays in memory to the certificate. A pass reads
+all N·n distances once. Its fraction of the bandwidth limit is the time to read the same number of bytes, at the rate of
+a copy on the device in the same run, divided by the time of the pass. The fused kernels are compared with the same
+passes by torch operations, which are used if Triton is missing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def problem(N: int, n: int, d: int) -> tuple[Any, Any, Any]:
 
 
 def radius_of(data: tuple[Any, Any, Any]) -> float:
-    """Minimal radius and 0.01."""
+    """The minimal radius plus 0.01."""
     X, y, U = data
     how = Compute("cuda", memory=64 << 30)
     found = sf.minimal_radius(
@@ -152,7 +152,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--anchors", type=int, default=1000)
     parser.add_argument("--features", type=int, default=54)
-    parser.add_argument("--cpu-rows", type=int, default=100_000, help="0 leaves the CPU out")
+    parser.add_argument("--cpu-rows", type=int, default=100_000, help="0: no fit on the CPU")
     parser.add_argument("--cpu-only", action="store_true", help="only the fit on two CPU cores")
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()

@@ -1,8 +1,8 @@
-"""The tiles of the fused kernels: each kernel at N rows and n anchors, in float64, over a grid of tiles.
+"""Time each fused kernel over a grid of tiles, at N rows and n anchors, in float64.
 
     python benchmarks/gpu_tiles.py [--rows 1000000] [--anchors 1000] [--features 54] [--out FILE.csv]
 
-Two classes of equal size, on one CUDA device. The fastest of each kernel belong into `surefoot.kernels.torch_fused`.
+The data are two classes of equal size on one CUDA device. Enter the fastest tiles in `surefoot.kernels.torch_fused`.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
-"""The inner problem against both interior-point methods of HiGHS: IPX, and the newer HiPO.
+"""Compare the inner problem with both interior-point methods of HiGHS: IPX, and the newer HiPO.
 
     pip install highspy-extras
     OPENBLAS_NUM_THREADS=1 python benchmarks/hipo.py [--rows 2000] [--anchors 100]
 
-The linear program of `tests/reference/inner.py`, with crossover as `benchmarks/certify.py` has it, and without.
+HiGHS solves the linear program of `tests/reference/inner.py`, with crossover as in `benchmarks/certify.py`, and
+without.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from surefoot.problem.sets import DecisionSet
 
 
 def program(ds: DecisionSet, losses: Array) -> highspy.HighsLp:
-    """The supremum of Σ π ℓ over the plans of a decision set, as HiGHS takes it."""
+    """The supremum of Σ π ℓ over the plans of a decision set, as input for HiGHS."""
     plans = PlanProgram.build(
         ds.distances, ds.row_weights, ds.anchor_weights, ds.anchor_labels, ds.label_cost, ds.intervals
     ).within(ds.radius)

@@ -1,4 +1,4 @@
-"""Learning rows of the benchmark: the exact solver against the paper's Algorithm 1, and its memory."""
+"""Rows of the benchmark for training: the exact solver against the paper's Algorithm 1, and its memory."""
 
 from __future__ import annotations
 

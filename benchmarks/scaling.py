@@ -3,12 +3,12 @@
     python benchmarks/scaling.py --out benchmarks/results-scaling.csv --by "2 threads" [--rows 10000] [--anchors 20]
     python benchmarks/scaling.py --out benchmarks/results-scaling.csv --figure docs/images/scaling.png
 
-Two Gaussian classes, 20 features, Clopper–Pearson intervals, an excess radius of 0.01. The rows lie in a .npy file and
-are mapped into memory ("cuda": in memory, then on the GPU). Each fit is a process of its own. Memory is the peak of
-what it holds beyond its state before the fit, the file's own pages not counted (RssAnon; for Dask the sum over workers;
-for a GPU what is allocated there). A fit finds its own minimal radius; that of `sf.minimal_radius` alone is timed
-beside it where no line of the CSV has the radius already (up to 2^24 distances it is solved in memory). Lines that the
-CSV has are not run again.
+Two Gaussian classes, 20 features, Clopper–Pearson intervals, an excess radius of 0.01. The rows are memory-mapped from
+a .npy file (with "cuda" they are in memory and then on the GPU). Each fit runs in a new process. Memory is the peak
+minus the state before the fit, without the pages of the file (RssAnon; with Dask the sum over workers; with a GPU the
+memory allocated there). A fit computes its own minimal radius. `sf.minimal_radius` alone is also timed, unless a line
+of the CSV contains this radius (up to 2^24 distances it is solved in memory). Lines that the CSV contains are not run
+again.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def exponent(lines: list[dict[str, str]], over: str, what: str) -> float:
 
 
 def draw(lines: list[dict[str, str]], path: Path) -> None:
-    """Seconds against N and against n, on log scales, with fitted exponents from N = 10⁵ and n = 100 on."""
+    """Plot seconds against N and n on log scales, with fitted exponents from N = 10⁵ and n = 100 on."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.5, 4), layout="constrained")

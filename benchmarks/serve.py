@@ -1,10 +1,10 @@
-"""The labeling page under load: 100,000 rows of 30 columns, clients that answer as fast as they can, fits under way.
+"""Load test of the labeling page: 100,000 rows of 30 columns, clients that label without pause, and fits in progress.
 
     python benchmarks/serve.py [--rows 100000] [--columns 30] [--clients 8] [--answers 150]
 
-A real `surefoot serve` in a process of its own; each client is a thread of this process with a connection of its own
-and sends the next answer when it has the next row. Times are from answer to next row: the answer is on the disk, and
-the card of the next row is there. The model is fitted again and again meanwhile. Prints one line of CSV and a note.
+A real `surefoot serve` runs in a process of its own. Each client is a thread with a connection of its own, and sends
+the next label as soon as it has the next row. Times are from label to next row: the label is on disk, and the card of
+the next row has arrived. The model is trained again and again in the meantime. Prints one line of CSV and a note.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def write_pool(path: Path, rows: int, columns: int) -> np.ndarray:
 
 
 class Client(threading.Thread):
-    """Someone who answers as soon as a row is there."""
+    """An annotator that labels as soon as a row arrives."""
 
     def __init__(self, port: int, name: str, answers: int, truth: np.ndarray) -> None:
         super().__init__()
@@ -76,7 +76,7 @@ class Client(threading.Thread):
 
 
 def cpu_seconds(pid: int) -> float:
-    """Processor time that a process has used so far, all its threads together."""
+    """Processor time of a process up to now, over all its threads."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -91,7 +91,7 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=100_000)
     parser.add_argument("--columns", type=int, default=30)
     parser.add_argument("--clients", type=int, default=8)
-    parser.add_argument("--answers", type=int, default=150, help="of each client")
+    parser.add_argument("--answers", type=int, default=150, help="labels per client")
     given = parser.parse_args()
     with bind("127.0.0.1", 0) as free:
         port = free.getsockname()[1]

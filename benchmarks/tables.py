@@ -1,13 +1,13 @@
-"""`surefoot fit` on messy tables, in one try each: seconds, what is said, what was true, beside logistic regression.
+"""Run `surefoot fit` on messy tables without options: seconds, bounds, true error rates, and logistic regression.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/tables.py --out benchmarks/results-tables.csv [--only titanic,cars]
 
-Each table is drawn five times with 50 random labels. Lines that the file already has are not run again; `--seconds`
-ends a run after that long, to be resumed. `--page docs/tables.md` writes the tables of results into that page, between
-its marks. `seconds` are those of the processor, so that other programs do not add to them; `wall` are those of a clock.
+Each table is sampled five times with 50 random labels. Lines that the file already contains are not run again.
+`--seconds` ends a run after that time, and the next run continues it. `--page docs/tables.md` writes the tables of
+results into that page. `seconds` is processor time, which excludes other programs, and `wall` is wall-clock time.
 Logistic regression is scikit-learn's, on the cleaned features of the same pipeline and the same labels. `--scales`
-compares the rule for the scale of columns with plain standardisation, `--units` the model on features as cleaned with
-that on standardised ones; both also on the datasets of the paper.
+compares the rule for the scale of columns with plain standardization. `--units` compares the model on features as
+cleaned with the model on standardized features. Both also use the datasets of the paper.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FIELDS = (
 
 
 def command(*arguments: object) -> tuple[int, dict[str, Any]]:
-    """Run a command in this process: its exit code and its object."""
+    """Run a command in this process. Returns its exit code and its JSON object."""
     printed = io.StringIO()
     with contextlib.redirect_stdout(printed):
         code = run([*map(str, arguments), "--json"])
@@ -49,7 +49,7 @@ def command(*arguments: object) -> tuple[int, dict[str, Any]]:
 
 
 def one(name: str, table: Messy, draw: int, folder: Path) -> dict[str, Any]:
-    """One draw of one table: fit in one try, then compare with all labels."""
+    """One sample of one table: fit without options, then compare with all labels."""
     pool, whole = table.pool(LABELS, draw)
     path, truth, model = folder / f"{name}.csv", folder / f"{name}-truth.csv", folder / f"{name}.skops"
     pool.to_csv(path, index=False, lineterminator="\r\n")
@@ -179,7 +179,7 @@ def results_table(rows: list[dict[str, str]]) -> str:
 
 
 def sources_table() -> str:
-    lines = ["| table | from | label | what is messy |", "|---|---|---|---|"]
+    lines = ["| table | from | label | difficulties |", "|---|---|---|---|"]
     lines += [f"| {name} | {one.source} | {one.label} | {one.about} |" for name, one in TABLES.items()]
     return "\n".join(lines)
 
@@ -276,7 +276,7 @@ def units(out: Path) -> None:
 
 
 def _one_draw(X: Any, y: Any, draw: int, how: dict[str, Any], robust: Any, unlabeled: Any) -> list[tuple[float, float]]:
-    """Accuracy and log loss on 3,000 other rows, of which the first 600 are given without their labels."""
+    """Accuracy and log loss on 3,000 further rows, of which the first 600 are passed without labels."""
     rng = np.random.default_rng([draw, 5])
     order = rng.permutation(len(y))
     while len(np.unique(y[order[:LABELS]])) < 2:
@@ -301,7 +301,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"))
     parser.add_argument("--page", type=Path)
     parser.add_argument("--scales", type=Path, help="write the comparison of scales to this file")
-    parser.add_argument("--units", type=Path, help="write the comparison of features as cleaned and standardised")
+    parser.add_argument("--units", type=Path, help="write the comparison of cleaned and standardized features")
     asked = parser.parse_args()
     if asked.units is not None:
         with warnings.catch_warnings():

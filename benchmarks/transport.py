@@ -1,10 +1,10 @@
-"""Plain transport of N rows to n anchors: the network simplex alone, beside smoothed Newton with a small simplex.
+"""Plain transport of N rows to n anchors: the network simplex, and smoothed Newton with a small simplex.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/transport.py
 
-Gaussian rows in 20 dimensions, anchors the first n of them. Both are exact: the last column compares their costs. Up to
-10,000 rows also POT's `emd2_lazy`, which computes distances as it needs them and so holds N + n numbers only. A second
-table has rows on a grid of 216 points, as they are and with coinciding rows moved as one.
+Gaussian rows in 20 dimensions, of which the first n are the anchors. Both methods are exact, and the last column
+compares their costs. Up to 10,000 rows the table also has POT's `emd2_lazy`, which computes distances when needed and
+stores only N + n numbers. A second table has rows on a grid of 216 points, with and without moving equal rows as one.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 python benchmarks/weak_prior_misses.py RUN_FOLDER
 
-Draws each sample again and takes its 95 % Clopper-Pearson intervals. A bound that fails with a prior that holds would
-be a bug, and ends in exit status 1.
+Each sample is repeated, with its 95 % Clopper-Pearson intervals. A bound that fails although the prior holds would be a
+bug, and sets the exit status to 1.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from surefoot.priors import resolve_prior
 
 
 def prior_holds(task: Task, settings: Settings) -> bool:
-    """Whether the intervals of the labeled sample contain the label probabilities of P."""
+    """True if the intervals of the labeled sample contain the label probabilities of P."""
     sample = Sample.draw(task, settings, int(task.variant))
     counts = np.bincount(sample.labeled[1], minlength=2).astype(float)
     low, high = resolve_prior("clopper-pearson").intervals(counts).T
@@ -43,8 +43,8 @@ def main() -> int:
             if row["bound"] > row["likelihood"] + 1e-6:
                 failed += 1
                 unexplained += holds or row["method"] != "weak"
-    print(f"{samples} samples, the weak prior misses P in {missed}")
-    print(f"{failed} bounds fail on P, {unexplained} of them not with a weak prior that misses P")
+    print(f"the weak prior misses P in {missed} of {samples} samples")
+    print(f"{failed} bounds fail on P, {unexplained} although the weak prior holds")
     return 1 if unexplained else 0
 
 
