@@ -188,12 +188,9 @@ def test_numbers(call: Call, name: str, bad: Any, match: Refused) -> None:
             ALL,
             ("metric", "euclid", ("metric", "'euclidean'", "'euclid'")),
             ("metric", sf.costs.Manhattan, "metric"),
-            (
-                "metric",
-                sf.costs.Mahalanobis(np.eye(3)),
-                ("rows", 3, 2),
-            ),
         ),
+        *per_call((ball,), ("metric", sf.costs.Mahalanobis(np.eye(3)), ("X", 3, 2))),
+        *per_call((robust, minimal, distance), ("metric", sf.costs.Mahalanobis(np.eye(3)), ("rows", 3, 2))),
         *per_call(
             (ball, minimal, distance),
             ("metric", None, ("metric", "'euclidean'", "None")),
