@@ -21,6 +21,7 @@ from surefoot.bounds.engine import AuditEngine, AuditPolicy, level_of
 from surefoot.pool.database import Event
 from surefoot.pool.labeling.label_log import LabelLog
 from surefoot.pool.labeling.schedule import AuditSchedule, Goal, is_shared
+from surefoot.pool.store import FrozenBlobs
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_audits.json").read_text())
 N = 120
@@ -155,9 +156,9 @@ def test_the_events_of_a_store_replay(golden: dict[str, Any]) -> None:
     """Two people, undo, skips, conflicts that are settled, several audits."""
     book = LabelLog(golden["n_rows"], CLASSES, lambda row: is_shared(row, 0.2, 0))
 
-    def frozen(audit: int) -> tuple[bytes, bytes, Any]:
+    def frozen(audit: int) -> FrozenBlobs:
         predictions, known, _ = golden["frozen"][audit - 1]
-        return base64.b64decode(predictions), base64.b64decode(known), None
+        return FrozenBlobs(audit, base64.b64decode(predictions), base64.b64decode(known))
 
     turns = AuditSchedule(book, Goal(golden["target"], 0.9, 0), 4, frozen)
     for values in golden["events"]:

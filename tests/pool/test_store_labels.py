@@ -10,7 +10,7 @@ import pytest
 from serve.services import store_of
 from surefoot.pool import database as e
 from surefoot.pool.database import Event
-from surefoot.pool.store import Store, store_path
+from surefoot.pool.store import FrozenBlobs, Store, store_path
 from surefoot.pool.store_labels import (
     labels_to_write,
     open_store,
@@ -95,7 +95,7 @@ class TestRows:
     def test_an_open_audit_speaks_of_the_rows_as_they_were(self, tmp_path: Path) -> None:
         table = table_of(tmp_path, TEXT)
         with store_of(table) as store:
-            store.append([Event(e.FREEZE, audit=1, value="[]")], (1, b"", b"", None))
+            store.append([Event(e.FREEZE, audit=1, value="[]")], FrozenBlobs(1, b"", b""))
         more = table_of(tmp_path, TEXT + "9,e,\n")
         with pytest.raises(TableError, match="have changed since audit 1"):
             store_of(more)

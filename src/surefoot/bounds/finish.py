@@ -151,10 +151,10 @@ class FinishPlan(PrintsAsTable):
         dict of int
             Rows to label, by share.
         """
-        missing = len(self.rows) + self.n_model
+        missing = np.union1d(self.rows, self.model_rows)
         return {
-            share: missing - len(self.sample.model_rows(_most_wrong(share, self.n_rows)))
-            for share in map(_check_max_error, max_errors)
+            share: len(np.setdiff1d(missing, self.sample.model_rows(_most_wrong(share, self.n_rows))))
+            for share in map(check_max_error, max_errors)
         }
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -177,7 +177,7 @@ def plan_finish(engine: AuditEngine, scores: FloatArray | None, planned: int | N
 
     planned : labels fixed beforehand, of which those not yet there count as errors; None where anybody may have looked.
     """
-    share, N = _check_max_error(max_error), len(engine.predictions)
+    share, N = check_max_error(max_error), len(engine.predictions)
     if scores is None:
         raise ParameterError("scores", "must be given to finish a table", "None", "Pass a score per row to the audit.")
     if not engine.is_uniform:
@@ -202,7 +202,8 @@ def plan_finish(engine: AuditEngine, scores: FloatArray | None, planned: int | N
     )
 
 
-def _check_max_error(value: float) -> float:
+def check_max_error(value: float) -> float:
+    """A share of wrong labels above 0."""
     share = check_unit_scalar(value, "max_error")
     if share == 0:
         raise ParameterError(

@@ -20,7 +20,7 @@ from surefoot._files import cannot_write, sync_folder
 # Kinds of events. The first five are answers of a person; the rest follow from them or are made by the server.
 LABEL, SKIP, UNDO, FLAG, UNFLAG = "label", "skip", "undo", "flag", "unflag"
 NOTE, SETTLE = "note", "settle"
-PICK, FREEZE, CLOSE, MEASURED = "pick", "freeze", "close", "measured"
+PICK, FREEZE, CLOSE, FINISH, MEASURED = "pick", "freeze", "close", "finish", "measured"
 
 # Purposes of a row that is asked for. Those of DRAWN are random samples of what was open.
 LEARN, RANDOM, AUDIT, SECOND, GIVEN, IMPORTED = "learn", "random", "audit", "second", "given", "imported"
@@ -51,7 +51,7 @@ class Event:
     time: float = 0.0
 
 
-VERSION = 2
+VERSION = 3
 _APPLICATION = 0x73664C62  # "sfLb": in the file's head, so that no other database is taken for ours
 _BUSY_MS = 10_000
 

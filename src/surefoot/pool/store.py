@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from surefoot._errors import FileError, LockedError, ParameterError
 from surefoot._printing import cut
@@ -39,7 +39,8 @@ CREATE TABLE events (
     id INTEGER PRIMARY KEY AUTOINCREMENT, time REAL NOT NULL, person INTEGER NOT NULL, row INTEGER NOT NULL,
     kind TEXT NOT NULL, value TEXT, purpose TEXT, probability REAL, audit INTEGER, key TEXT UNIQUE) STRICT;
 CREATE TABLE frozen (
-    audit INTEGER PRIMARY KEY, predictions BLOB NOT NULL, known BLOB NOT NULL, model BLOB) STRICT;
+    audit INTEGER PRIMARY KEY, predictions BLOB NOT NULL, known BLOB NOT NULL, model BLOB,
+    scores BLOB) STRICT;
 CREATE TABLE row_keys (id INTEGER PRIMARY KEY CHECK (id = 1), keys BLOB NOT NULL) STRICT;
 CREATE TABLE gone (row INTEGER PRIMARY KEY, key TEXT NOT NULL) STRICT;
 CREATE TABLE in_table (row INTEGER PRIMARY KEY, label TEXT NOT NULL) STRICT;
@@ -52,8 +53,15 @@ _MOVES = "moves"
 # The last audit of the pool as it was before its rows changed.
 MOVED_AUDITS = "moved_audits"
 
-# Number of the audit, predictions, known rows, model.
-FrozenBlobs = tuple[int, bytes, bytes, bytes | None]
+
+class FrozenBlobs(NamedTuple):
+    """What the store keeps of the predictions that an audit judges: their classes, the rows known, their scores."""
+
+    audit: int
+    predictions: bytes
+    known: bytes
+    model: bytes | None = None
+    scores: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -190,7 +198,7 @@ class Store:
         with self._transaction() as run:
             self._check_moves()
             if frozen is not None:
-                run("INSERT INTO frozen VALUES (?, ?, ?, ?)", frozen)
+                run("INSERT INTO frozen VALUES (?, ?, ?, ?, ?)", frozen)
             for event in events:
                 timed = replace(event, time=event.time or now)
                 cursor = run(
@@ -201,12 +209,12 @@ class Store:
                 placed.append(replace(timed, id=int(cursor.lastrowid or 0)))
         return placed
 
-    def frozen(self, audit: int) -> tuple[bytes, bytes, bytes | None]:
-        """Predictions, known rows and model of the classifier of an audit."""
-        found = self._read("SELECT predictions, known, model FROM frozen WHERE audit = ?", audit)
+    def frozen(self, audit: int) -> FrozenBlobs:
+        """The predictions that an audit judges."""
+        found = self._read("SELECT audit, predictions, known, model, scores FROM frozen WHERE audit = ?", audit)
         if not found:
             raise FileError(f"{self.path} must hold the classifier of audit {audit}; it does not. Restore the file.")
-        return tuple(found[0])
+        return FrozenBlobs(*found[0])
 
     # Rows
 

@@ -341,7 +341,7 @@ class Views:
         with desk.lock:
             if desk.turns.phase != PROVED and desk.ranking is not None:
                 return desk.ranking.model
-            return desk.store.frozen(desk.turns.n_audits)[2] if desk.turns.n_audits else None
+            return desk.store.frozen(desk.turns.n_audits).model if desk.turns.n_audits else None
 
 
 def in_a_thread(act: Act) -> Callable[[Person, dict[str, Any]], Awaitable[bytes]]:

@@ -12,12 +12,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot._errors import FileError
+from surefoot._validation import FloatArray
 from surefoot.bounds.engine import NO_ROW_LEFT, AuditEngine, AuditPolicy, FreezeSchedule, level_of
 from surefoot.pool import database as e
 from surefoot.pool.database import Event
+from surefoot.pool.labeling.finishing import FinishGoal, Finishing
 from surefoot.pool.labeling.label_log import OPEN, LabelLog, Ranking
+from surefoot.pool.store import FrozenBlobs
 
 LEARNING, AUDITING, PROVED = "learning", "auditing", "proved"
+FINISHING, FINISHED = "finishing", "finished"
+# In place of the prediction of a row that has none: no label is like it.
+NO_CLASS = ""
 # Labels picked by the model before the first audit.
 _PICKED_FIRST = 10
 # Rows of the audit that are looked at beyond those recorded, to find one that nobody holds.
@@ -85,16 +92,15 @@ class BoundHistory:
 class AuditSchedule:
     """Whether learning or an audit has its turn, and what audits have shown.
 
-    random_first : random labels before rows are picked; frozen : gives the stored predictions and known rows of the
-    classifier of an audit.
+    random_first : random labels before rows are picked; frozen : gives the stored predictions of an audit.
+    finishing : who labels which row, once it was decided to finish the table with the present audit; None before.
     """
 
-    def __init__(
-        self, book: LabelLog, goal: Goal, random_first: int, frozen: Callable[[int], tuple[bytes, bytes, Any]]
-    ) -> None:
+    def __init__(self, book: LabelLog, goal: Goal, random_first: int, frozen: Callable[[int], FrozenBlobs]) -> None:
         self._book, self.goal, self._stored = book, goal, frozen
         self._policy = AuditPolicy(FreezeSchedule(random_first + _PICKED_FIRST))
         self.audit: AuditEngine | None = None
+        self.finishing: Finishing | None = None
         self.last: tuple[int, int, int, str] | None = None  # the audit given up: number, errors, labels, why
         self.curve = BoundHistory()
         self.measured: dict[str, Any] | None = None
@@ -106,6 +112,9 @@ class AuditSchedule:
     def phase(self) -> str:
         if self.audit is None:
             return LEARNING
+        if self.finishing is not None:
+            is_sampled = self.finishing.is_sampled
+            return AUDITING if not is_sampled else FINISHED if self.finishing.is_finished else FINISHING
         return PROVED if self.audit.proved else AUDITING
 
     @property
@@ -117,9 +126,11 @@ class AuditSchedule:
         """Follow an event that the book has taken."""
         if event.kind == e.FREEZE:
             self._begin(int(event.audit or 0), json.loads(str(event.value)))
+        elif event.kind == e.FINISH and self.audit is not None:
+            self._begin_finish(FinishGoal.from_json(event.value))
         elif event.kind == e.CLOSE and self.audit is not None:
             self.last = (self.n_audits, self.audit.n_errors, self.audit.n_labels, str(event.value))
-            self.audit, self._n_closed = None, len(self._book.labels)
+            self.audit, self.finishing, self._n_closed = None, None, len(self._book.labels)
         elif event.kind == e.MEASURED:
             self.measured = json.loads(str(event.value))
             self.curve.add(BoundPoint(self.measured["n_labels"], self.measured["value"], 0))
@@ -137,7 +148,7 @@ class AuditSchedule:
 
     def should_close(self) -> str | None:
         """Why the audit gives way to learning; None where it does not."""
-        if self.audit is None:
+        if self.audit is None or self.finishing is not None:
             return None
         why = self._policy.give_up.reason(self.audit)
         return None if why == NO_ROW_LEFT and len(self._book.labels) >= self._book.n_rows else why
@@ -155,18 +166,40 @@ class AuditSchedule:
         if prepared is not None and prepared[0] == number:
             audit = prepared[1]
         else:
-            predictions, known, _ = self._stored(number)
-            audit = self._new_audit(number, classes, unpack(predictions), unpack(known).tolist(), self._book.labels)
-        self.audit, self.n_audits, self._n_frozen = audit, number, len(self._book.labels)
+            stored = self._stored(number)
+            known = unpack(stored.known).tolist()
+            audit = self._new_audit(number, classes, unpack(stored.predictions), known, self._book.labels)
+        self.n_audits, self._n_frozen = number, len(self._book.labels)
+        self._take_up(audit)
+
+    def _take_up(self, audit: AuditEngine) -> None:
+        """Make this the present audit, with all labels that are there."""
+        self.audit = audit
         for row in {*audit.known, *self._book.labels, *self._book.skipped, *self._book.conflicts}:
             self._settle(audit, row)
         self._mark(audit)
 
+    def _begin_finish(self, goal: FinishGoal) -> None:
+        """Finish the table with the present audit; where a sample was planned, with the level that was."""
+        before, scores = self.audit, self._stored(self.n_audits).scores
+        if before is None or scores is None:
+            raise FileError(f"the store must hold the scores of audit {self.n_audits}; it does not. Restore the file.")
+        if goal.planned is None or goal.level is None or goal.seed is None:
+            before.target = goal.max_error
+            audit = before
+        else:
+            audit = AuditEngine(
+                before.predictions, before.known, level=goal.level, seed=goal.seed, plan=goal.planned
+            )  # without a target, for all of the sample is needed
+            self._take_up(audit)
+        self.finishing = Finishing(audit, unpack_scores(scores), goal.max_error, self._book)
+
     def _new_audit(
         self, number: int, classes: list[str], predictions: NDArray[Any], known: list[int], labels: dict[int, str]
     ) -> AuditEngine:
+        names = np.array([*classes, NO_CLASS], dtype=object)  # a row without a prediction has the number -1
         return AuditEngine(
-            np.array(classes, dtype=object)[predictions].tolist(),
+            names[predictions].tolist(),
             {row: labels.get(row) for row in known},
             level=level_of(self.goal.level, number),
             seed=self.goal.seed + number,
@@ -182,7 +215,8 @@ class AuditSchedule:
             audit.unsettle(row)
 
     def _mark(self, audit: AuditEngine) -> None:
-        self.curve.add(BoundPoint(len(self._book.labels), audit.anytime_upper, self.n_audits))
+        if audit.plan is None:
+            self.curve.add(BoundPoint(len(self._book.labels), audit.anytime_upper, self.n_audits))
 
 
 def is_shared(row: int, overlap: float, seed: int) -> bool:
@@ -216,6 +250,9 @@ class Chooser:
 
     def _candidates(self, person: int, ranking: Ranking | None, now: float, taken: set[int]) -> Iterator[Event]:
         yield from self._second_opinions(person, now)
+        if self._turns.finishing is not None:
+            yield from self._finishing_rows(self._turns.finishing, person, now)
+            return  # labels of other rows are not needed
         if self._turns.phase == AUDITING:
             yield from self._audit_rows(person, now)
         if ranking is not None and self._n_drawn() >= self._random_first:
@@ -238,6 +275,12 @@ class Chooser:
                 if self._book.row(draw.row).state == OPEN and self._is_free(draw.row, person, now):
                     number, probability = self._turns.n_audits, draw.probability
                     yield Event(e.PICK, draw.row, person, purpose=e.AUDIT, probability=probability, audit=number)
+
+    def _finishing_rows(self, finishing: Finishing, person: int, now: float) -> Iterator[Event]:
+        purpose = e.LEARN if finishing.is_sampled else e.AUDIT  # a row that a plan left is not random
+        for row in finishing.rows(_LOOK_AHEAD):
+            if self._book.row(row).state == OPEN and self._is_free(row, person, now):
+                yield Event(e.PICK, row, person, purpose=purpose, audit=self._turns.n_audits)
 
     def _random_rows(self, person: int, taken: set[int], now: float) -> Iterator[Event]:
         """Rows drawn one after another, uniformly, from those that are open; then from those held for too long."""
@@ -286,3 +329,29 @@ def pack(numbers: NDArray[Any]) -> bytes:
 def unpack(blob: bytes) -> NDArray[np.intp]:
     """The numbers that `pack` took."""
     return np.frombuffer(zlib.decompress(blob), dtype="<i4").astype(np.intp)
+
+
+def pack_scores(scores: FloatArray) -> bytes:
+    """Scores for the store."""
+    return zlib.compress(np.asarray(scores, dtype="<f8").tobytes(), 6)
+
+
+def unpack_scores(blob: bytes) -> FloatArray:
+    """The scores that `pack_scores` took."""
+    return np.frombuffer(zlib.decompress(blob), dtype="<f8").astype(np.float64)
+
+
+def freeze_events(
+    number: int,
+    classes: list[str],
+    predictions: NDArray[Any],
+    known: list[int],
+    scores: FloatArray,
+    model: bytes | None = None,
+    goal: FinishGoal | None = None,
+) -> tuple[list[Event], FrozenBlobs]:
+    """What freezes predictions (N,), places of classes or -1, for an audit; with a goal, to finish the table by it."""
+    events = [Event(e.FREEZE, audit=number, value=json.dumps(classes))]
+    events += [] if goal is None else [Event(e.FINISH, audit=number, value=goal.to_json())]
+    packed = pack(predictions), pack(np.array(known, dtype=np.intp))
+    return events, FrozenBlobs(number, *packed, model, pack_scores(scores))

@@ -21,17 +21,19 @@ from surefoot.bounds.engine import NO_ROW_LEFT, OUT_OF_REACH, TOO_LONG, level_of
 from surefoot.bounds.size import least_labels
 from surefoot.pool import database as e
 from surefoot.pool.database import LABEL, Event, NotSavedError
+from surefoot.pool.labeling.finishing import Finishing
 from surefoot.pool.labeling.label_log import Job, LabelLog, Ranking, as_job, check_known
 from surefoot.pool.labeling.schedule import (
     AUDITING,
+    FINISHED,
     LEARNING,
     PROVED,
     AuditSchedule,
     Chooser,
     Goal,
     LabelingSettings,
+    freeze_events,
     is_shared,
-    pack,
 )
 from surefoot.pool.store import MOVED_AUDITS, FrozenBlobs, Person, Store
 
@@ -98,7 +100,7 @@ class LabelingService:
         """The rows in a person's hands, the one to show first; none when the target is proved, unless `beyond` it."""
         with self.lock:
             self.catch_up()
-            if self.turns.phase == PROVED and not beyond:
+            if self.turns.phase in (PROVED, FINISHED) and not beyond:
                 return []
             if len(self.book.held.get(person.id, {})) < AHEAD:
                 with self._transaction():
@@ -239,11 +241,12 @@ class LabelingService:
                 return
             number, known, labels = self.turns.n_audits + 1, self.turns.known_rows(), dict(self.book.labels)
         self.turns.prepare(number, ranking.predictions, known, labels)
-        blobs = (number, pack(ranking.predictions), pack(np.array(known, dtype=np.intp)), ranking.model)
+        scores = ranking.proba.max(axis=1).astype(np.float64)
+        events, blobs = freeze_events(number, self.book.classes, ranking.predictions, known, scores, ranking.model)
         with self.lock:
             self.catch_up()
             if self.turns.should_freeze(ranking) and number == self.turns.n_audits + 1:
-                self._try_to_store([Event(e.FREEZE, audit=number, value=json.dumps(self.book.classes))], blobs)
+                self._try_to_store(events, blobs)
 
     def _take_turns(self) -> None:
         """End an audit without hope."""
@@ -419,7 +422,10 @@ def _bound(desk: LabelingService) -> dict[str, Any] | None:
 
 
 def _headline(desk: LabelingService) -> str:
-    goal = desk.turns.goal
+    goal, finishing = desk.turns.goal, desk.turns.finishing
+    if finishing is not None:
+        done = "Finished" if finishing.is_finished else "Finishing"
+        return f"{done}: at most {percent(finishing.max_error)} wrong labels, {percent(finishing.audit.level)} sure"
     at_most = f"at most {percent(goal.target)} wrong, {percent(goal.level)} sure"
     return {
         PROVED: f"Proved: {at_most}",
@@ -428,9 +434,20 @@ def _headline(desk: LabelingService) -> str:
     }[desk.turns.phase]
 
 
+def _finish_sentence(finishing: Finishing) -> str:
+    """Where the finishing of the table stands."""
+    plan = finishing.plan()
+    if plan is not None:
+        return plan.statement
+    audit, size = finishing.audit, finishing.sample_size or 0
+    return f"{audit.n_labels} of {count(size, 'sampled row')} labeled, {count(audit.n_errors, 'error')}."
+
+
 def _sentence(desk: LabelingService, needed: int | None) -> str:
     turns, book = desk.turns, desk.book
     audit = turns.audit
+    if turns.finishing is not None:
+        return _finish_sentence(turns.finishing)
     if audit is not None and audit.proved:
         return (
             f"The frozen model errs on at most {percent(audit.anytime_upper, up=True)} of the {book.n_rows} rows of "
@@ -457,6 +474,8 @@ def _sentence(desk: LabelingService, needed: int | None) -> str:
 def _needed(desk: LabelingService) -> int | None:
     """Labels still needed, as estimated; while learning, at the least."""
     turns, n = desk.turns, len(desk.book.labels)
+    if turns.finishing is not None:
+        return turns.finishing.n_left
     if turns.audit is not None:
         return 0 if turns.audit.proved else turns.audit.labels_needed()
     audit = _least(turns.goal, turns.n_audits + 1, desk.book.n_rows)

@@ -1,0 +1,150 @@
+"""Finish a table: the model labels its surest rows, annotators label the others, and few labels are wrong."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from surefoot._errors import FileError
+from surefoot._printing import cut
+from surefoot._validation import FloatArray
+from surefoot.bounds.engine import AuditEngine
+from surefoot.bounds.finish import FinishPlan, plan_finish
+from surefoot.pool.labeling.label_log import LabelLog
+from surefoot.pool.table import Table, TableError
+from surefoot.pool.table.pool import as_targets
+
+PERSON, MODEL = "person", "model"
+LABELED_BY = "labeled_by"
+
+
+@dataclass(frozen=True)
+class FinishGoal:
+    """How a table is finished with an audit.
+
+    max_error : share of wrong labels in the finished table. planned, level, seed : of an audit that was begun to finish
+    the table, with the size of its sample fixed beforehand. None: an audit of the page, with its anytime bound.
+    """
+
+    max_error: float
+    planned: int | None = None
+    level: float | None = None
+    seed: int | None = None
+
+    @classmethod
+    def from_json(cls, text: str | None) -> FinishGoal:
+        """The goal as `to_json` wrote it."""
+        try:
+            return cls(**json.loads(str(text)))
+        except (TypeError, ValueError) as error:
+            raise FileError(
+                f"the store must say how the table is finished; it says {cut(str(text), 60)!r}. Restore the file."
+            ) from error
+
+    def to_json(self) -> str:
+        """For the store."""
+        return json.dumps(asdict(self))
+
+
+class Finishing:
+    """Who labels which row of a table, given the labels in its log.
+
+    audit : judges the frozen predictions by the labels of the log; scores : (N,) of the predictions, larger is surer.
+    """
+
+    def __init__(self, audit: AuditEngine, scores: FloatArray, max_error: float, book: LabelLog) -> None:
+        self.audit, self.scores, self.max_error, self._book = audit, scores, max_error, book
+        self._planned: tuple[Any, FinishPlan] | None = None
+
+    @property
+    def sample_size(self) -> int | None:
+        """Rows of the sample where their number was fixed beforehand."""
+        return None if self.audit.plan is None else min(self.audit.plan, self.audit.n_drawable)
+
+    @property
+    def is_sampled(self) -> bool:
+        """Whether the labels of the sample are there, so that it is known which rows are left for annotators."""
+        n = 1 if self.sample_size is None else self.sample_size
+        return self.audit.proved or self.audit.n_labels >= min(n, self.audit.n_drawable)
+
+    def plan(self) -> FinishPlan | None:
+        """Return the rows that annotators must still label and those of the model; None while the sample lacks labels.
+
+        Rows that annotators have labeled since are in neither. Rows that they skipped get no label at all.
+        """
+        if not self.is_sampled or not self.audit.n_labels:
+            return None
+        case = self.audit.outcomes[: self.audit.plan]
+        if self._planned is None or self._planned[0] != case:
+            self._planned = case, plan_finish(self.audit, self.scores, self.audit.plan, self.max_error)
+        plan, done = self._planned[1], [*self._book.labels, *self._book.skipped]
+        model_rows = np.setdiff1d(plan.model_rows, done)
+        rows = plan.rows[~np.isin(plan.rows, done)]
+        return replace(plan, rows=rows, model_rows=model_rows, n_wrong=min(plan.n_wrong, len(model_rows)))
+
+    def rows(self, most: int) -> list[int]:
+        """Return the rows to ask for next: the next `most` rows of the sample, or all that the plan leaves."""
+        plan = self.plan()
+        if plan is not None:
+            return [int(row) for row in plan.rows]
+        drawn, _ = self.audit.open_draws(most, self.audit.n_drawable if self.audit.plan is None else self.audit.plan)
+        return [draw.row for draw in drawn]
+
+    @property
+    def n_left(self) -> int | None:
+        """Rows that annotators must still label; None while the sample is labeled."""
+        plan = self.plan()
+        return 0 if plan is None and self.is_sampled else None if plan is None else len(plan.rows)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether no row is left for annotators."""
+        return self.n_left == 0
+
+    def labels(self) -> tuple[NDArray[Any], NDArray[Any]]:
+        """(N,) labels of the table and who gave them, None where nobody did."""
+        plan = self.plan()
+        predicted = {} if plan is None else {int(row): self.audit.predictions[row] for row in plan.model_rows}
+        return labels_and_authors(self._book.labels, predicted, self._book.n_rows)
+
+
+def labels_and_authors(
+    given: Mapping[int, str], predicted: Mapping[int, str], n_rows: int
+) -> tuple[NDArray[Any], NDArray[Any]]:
+    """(N,) labels and who gave them: where both did, the annotator counts."""
+    labels, authors = np.full(n_rows, None, dtype=object), np.full(n_rows, None, dtype=object)
+    for author, found in ((MODEL, predicted), (PERSON, given)):
+        for row, label in found.items():
+            labels[row], authors[row] = label, author
+    return labels, authors
+
+
+def check_unfinished(table: Table) -> None:
+    """Refuse a table that has the column which says who labeled a row."""
+    if LABELED_BY in table.cells.columns:
+        raise TableError(
+            f"{table.path} must not have the column {LABELED_BY!r}, which the finished table gets. Rename it, or pass "
+            "the table as it was before."
+        )
+
+
+def finished_table(table: Table, labels: NDArray[Any], authors: NDArray[Any]) -> Any:
+    """Return all cells, the label column filled, and a last column that names the author of each label."""
+    import pandas as pd
+
+    column = table.cells[table.label]
+    known = np.array([label is not None for label in labels])
+    if column.dtype.kind in "iuf":  # of a Parquet file
+        filled = pd.Series(np.nan, index=table.cells.index)
+        filled[known] = as_targets(labels[known], table.classes)
+        filled = filled.astype(column.dtype if known.all() else "float64")
+    else:
+        filled = pd.Series(labels, index=table.cells.index, dtype="str")
+    return table.cells.assign(
+        **{table.label: filled, LABELED_BY: pd.Series(authors, index=table.cells.index, dtype="str")}
+    )
