@@ -1,1 +1,1 @@
-"""The same problem for rows that do not fit in memory, or lie elsewhere: every pass is a sum over blocks of rows."""
+"""Rows that do not fit in memory or are stored elsewhere: each pass is a sum over blocks of rows."""

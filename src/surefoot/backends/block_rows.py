@@ -1,4 +1,4 @@
-"""Sums over all blocks, in one fixed order, whoever computes the parts."""
+"""Sums over all blocks, in one fixed order on every backend."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ from surefoot.dual.shortlist import PAIR_BYTES, BlockLists, ShortlistKeeper
 from surefoot.problem.distances import MeasuredDistances
 from surefoot.problem.rows import fingerprints
 
-# Partial sums are added up in groups of this many, those again, and so on: a tree that a cluster can build too.
+# Partial sums are added in groups of this many, those sums again in groups, and so on. A cluster can build the same
+# tree.
 FAN_IN = 8
 
 
 def tree_sum(parts: Iterable[Any]) -> Any:
-    """Sum of parts by groups of FAN_IN, level by level; holds one part per level."""
+    """Sum of parts by groups of FAN_IN, level by level. One part per level is in memory."""
     levels: list[tuple[Any, int]] = []
     for part in parts:
         level, added = 0, part
@@ -48,7 +49,7 @@ def tree_sum(parts: Iterable[Any]) -> Any:
             levels[level] = (None, 0)  # a full group is a part of the next level
             level, added = level + 1, total
     whole = None
-    for left, _ in levels:  # what is left of each level, the finest first, each added to the next
+    for left, _ in levels:  # the incomplete groups, the finest level first, each added to the next level
         if left is None:
             continue
         if whole is not None:
@@ -61,21 +62,21 @@ def tree_sum(parts: Iterable[Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Anchors:
-    """What rows are measured against: labeled rows (n, d) in the order of the decision set, and the metric."""
+    """The labeled rows (n, d), in the order of the decision set, and the metric that measures distances to them."""
 
     rows: FloatArray
     metric: FeatureMetric
 
     def distances_to(self, rows: FloatArray) -> FloatArray:
-        """(B, n)."""
+        """(B, n) distances of rows to the anchors."""
         return self.metric.distances(rows, self.rows)
 
 
 @dataclass(frozen=True, eq=False)
 class RowBlock:
-    """Rows (B, d) of a source with their weights (B,), from row `start` on, and what is known of them.
+    """Rows (B, d) of a source with their weights (B,), starting at row `start`, with their distances and losses.
 
-    distances : (B, n) where they are kept; losses : (B, K) of a fixed classifier, or a function that gives them.
+    distances : (B, n) if they are kept; losses : (B, K) of a fixed classifier, or a function that returns them.
     """
 
     rows: FloatArray
@@ -91,7 +92,7 @@ class RowBlock:
         coordinates: Coordinates | None,
         lists: ShortlistKeeper | None = None,
     ) -> Block:
-        """The block of a problem."""
+        """Return the block of a problem."""
         distances: Any = self.distances
         if distances is None:
             distances = MeasuredDistances(anchors.metric, self.rows, anchors.rows)
@@ -104,12 +105,12 @@ class RowBlock:
 
 def _design(coordinates: Coordinates | None, rows: FloatArray) -> FloatArray:
     if coordinates is None:
-        raise ValueError("a linear model over blocks needs coordinates: standardise the sweep first")
+        raise ValueError("a linear model over blocks requires coordinates: call in_coordinates first")
     return np.asarray(coordinates.design(rows))
 
 
 class BlockStore(RowStore):
-    """A sweep over rows that are read in blocks."""
+    """Rows that are read in blocks."""
 
     @abstractmethod
     def features(self, work: Callable[..., RowTotals], *parameters: Any) -> RowTotals:
@@ -134,18 +135,20 @@ class BlockStore(RowStore):
 
 
 class StoreMaker(Protocol):
-    """Makes the sweep over a source: the first rows have these weights, all others count `unit`."""
+    """Make the sweep over a source: the first rows have these weights, each other row has weight `unit`."""
 
     def __call__(self, source: RowSource, weights: FloatArray, unit: float, anchors: Anchors) -> BlockStore: ...
 
 
 @dataclass(frozen=True, eq=False)
 class BlockedRows(BlockStore):
-    """Blocks of one process, one after another or by threads.
+    """Blocks processed in one process, one after another or by threads.
 
-    weights : (n,) of the labeled rows, which come first; all others count `unit`. losses_at : rows (start, stop) ->
-    losses (B, K), where losses are fixed. `kept` holds distances, of as many blocks as `keep_bytes` allows; `lists`
-    near anchors, in a quarter of that.
+    weights : (n,) of the labeled rows, which come first; each other row has weight `unit`. losses_at : a function from
+    rows
+    (start, stop) to losses (B, K), for fixed losses. `kept` holds the distances of as many blocks as fit into
+    `keep_bytes`,
+    and `lists` holds near anchors, in up to a quarter of that size.
     """
 
     source: RowSource
@@ -180,12 +183,12 @@ class BlockedRows(BlockStore):
     def row_sums(
         self, problem: DualProblem, point: DualPoint, tau: float, *, second_order: bool, exact: bool
     ) -> RowSums:
-        """Over short lists of anchors, where it pays."""
+        """Sum over short lists of anchors if they are faster."""
         self.lists.turn_to(problem.decision_set)
         return super().row_sums(problem, point, tau, second_order=second_order, exact=exact)
 
     def some_row_sums(self, problem: DualProblem, point: DualPoint, tau: float) -> tuple[RowSums, bool] | None:
-        """Over the last short lists of anchors, where all blocks have one."""
+        """Sum over the last short lists of anchors, if all blocks have one."""
         if not self.lists.complete_for(problem.decision_set):
             return None
         sums = self.total(problem, Block.some_row_sums, point, tau)
@@ -196,7 +199,7 @@ class BlockedRows(BlockStore):
         return np.concatenate(list(parts))
 
     def _logistic(self, problem: DualProblem, adversary: Adversary) -> LogisticSums:
-        """Labels (N, K) are found once, where they take far less room than distances."""
+        """Compute labels (N, K) once, if they are much smaller than the distances."""
         if 8 * self.n_rows * problem.decision_set.n_classes <= self.keep_bytes // 8:
             adversary = LabelTable(table_of(self, problem, adversary), adversary.transport_cost)
         return super()._logistic(problem, adversary)
@@ -219,7 +222,7 @@ class BlockedRows(BlockStore):
         return self.source.read(start, stop), weights
 
     def kept_distances(self, rows: FloatArray, start: int) -> FloatArray | None:
-        """Distances of the rows of the block that begins at a row; None where they are not kept."""
+        """Distances of the block that starts at a row, or None if they are not kept."""
         if start not in self.kept and start + len(rows) <= self.keep_bytes // (8 * len(self.anchors.rows)):
             self.kept[start] = self.anchors.distances_to(rows)
         return self.kept.get(start)
@@ -228,7 +231,7 @@ class BlockedRows(BlockStore):
         return tree_sum(self._parts(work))
 
     def _parts(self, work: Callable[[int, int], Any]) -> Iterator[Any]:
-        """What work gives for each block, in order."""
+        """The result of `work` for each block, in order."""
         edges = list(block_edges(self.n_rows, self.block_rows))
         if self.executor is None:
             return (work(*edge) for edge in edges)
@@ -236,7 +239,7 @@ class BlockedRows(BlockStore):
 
 
 def _ahead(executor: Executor, work: Callable[[int, int], Any], edges: list[tuple[int, int]]) -> Iterator[Any]:
-    """Results in order, with few blocks at a time in memory."""
+    """Results in order, with few blocks in memory at a time."""
     ahead = 2 * getattr(executor, "_max_workers", 2)
     waiting = [executor.submit(work, *edge) for edge in edges[:ahead]]
     for at in range(len(edges)):

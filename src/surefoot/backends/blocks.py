@@ -1,4 +1,4 @@
-"""A robust problem whose distances are computed block by block as rows are read."""
+"""A robust problem whose distances are computed block by block while rows are read."""
 
 from __future__ import annotations
 
@@ -36,27 +36,28 @@ from surefoot.solvers.search.search import Search
 from surefoot.solvers.search.solution import Solution, solve, solver_threads
 from surefoot.solvers.transport import TransportSolution, pairs_pay, transport_by_pairs
 
-# A robust problem over blocks: labeled rows and a source of others, and who adds up over them.
+# A robust problem over blocks: labeled rows, a source of unlabeled rows, and the sums over them.
 
-# The bounds of the minimal radius are to be this close, relative to it.
+# The relative gap between the bounds of the minimal radius.
 TRANSPORT_TOL = 1e-5
-# Rows per anchor of the samples on which the path begins, the coarsest first, and the smoothing, in units of the loss,
-# at which each hands over to the next.
+# Rows per anchor of the samples on which the path begins, coarsest first, and the smoothing, in units of the loss, at
+# which the solver switches to the next.
 _LEVELS = ((60, 2e-2), (1000, 4e-3))
-# Potentials of a sample with m rows per anchor are off by about this share of a typical distance, over √m: the minimal
-# radius of more rows goes on at such a smoothing.
+# Potentials of a sample with m rows per anchor have an error of about this share of a typical distance, over √m. The
+# minimal radius of more rows continues at such a smoothing.
 _HANDOVER = 0.03
-# What a BlockProblem keeps of its rows, whatever their labels.
+# Attributes that do not depend on the labels of a BlockedProblem.
 _OF_ROWS = ("rows", "row_weights", "used", "samples", "sweeps")
 
 
 @dataclass(frozen=True, eq=False)
 class BlockedProblem(RobustProblem):
-    """Labeled rows, a source of unlabeled ones, and how to sweep over all of them.
+    """Labeled rows, a source of unlabeled rows, and the way to sum over all of them.
 
-    data : labeled rows alone; decision_set : without rows: anchors, label intervals and costs.
-    levels : sweeps over random rows, the smallest first, where the path begins, and last over all rows, the labeled
-    ones first; each with the smoothing at which it hands over.
+    data : the labeled rows only; decision_set : anchors, label intervals and costs, without rows.
+    levels : sweeps over random rows, the smallest first, on which the path begins, and finally over all rows, labeled
+    ones
+    first; each with the smoothing at which the solver switches to the next.
     """
 
     data: LabeledData
@@ -74,7 +75,7 @@ class BlockedProblem(RobustProblem):
         how: Compute,
         executor: Any = None,
     ) -> BlockedProblem:
-        """decision_set : that of the labeled rows alone."""
+        """Build the problem. decision_set : the set of the labeled rows only."""
         if isinstance(data.metric, Precomputed) or decision_set.anchor_rows is None:
             raise ParameterError(
                 "metric",
@@ -110,9 +111,9 @@ class BlockedProblem(RobustProblem):
 
     @cached_property
     def samples(self) -> list[tuple[FloatArray, float]]:
-        """Random rows, few enough to save passes over all of them, the fewest first; and where each hands over.
+        """Random rows, few enough to save passes over all rows, smallest first, each with its last smoothing.
 
-        That is a smoothing, in units of the loss.
+        The smoothing is in units of the loss.
         """
         rng, found = np.random.default_rng(0), []
         for per_anchor, tau in _LEVELS:
@@ -126,7 +127,7 @@ class BlockedProblem(RobustProblem):
         return self._sweeps(None)
 
     def _sweeps(self, losses_at: Any) -> list[BlockStore]:
-        """Over each sample, and last over all rows; with losses where these are fixed."""
+        """Sweeps over each sample, and finally over all rows, with losses if they are fixed."""
         make = self.how.sweep_maker(losses_at, self.executor)
         anchors = Anchors(self.anchors, self.data.metric)
         counted = self.data.counted_weights
@@ -160,9 +161,9 @@ class BlockedProblem(RobustProblem):
         return found
 
     def _planned_transport(self) -> PlannedTransport | None:
-        """With its plan, where there are few rows per anchor; a device keeps to what it does fast.
+        """Return transport with its plan if there are few rows per anchor; None otherwise, and on other devices.
 
-        Rows that lie with workers of their own are then read here once, so that the result is that of any source.
+        Rows stored on workers are read once into this process, so that every source gives the same result.
         """
         if self.how.device != "cpu" or self.samples or not pairs_pay((self.rows.n_rows, len(self.anchors))):
             return None
@@ -186,7 +187,7 @@ class BlockedProblem(RobustProblem):
         return BlockedObjective(self, [sweep.in_coordinates(coordinates) for sweep in self.sweeps], model, coordinates)
 
     def fixed(self, losses: Any, scale: float | None = None) -> BlockedObjective:
-        """Losses : a function of rows; scale : the size of its losses."""
+        """Return the problem with fixed losses, a function of rows; scale : the size of the losses."""
         with solver_threads(None):
             sweeps = self._sweeps(losses)
         return BlockedObjective(
@@ -195,7 +196,7 @@ class BlockedProblem(RobustProblem):
 
     def with_label_shares(self, shares: FloatArray) -> BlockedProblem:
         found = replace(self, decision_set=self.decision_set.with_label_shares(shares))
-        # what does not depend on how much a label counts is not read again
+        # attributes that do not depend on label weights are not read again
         found.__dict__.update({name: self.__dict__[name] for name in _OF_ROWS if name in self.__dict__})
         return found
 
@@ -208,7 +209,7 @@ class BlockedProblem(RobustProblem):
 
 @dataclass(frozen=True, eq=False)
 class BlockedObjective(Objective):
-    """A model over blocks: `sweeps` over each sample, and last over all rows."""
+    """A model over blocks: `sweeps` over each sample, and finally over all rows."""
 
     problem: BlockedProblem
     sweeps: list[BlockStore]
@@ -247,7 +248,7 @@ class BlockedObjective(Objective):
         return self.problem.transports[level].typical_distance or float(self.problem.decision_set.label_cost.max())
 
     def _quick(self, whole: Search) -> JointState | None:
-        """Follow the path over one sample after another, down to the smoothing at which each hands over to the next."""
+        """Follow the path over one sample after another, each down to its last smoothing."""
         path: JointState | None = None
         for level, (_, tau) in enumerate(self.problem.samples):
             search = self._at_level(whole, level)
@@ -256,7 +257,7 @@ class BlockedObjective(Objective):
         return path or _from_potentials(whole)
 
     def _at_level(self, whole: Search, level: int) -> Search:
-        """The search over a sample: the sets keep their excess over the minimal radius."""
+        """The search over a sample. The sets keep their excess over the minimal radius."""
         members = []
         for member in whole.members:
             minimal = MinimalRadius.from_transport(member.decision_set, self.problem.transports[level])
@@ -267,7 +268,7 @@ class BlockedObjective(Objective):
 
 
 def _from_potentials(search: Search) -> JointState | None:
-    """A start from the potentials of the minimal radius, where that is not zero."""
+    """Start from the potentials of the minimal radius, unless that radius is zero."""
     starts = []
     for member in search.members:
         transport = member.minimal.transport
@@ -279,11 +280,12 @@ def _from_potentials(search: Search) -> JointState | None:
     return PathState(JointPoint(tuple(one.point for one in starts)), starts[0].tau)
 
 
-# Plain transport over blocks: a semi-discrete dual, with a bound from each side in place of a transport plan.
+# Plain transport over blocks: a semi-discrete dual with a bound from each side instead of a transport plan.
 
-# Rounds of Newton's method before the potentials at hand are taken.
+# Rounds of Newton's method before the current potentials are accepted.
 _MAX_ROUNDS = 12
-# Where the path begins, in units of the typical distance: above it all rows are as near to all anchors.
+# The smoothing at which the path begins, in units of the typical distance. Above it, all rows are equally near to all
+# anchors.
 _FIRST_TAU = 0.05
 
 
@@ -291,7 +293,8 @@ _FIRST_TAU = 0.05
 class SoftTransport:
     """Transport between rows and anchors as a function of a row: softmax at potentials (n,), then repaired.
 
-    cost, lower : both bounds of W_d; typical_distance : of a row to its anchors; path : where more rows may go on.
+    cost, lower : both bounds of W_d; typical_distance : of a row to its anchors; path : the end of the path, from which
+    more rows may continue.
     """
 
     cost: float
@@ -303,7 +306,7 @@ class SoftTransport:
     path: PathPoint
 
     def adversary(self, ds: DecisionSet, relabel: FloatArray, cost: float) -> RuleMixture:
-        """Its labels, with the share relabel (K, K), [k, c], of each anchor class c turned into label k."""
+        """The labels of the transport, with the share relabel (K, K), [k, c], of anchor class c changed to k."""
         classes = (ds.anchor_labels[:, None] == np.arange(ds.n_classes)).astype(float)
         rule = NearestPlanLabels(self.potentials, self.tau, self.repair, classes, relabel)
         return RuleMixture(((1.0, rule, None),), cost)
@@ -317,7 +320,7 @@ class PlannedTransport(TransportSolution):
 
     @classmethod
     def from_distances(cls, distances: DistanceRows, rows: FloatArray, anchors: FloatArray) -> PlannedTransport | None:
-        """Exact, where there are few rows per anchor; None where there are more, or it failed."""
+        """Solve exactly if there are few rows per anchor. Return None if there are more, or if the solver failed."""
         found = transport_by_pairs(distances, rows, anchors)
         if found is None:
             return None
@@ -334,16 +337,19 @@ def solve_soft_transport(
     typical_distance: float | None = None,
     options: NewtonOptions,
 ) -> SoftTransport:
-    """W_d with bounds that differ by at most tol times its value, or as float64 allows.
+    """Compute W_d with bounds that differ by at most tol times its value, or by the rounding error of float64.
 
-    A sample's path may be the start, and its typical distance that of all. Smoothed Newton in the n potentials alone,
-    in float64. Lower bound: the dual at the potentials. Upper: the softmax plan, its anchor marginal repaired.
+    The path of a sample may be the start, and its typical distance is used for all rows. The method is smoothed Newton
+    in
+    the n potentials alone, in float64. The lower bound is the dual at the potentials, and the upper bound is the
+    softmax
+    plan with its anchor marginal repaired.
     """
     plain = DualProblem.plain_transport(ds)
     n = len(ds.anchor_weights)
     zero = DualPoint(np.zeros((0, 0)), 1.0, np.zeros(1), np.zeros(n))
     scale = typical_distance
-    if scale is None:  # the cost of the plan that ignores where rows lie
+    if scale is None:  # the cost of the plan that ignores the positions of rows
         blind = AnchorRepair.blind(plain.decision_set)
         scale = float(sweep.total(plain, Block.plan_cost, zero, 1.0, blind).sums[0][0])
     path = start if start is not None else PathPoint(zero, tau=_FIRST_TAU * scale or 1.0)
@@ -364,7 +370,7 @@ def solve_soft_transport(
 
 
 def _polish(dual: SmoothedDual, path: PathPoint, tol: float, scale: float, options: NewtonOptions) -> PathPoint:
-    """Centre until what is left to repair in the plan's anchor marginal costs far less than tol, in units of scale."""
+    """Centre until the repair of the plan's anchor marginal costs far less than tol, in units of scale."""
     allowed = max(0.02 * tol * scale, 0.15 * (tol * scale - path.smoothing_gap))
 
     def centred(_point: DualPoint, here: Evaluation, decrement: float) -> bool:
@@ -379,9 +385,9 @@ def _polish(dual: SmoothedDual, path: PathPoint, tol: float, scale: float, optio
 
 @dataclass(frozen=True, eq=False)
 class StreamedDistances:
-    """Distances of the rows of a source to anchors (n, d), never more than a chunk of them at a time.
+    """Distances of the rows of a source to anchors (n, d), with at most one chunk in memory at a time.
 
-    sweep : over the same rows; the distances that it keeps are not computed again.
+    sweep : over the same rows. Distances kept by the sweep are not computed again.
     """
 
     source: StackedRows

@@ -16,29 +16,29 @@ from surefoot._validation import FloatArray, check_positive_integer
 from surefoot.backends.block_rows import Anchors, BlockedRows, BlockStore, StoreMaker
 from surefoot.backends.sources import RowSource, block_edges, rows_per_block
 
-# How the exact solver runs over rows: where, in which precision, with how much memory.
+# Where the exact solver runs, in which precision, with how much memory.
 
 
 @dataclass(frozen=True)
 class Compute:
     """Where and how to compute, in blocks of rows: the parameter `compute` of estimators and functions.
 
-    Without one, problems of up to 2^24 distances are solved in memory, and larger ones in blocks with these defaults.
+    Without it, problems of up to 2^24 distances are solved in memory, and larger ones in blocks with these defaults.
 
     Parameters
     ----------
     device : str, default="cpu"
-        "cpu" runs compiled loops, one block at a time and thread. Any other name, such as "cuda" or "cuda:1", is a
-        torch device: all rows go there. "torch" is torch on the CPU.
+        "cpu" runs compiled loops, with one block per thread at a time. Any other name, such as "cuda" or "cuda:1", is a
+        torch device, which must hold all rows. "torch" is torch on the CPU.
     precision : {"float64", "float32"}, default="float64"
-        Of the sums on a torch device. Both bounds are evaluated in float64 all the same.
+        Precision of the sums on a torch device. Both bounds are always evaluated in float64.
     memory : int, default=1 GiB
-        Bytes for distances that are kept from pass to pass; what does not fit is computed again in each. Half of it is
-        for the samples on which the path begins. Lists of near anchors take up to an eighth of it more. With Dask,
-        bytes per worker, for rows and distances.
+        Bytes for distances that are kept between passes. Other distances are computed again in each pass. Half of the
+        memory is for the samples on which the path begins. Lists of near anchors take up to an eighth of it more. With
+        Dask, bytes per worker, for rows and distances.
     block_rows : int or None, default=None
-        Rows at a time; None: 65536, or less where that would make fewer than 8 blocks. Sums are put together in one
-        order, so results do not depend on who adds them up; they do, by rounding, on this number.
+        Rows per block. None means 65536, or fewer if there would be fewer than 8 blocks. Sums are added in one fixed
+        order, so results do not depend on the backend, but they depend on this number by rounding.
 
     Examples
     --------
@@ -56,13 +56,15 @@ class Compute:
     def __post_init__(self) -> None:
         if self.precision not in ("float64", "float32"):
             raise ParameterError(
-                "precision", 'must be "float64" or "float32"', repr(self.precision), "Pass one of these."
+                "precision", 'must be "float64" or "float32"', repr(self.precision), "Pass one of the two."
             )
         if not isinstance(self.memory, numbers.Integral) or isinstance(self.memory, bool) or self.memory < 0:
-            raise ParameterError("memory", "must be a number of bytes >= 0", repr(self.memory), "Pass 1 << 30, say.")
+            raise ParameterError(
+                "memory", "must be a number of bytes >= 0", repr(self.memory), "Pass 1 << 30 for 1 GiB."
+            )
         if not isinstance(self.device, str):
             raise ParameterError(
-                "device", 'must be "cpu", "torch" or a torch device', repr(self.device), 'Pass "cuda", say.'
+                "device", 'must be "cpu", "torch" or a torch device', repr(self.device), 'Pass "cuda".'
             )
         if self.block_rows is not None:
             check_positive_integer(self.block_rows, "block_rows")
@@ -75,7 +77,7 @@ class Compute:
             )
 
     def rows_at_a_time(self, source: RowSource) -> int:
-        """Rows of a block.
+        """Return the number of rows per block.
 
         Parameters
         ----------
@@ -85,17 +87,17 @@ class Compute:
         Returns
         -------
         int
-            `block_rows`, or what serves so many rows.
+            `block_rows`, or the default for this number of rows.
         """
         return self.block_rows or rows_per_block(source.n_rows)
 
     def sweep_maker(self, losses_at: Any, executor: Any) -> StoreMaker:
-        """Who adds up over a source of rows.
+        """Return the function that builds sums over a source of rows.
 
         Parameters
         ----------
         losses_at : function(rows) -> array of shape (B, K), or None
-            Losses at rows, where they are fixed.
+            Losses at rows, if they are fixed.
         executor : Executor or None
             Threads over blocks.
 
@@ -117,13 +119,13 @@ def _sweep(
     executor: Any,
     how: Compute,
 ) -> BlockStore:
-    """A source with workers of its own sweeps over its rows itself."""
+    """Build the sums over a source. A source with workers of its own sums over its rows itself."""
     elsewhere = getattr(getattr(source, "rest", None), "sweep", None)
     if elsewhere is not None:
         if how.device != "cpu":
             raise ParameterError(
                 "device",
-                'must be "cpu" for Dask collections, which are swept by their workers',
+                'must be "cpu" for Dask collections, because their workers compute',
                 repr(how.device),
                 'Pass "cpu".',
             )
@@ -147,7 +149,10 @@ def _on_device(
     device = "cpu" if how.device == "torch" else how.device
     if device.startswith("cuda") and not torch.cuda.is_available():
         raise ParameterError(
-            "device", "must be one that torch sees; it sees no CUDA device here", repr(how.device), 'Pass device="cpu".'
+            "device",
+            "must be a device that torch can use, and no CUDA device is available",
+            repr(how.device),
+            'Pass device="cpu".',
         )
     losses = None if losses_at is None else losses_at(source.read(0, source.n_rows))
     return TorchRows.from_source(
@@ -163,11 +168,12 @@ def _on_device(
 
 
 def _share(source: RowSource, how: Compute) -> int:
-    """Half of the memory for all rows, a quarter for each of the two samples, which are stacked on nothing."""
+    """Half of the memory for all rows, a quarter for each of the two samples (which have no rows in front)."""
     return how.memory // (2 if getattr(source, "rest", None) is not None else 4)
 
 
-# Above this many bytes losses lie in a temporary file, from which the system drops what is not in use.
+# Losses larger than this many bytes are stored in a temporary file, so that the system can drop unused pages from
+# memory.
 _IN_MEMORY = 1 << 27
 
 
@@ -182,7 +188,7 @@ class StoredLosses:
     def from_source(
         cls, source: RowSource, losses_at: Callable[[FloatArray], FloatArray], block_rows: int
     ) -> StoredLosses:
-        """Ask for the losses of one block after another."""
+        """Compute the losses of one block after another."""
         matrix, file = None, None
         for start, stop in block_edges(source.n_rows, block_rows):
             part = losses_at(source.read(start, stop))

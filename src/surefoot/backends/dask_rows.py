@@ -1,8 +1,8 @@
-"""Rows of Dask arrays and dataframes: the same sums over blocks, taken by the workers of a cluster.
+"""Rows of Dask arrays and dataframes: the same sums over blocks, computed by the workers of a cluster.
 
-Anchors and parameters go to the workers, partial sums come back by a tree of additions, in the order in which one
-process would add them: the result is the same to the last bit, whatever the chunks and the number of workers. It is
-that of one process too, but for rounding where that keeps short lists of anchors (`dual.row_store`).
+Anchors and parameters go to the workers. Partial sums come back through a tree of additions, in the order of a single
+process. The result is the same to the last bit, for any chunks and any number of workers. It also equals that of a
+single process, up to rounding if the process keeps short lists of anchors (`dual.row_store`).
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from surefoot.problem.rows import fingerprints
 
 @dataclass
 class Traffic:
-    """What a fit has sent: passes over the rows, tasks, bytes to the workers and back.
+    """Data sent by a fit: passes over the rows, tasks, bytes to the workers and back.
 
-    Bytes to the workers count parameters once per worker and pass, bytes back the partial sums of every block, and the
-    rows that were read here: samples, or all where they are few.
+    Bytes to the workers count parameters once per worker and pass. Bytes back count the partial sums of every block,
+    and
+    the rows read into this process: samples, or all rows if they are few.
     """
 
     passes: int = 0
@@ -96,7 +97,7 @@ class DaskRows:
         return self._fetch(self.array[start:stop])
 
     def take(self, chosen: NDArray[np.intp]) -> FloatArray:
-        """The rows of ascending indices; no others leave their workers."""
+        """The rows of ascending indices. All other rows stay on their workers."""
         return self._fetch(self.array[chosen])
 
     def _fetch(self, rows: Any) -> FloatArray:
@@ -116,7 +117,7 @@ class DaskRows:
         block_rows: int,
         memory: int,
     ) -> BlockStore:
-        """All rows, the first ones those of `source`, over the workers, each of which may keep `memory` bytes."""
+        """All rows, with those of `source` first, on the workers, each of which may keep `memory` bytes."""
         import dask.array as da
 
         rows = self.array
@@ -128,7 +129,7 @@ class DaskRows:
 
 @dataclass
 class _HeldByWorkers:
-    """What a sweep has asked the workers to hold: rows, distances, losses of each block."""
+    """Data of each block that a sweep keeps on the workers: rows, distances, losses."""
 
     blocks: list[Any] | None = None
     distances: list[Any] | None = None
@@ -139,9 +140,11 @@ class _HeldByWorkers:
 class DaskSweep(BlockStore):
     """Sums over the blocks of a Dask array (N, d), each computed where its rows are.
 
-    Where they fit into `memory` bytes per worker, the rows stay on the workers from pass to pass, with a classifier's
-    losses at them, and of as many blocks as then fit the distances. Dask holds them: it makes anew what a lost worker
-    had, and frees them with this sweep.
+    If `memory` bytes per worker suffice, the workers keep the rows between passes, the losses of a fixed classifier,
+    and
+    the distances of as many blocks as fit. Dask stores this data: it recomputes the data of a lost worker, and frees
+    all of
+    it with this sweep.
     """
 
     rows: Any
@@ -185,12 +188,12 @@ class DaskSweep(BlockStore):
 
     @property
     def _room(self) -> int:
-        """Bytes left on all workers when they hold the rows; negative where these do not fit."""
+        """Bytes left on all workers when they hold the rows; negative if the rows do not fit."""
         return self.memory * self._workers - 8 * self.n_rows * (self.rows.shape[1] + 1)
 
     @property
     def _distances(self) -> list[Any]:
-        """For each block its distances where they are kept, else None."""
+        """The distances of each block if they are kept, else None."""
         if self._held.distances is None:
             from dask.delayed import delayed
 
@@ -205,7 +208,7 @@ class DaskSweep(BlockStore):
 
     @property
     def _losses(self) -> list[Any]:
-        """For each block the losses at its rows, where they are fixed, else None."""
+        """The losses of each block if they are fixed, else None."""
         if self.losses_at is None:
             return [None] * len(self._blocks)
         if self._held.losses is None:
@@ -244,14 +247,14 @@ class DaskSweep(BlockStore):
         return [task(block, distances, losses, shared) for block, distances, losses in blocks]
 
     def _share(self, what: Any) -> Any:
-        """Parameters of a pass, as a task of its graph: a worker that is lost takes nothing with it."""
+        """Parameters of a pass, as a task of its graph, so that they survive the loss of a worker."""
         from dask.delayed import delayed
 
         self.traffic.sent += len(pickle.dumps(what, protocol=5)) * self._workers
         return delayed(what, traverse=False)
 
     def _tree(self, parts: list[Any]) -> Any:
-        """Parts of all blocks, added up in groups of FAN_IN, level by level."""
+        """Sum the parts of all blocks in groups of FAN_IN, level by level."""
         from dask.delayed import delayed
 
         add, count = delayed(_add), len(parts)
@@ -265,13 +268,13 @@ class DaskSweep(BlockStore):
         return found
 
 
-# What Dask sets for its workers' C library makes every array beyond 128 kB a system call and fresh pages, which doubled
-# the time of a pass: with these they are taken from memory that was in use before.
+# Dask's settings for its workers' C library turn every array beyond 128 kB into a system call and fresh pages, which
+# doubled the time of a pass. With these settings, memory is reused.
 _ALLOCATION = {"MALLOC_TRIM_THRESHOLD_": 256 << 20, "MALLOC_MMAP_THRESHOLD_": 32 << 20}
 
 
 def local_client(n_workers: int | None = None) -> Any:
-    """A client of a new cluster on this machine, one thread per worker.
+    """Start a cluster on this machine, with one thread per worker, and return a client.
 
     Parameters
     ----------
@@ -291,11 +294,11 @@ def local_client(n_workers: int | None = None) -> Any:
 
 
 def connect(client: Any) -> Any:
-    """A client: the one given, one for an address, the current one, or one of a new cluster on this machine."""
+    """Return a client: the argument, one for an address, the current one, or one of a new cluster on this machine."""
     try:
         from distributed import Client, get_client
     except ImportError as error:
-        raise ImportError('Dask collections need the package dask: pip install "surefoot[dask]"') from error
+        raise ImportError('Dask collections require the package dask: pip install "surefoot[dask]"') from error
     if isinstance(client, str):
         return Client(client, set_as_default=False)
     if client is not None:
@@ -307,7 +310,7 @@ def connect(client: Any) -> Any:
 
 
 def _prepare(rows: Any, weights: FloatArray, start: int) -> RowBlock:
-    found = np.ascontiguousarray(rows, dtype=np.float64)  # the order in memory would show in the last digit
+    found = np.ascontiguousarray(rows, dtype=np.float64)  # the order in memory would change the last digit
     if not np.isfinite(found).all():
         raise ParameterError("X_unlabeled", "must hold finite numbers", "NaN or infinity", "Drop or fill these rows.")
     return RowBlock(found, weights, start)

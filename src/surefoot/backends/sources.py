@@ -1,7 +1,7 @@
-"""Where rows come from: arrays, memory maps, Parquet files. All are read in the same blocks, whatever their chunks.
+"""Sources of rows: arrays, memory maps, Parquet files. All are read in the same blocks, whatever their chunks.
 
-A block holds `rows_per_block` rows (the last one fewer), counted from the first row. Sums over rows are taken block by
-block and put together in one fixed order, so a result does not depend on where the rows lie or who adds them up.
+A block holds `rows_per_block` rows (the last one fewer), counted from the first row. Sums over rows are computed block
+by block and added in one fixed order, so a result does not depend on the storage of the rows or on the backend.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from surefoot._errors import ParameterError
 from surefoot._validation import FloatArray, is_source
 
-# Rows of a block: at most, and at least where fewer would make the blocks that keep several workers busy.
+# Largest number of rows per block, and the smallest number if the blocks would be too few for several workers.
 _MOST_ROWS, _FEWEST_ROWS, _BUSY_BLOCKS = 1 << 16, 1 << 12, 8
 _GROUPS_KEPT = 2
 
@@ -34,7 +34,7 @@ class RowSource(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ArrayRows:
-    """Rows of an array, or of a memory map: only what is read is in memory."""
+    """Rows of an array, or of a memory map, of which only the requested rows are in memory."""
 
     array: NDArray[Any]
 
@@ -55,7 +55,7 @@ class ArrayRows:
 
 
 class ParquetRows:
-    """Rows of a Parquet file, of a folder of them, or of a list, in the order of their names.
+    """Rows of a Parquet file, of a folder of files, or of a list of files, sorted by name.
 
     Parameters
     ----------
@@ -88,7 +88,7 @@ class ParquetRows:
                 "columns",
                 f"must be columns of {self.files[0].name}, which are {names}",
                 missing,
-                "Pass names from these.",
+                "Pass names of existing columns.",
             )
         counts = [(f, g, m.row_group(g).num_rows) for f, m in enumerate(metadata) for g in range(m.num_row_groups)]
         self._groups = [(f, g) for f, g, _ in counts]
@@ -100,16 +100,16 @@ class ParquetRows:
 
     @property
     def n_rows(self) -> int:
-        """Rows of all files."""
+        """Number of rows in all files."""
         return int(self._edges[-1])
 
     @property
     def n_features(self) -> int:
-        """Columns that are read."""
+        """Number of columns that are read."""
         return len(self.columns)
 
     def read(self, start: int, stop: int) -> FloatArray:
-        """Some rows; only their row groups are read.
+        """Read some rows. Only their row groups are loaded.
 
         Parameters
         ----------
@@ -132,14 +132,14 @@ class ParquetRows:
         return _checked(np.concatenate(parts) if parts else np.empty((0, self.n_features)), range(start, stop))
 
     def _group(self, at: int) -> FloatArray:
-        """One row group as numbers. The last ones stay in memory: a group may hold many blocks."""
+        """One row group as numbers. The last groups stay in memory, because a group may contain many blocks."""
         found = self._read_last.get(at)
         if found is None:
             file, group = self._groups[at]
             table = _parquet().ParquetFile(self.files[file]).read_row_group(group, columns=self.columns)
             found = np.column_stack([_numbers(table.column(name), name) for name in self.columns])
             kept = list(self._read_last.items())[-_GROUPS_KEPT + 1 :]
-            self._read_last = dict([*kept, (at, found)])  # one assignment: other threads see the old or the new
+            self._read_last = dict([*kept, (at, found)])  # one assignment: other threads see the old or the new value
         return found
 
     def __repr__(self) -> str:
@@ -148,7 +148,7 @@ class ParquetRows:
 
 @dataclass(frozen=True)
 class StackedRows:
-    """Labeled rows first, then the others: all rows of a problem."""
+    """All rows of a problem: the labeled rows, then the unlabeled ones."""
 
     first: FloatArray
     rest: RowSource | None
@@ -179,7 +179,7 @@ class StackedRows:
 
 @dataclass(frozen=True)
 class BlocksOfRows:
-    """The rows of a source, block by block; each loop reads them anew."""
+    """The rows of a source, block by block. Each loop reads them again."""
 
     source: RowSource
 
@@ -189,24 +189,24 @@ class BlocksOfRows:
 
 
 def rows_per_block(n_rows: int) -> int:
-    """How many rows a block has: it depends on the number of rows alone, not on who reads them."""
+    """The number of rows per block, which depends only on the number of rows."""
     return min(_MOST_ROWS, max(_FEWEST_ROWS, -(-n_rows // _BUSY_BLOCKS)))
 
 
 def block_edges(n_rows: int, block_rows: int) -> Iterator[tuple[int, int]]:
-    """First row and end of each block."""
+    """First and last row (exclusive) of each block."""
     for start in range(0, n_rows, block_rows):
         yield start, min(start + block_rows, n_rows)
 
 
 def sample_rows(source: RowSource, size: int, rng: np.random.Generator) -> tuple[FloatArray, NDArray[np.intp]]:
-    """Rows drawn without replacement, in their order, and where they were."""
+    """Rows sampled without replacement, in their order, and their indices."""
     chosen = np.sort(rng.choice(source.n_rows, min(size, source.n_rows), replace=False))
     return take_rows(source, chosen), chosen
 
 
 def take_rows(source: RowSource, chosen: NDArray[np.intp]) -> FloatArray:
-    """The rows of ascending indices, in one pass; by the source itself where it can."""
+    """The rows of ascending indices, in one pass, or by the source itself if it supports this."""
     take = getattr(source, "take", None)
     if take is not None:
         return take(chosen)
@@ -219,7 +219,7 @@ def take_rows(source: RowSource, chosen: NDArray[np.intp]) -> FloatArray:
 
 
 def as_source(rows: Any, n_features: int, name: str = "X_unlabeled") -> RowSource:
-    """A source of rows as it is, or the rows of an array (memory maps stay on disk)."""
+    """Return a source unchanged, or wrap an array as a source (memory maps stay on disk)."""
     source: RowSource = rows if is_source(rows) else ArrayRows(np.asanyarray(rows))
     if isinstance(source, ArrayRows) and source.array.ndim != 2:
         raise ParameterError(name, "must have 2 dimensions", source.array.ndim, "Pass an array (M, d).")
@@ -231,8 +231,8 @@ def as_source(rows: Any, n_features: int, name: str = "X_unlabeled") -> RowSourc
 
 
 def _checked(rows: NDArray[Any], numbers: Sequence[int] | NDArray[np.intp]) -> FloatArray:
-    """Rows as float64, refused where a number is missing or infinite; numbers : of the rows in their source."""
-    found = np.ascontiguousarray(rows, dtype=np.float64)  # the order in memory would show in the last digit
+    """Rows as float64. Missing and infinite numbers raise an error; numbers : the row numbers in the source."""
+    found = np.ascontiguousarray(rows, dtype=np.float64)  # the order in memory would change the last digit
     if not np.isfinite(found).all():
         first = int(np.flatnonzero(~np.isfinite(found).all(axis=1))[0])
         value = found[first][~np.isfinite(found[first])][0]
@@ -261,7 +261,7 @@ def _files(path: str | Path | Sequence[str | Path]) -> list[Path]:
     files = sorted(whole.glob("**/*.parquet")) if whole.is_dir() else [whole]
     if not files or not all(file.exists() for file in files):
         raise ParameterError(
-            "path", "must name Parquet files", f"{str(path)!r}, where there are none", "Check the path."
+            "path", "must name Parquet files", f"{str(path)!r}, which contains none", "Check the path."
         )
     return files
 
@@ -270,5 +270,5 @@ def _parquet() -> Any:
     try:
         import pyarrow.parquet
     except ImportError as error:
-        raise ImportError('Parquet needs the package pyarrow: pip install "surefoot[dask]"') from error
+        raise ImportError('Parquet requires the package pyarrow: pip install "surefoot[dask]"') from error
     return pyarrow.parquet

@@ -1,6 +1,6 @@
-"""Sums over blocks by torch, on a GPU or on the CPU: the same passes, on one device.
+"""Sums over blocks in torch, on a GPU or on the CPU: the same passes on one device.
 
-The solver's sums may be in float32; both bounds are always evaluated in float64, from distances computed in float64.
+The solver's sums may be in float32. Both bounds are always evaluated in float64, from distances computed in float64.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from surefoot.kernels.torch_rows import SoftRows, add_row_sums
 from surefoot.problem.distances import row_chunks
 from surefoot.problem.rows import fingerprint_factors
 
-# Rows on a torch device, and their distances: kept as far as memory goes, else computed where they are asked for.
+# Rows on a torch device. Their distances are kept as far as memory allows, and computed on demand otherwise.
 
-# The metrics that a device computes by itself: the name that kernels know them by, and the power of torch.
+# Metrics that a device can compute: their name in the kernels, and the power in torch.
 _ON_DEVICE: dict[type[FeatureMetric], tuple[str, float]] = {
     Euclidean: ("euclidean", 2.0),
     Mahalanobis: ("euclidean", 2.0),
@@ -45,7 +45,7 @@ _ON_DEVICE: dict[type[FeatureMetric], tuple[str, float]] = {
 class DeviceRows:
     """Rows (N, d), weights (N,) and losses (N, K), or None, on a device.
 
-    Distances of the first rows are kept, in each precision that is asked for, as far as `keep_bytes` goes.
+    The distances of the first rows are kept in each requested precision, up to `keep_bytes`.
     """
 
     rows: Tensor
@@ -61,7 +61,7 @@ class DeviceRows:
         return TorchArrays.fused(self.rows)
 
     def chunks(self, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
-        """Rows with their distances (B, n): all that are kept at once where kernels make no matrix beside them."""
+        """Rows with their distances (B, n). If kernels allocate no temporary matrix, all kept rows are one chunk."""
         kept = self._kept(dtype)
         whole = len(kept) if self.fused is not None else self._chunk
         for start in range(0, len(kept), max(1, whole)):
@@ -72,7 +72,7 @@ class DeviceRows:
             yield rows, self._measured(rows, dtype)
 
     def fingerprints(self) -> NDArray[np.uint64]:
-        """(N,) those of `problem.rows.fingerprints`: integers of 64 bits wrap around with and without a sign."""
+        """(N,) fingerprints as in `problem.rows.fingerprints`. 64-bit integers wrap around with and without a sign."""
         factors = torch.from_numpy(fingerprint_factors(self.rows.shape[1]).view(np.int64)).to(self.rows.device)
         found = [np.empty(0, np.uint64)]
         for part in row_chunks(len(self.rows), self.rows.shape[1], TorchArrays.entries):
@@ -86,7 +86,7 @@ class DeviceRows:
         return max(1, TorchArrays.entries // len(self.anchors.rows))
 
     def _kept(self, dtype: torch.dtype) -> Tensor:
-        """(B, n) distances of the first rows, as many as there is memory for."""
+        """(B, n) distances of the first rows, as many as fit into memory."""
         if dtype not in self.kept:
             n = len(self.anchors.rows)
             left = self.keep_bytes - sum(part.nbytes for part in self.kept.values())
@@ -110,7 +110,7 @@ class DeviceRows:
         if self.fused is not None:
             self.fused.distances(left, right, name, out)
         else:
-            # by differences, not by a matrix product: near rows keep their digits, equal rows are at distance zero
+            # by differences, not by a matrix product: near rows keep their digits, equal rows have distance zero
             out.copy_(torch.cdist(left, right, p=power, compute_mode="donot_use_mm_for_euclid_dist"))
         return out
 
@@ -119,12 +119,12 @@ class DeviceRows:
 
 
 def _shifted(bits: Tensor, places: int) -> Tensor:
-    """To the right, zeros moving in: the sign does not."""
+    """Shift bits to the right and fill with zeros instead of the sign."""
     return (bits >> places) & ((1 << (64 - places)) - 1)
 
 
 def _in_space(metric: FeatureMetric, rows: Tensor) -> Tensor:
-    """Rows in the coordinates in which the metric is one that a device knows."""
+    """Rows in coordinates in which the metric is one that the device can compute."""
     if isinstance(metric, Mahalanobis):
         factor = torch.as_tensor(np.linalg.cholesky(metric.inverse_covariance), device=rows.device)
         return rows @ factor
@@ -136,13 +136,13 @@ def _in_space(metric: FeatureMetric, rows: Tensor) -> Tensor:
     return rows
 
 
-# Sums that stay on the device: the blocks of the Hessian, which is put together and factored there.
+# Sums that stay on the device: the blocks of the Hessian, which is assembled and factored there.
 _STAYING = ("beta_beta", "theta_alpha", "theta_label", "theta_theta", "theta_beta")
 
 
 @dataclass(frozen=True, eq=False)
 class TorchRows(BlockStore):
-    """All rows on one device; dtype : of the solver's sums."""
+    """All rows on one device; dtype : the precision of the solver's sums."""
 
     held: DeviceRows
     dtype: torch.dtype = torch.float64
@@ -161,7 +161,7 @@ class TorchRows(BlockStore):
         losses: FloatArray | None = None,
         keep_bytes: int = 0,
     ) -> TorchRows:
-        """All rows of a source: the first have these weights, all others count `unit`."""
+        """All rows of a source: the first have these weights, each other row has weight `unit`."""
         send = TorchArrays(device).send
         all_weights = np.concatenate([weights, np.full(source.n_rows - len(weights), unit)])
         sent = None if losses is None else send(losses)
@@ -181,7 +181,7 @@ class TorchRows(BlockStore):
         return self.held.fingerprints()
 
     def blocks(self, problem: DualProblem, dtype: torch.dtype = torch.float64) -> Iterator[Block]:
-        """The rows in chunks, with distances in a precision."""
+        """The rows in chunks, with distances in the given precision."""
         for rows, distances in self.held.chunks(dtype):
             parts = partial(_part, self.design, rows), partial(_part, self.held.losses, rows)
             yield Block(problem, distances, self.held.weights[rows], *parts, rows.start)
@@ -199,7 +199,7 @@ class TorchRows(BlockStore):
     def row_sums(
         self, problem: DualProblem, point: DualPoint, tau: float, *, second_order: bool, exact: bool
     ) -> RowSums:
-        """By fused kernels on a GPU, else by torch; in float32 where that was asked for and `exact` allows it."""
+        """Sum by fused kernels on a GPU, else by torch; in float32 if this was requested and `exact` is False."""
         dtype = torch.float64 if exact else self.dtype
         ds, xp, fused = problem.decision_set, TorchArrays(self.held.rows.device), self.held.fused
         zeros = RowSums.zeros(ds.n_classes, len(ds.anchor_weights), problem.model.shape, second_order)
@@ -226,14 +226,14 @@ class TorchRows(BlockStore):
         return _fetched(sums)
 
     def anchor_repair(self, problem: DualProblem, point: DualPoint, tau: float) -> AnchorRepair:
-        """From the sums of the solver: they have what the plan brings to each anchor."""
+        """The repair from the sums of the solver, which contain the mass that the plan moves to each anchor."""
         mass = self.row_sums(problem, point, tau, second_order=False, exact=True).beta
         return AnchorRepair.from_mass(problem.decision_set, mass)
 
     def _logistic(self, problem: DualProblem, adversary: Adversary) -> LogisticSums:
-        """Labels (N, K) are found once: they take far less room than distances."""
+        """Compute labels (N, K) once, because they are much smaller than the distances."""
         if not isinstance(problem.model, LinearModel):
-            raise TypeError("soft labels are for a model that is learned")
+            raise TypeError("soft labels require a model that is learned")
         q = torch.cat([adversary.labels_on(block) for block in self.blocks(problem)])
         kept = self.held.weights > 0
         model = problem.model.over(self)  # type: ignore[arg-type]
@@ -242,7 +242,7 @@ class TorchRows(BlockStore):
         return SoftLabels(replace(model, X=model.X[kept]), self.held.weights[kept], q[kept])
 
     def factorized(self, matrix: Any, *, tame: bool = False) -> Callable[[FloatArray], FloatArray]:
-        """On the device, where the matrix may be already."""
+        """Factor on the device, which may already hold the matrix."""
         send = TorchArrays(self.held.rows.device).send
         factor, failed = torch.linalg.cholesky_ex(send(matrix))
         if int(failed) > 0:
@@ -251,22 +251,23 @@ class TorchRows(BlockStore):
 
 
 def _sent(source: RowSource, device: str) -> Tensor:
-    """(N, d) the rows of a source, sent block by block."""
+    """(N, d) rows of a source, sent block by block."""
     rows = torch.empty((source.n_rows, source.n_features), dtype=torch.float64, device=device)
     for start, stop in block_edges(source.n_rows, rows_per_block(source.n_rows)):
         part = source.read(start, stop)
-        rows[start:stop] = torch.from_numpy(part if part.flags.writeable else part.copy())  # torch asks for the former
+        # torch requires a writable array
+        rows[start:stop] = torch.from_numpy(part if part.flags.writeable else part.copy())
     return rows
 
 
 def _part(whole: Tensor | None, rows: slice) -> Tensor:
     if whole is None:
-        raise ValueError("these rows have no design matrix, or no losses: standardise the sweep first, or pass losses")
+        raise ValueError("these rows have no design matrix, or no losses: call in_coordinates first, or pass losses")
     return whole[rows]
 
 
 def _fetched(sums: dict[str, Tensor]) -> RowSums:
-    """Small sums as arrays, by one transfer; large ones stay."""
+    """Small sums as arrays, by one transfer. Large sums stay on the device."""
     names = [name for name in sums if name not in _STAYING]
     flat = torch.cat([sums[name].flatten() for name in names]).cpu().numpy()
     ends = np.cumsum([sums[name].numel() for name in names])

@@ -1,6 +1,6 @@
-"""Adversaries: distributions in (or near) a decision set, known by the labels that they give to its rows.
+"""Adversaries: distributions in (or near) a decision set, given by the labels that they assign to its rows.
 
-Where rows are held in memory labels are a table. Over blocks they are a rule: labels as a function of a block.
+If the rows are in memory, the labels are a table. Over blocks they are a rule, a function from a block to labels.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from surefoot.kernels.arrays import arrays_of
 from surefoot.problem.distances import Distances, row_chunks
 from surefoot.problem.sets import DecisionSet
 
-# At the minimal radius the set has no interior; there, and nowhere else, the adversary may exceed it by this share of
-# it, less where a few rows far away make it large, or by what float64 loses of it: see `allowance`.
+# At the minimal radius the set has no interior. Only there, the adversary may exceed the radius by this share of it, or
+# less if a few distant rows make the radius large, or by the rounding error of float64: see `allowance`.
 FEASIBILITY = 2.5e-7
-# Share of the upper bound, at least of 1, by which the lower one may lie above it: that of rounding and the allowance.
+# Share of the upper bound (at least of 1) by which the lower bound may exceed it, through rounding and the allowance.
 _CROSSING = 1e-6
 # Relative rounding error of a sum over rows.
 _ROUNDING = 8.0 * float(np.finfo(float).eps)
 
 
 class LabeledBlock(Protocol):
-    """Rows as an adversary sees them: from row `start` on, distances (B, n) and a model over them."""
+    """Rows in the view of an adversary: distances (B, n) and a model over them, starting at row `start`."""
 
     @property
     def start(self) -> int: ...
@@ -47,12 +47,12 @@ class LabelRule(Protocol):
 
 
 class Adversary(LabelRule, Protocol):
-    """Labels, and the cost of an explicit plan to the labeled distribution: an upper bound of W_c(μ, P̂_l)."""
+    """Labels, and the cost of an explicit plan to the labeled distribution, an upper bound on W_c(μ, P̂_l)."""
 
     @property
     def transport_cost(self) -> float: ...
     def relabeled(self, change: FloatArray, added: float) -> Adversary:
-        """With label probabilities q @ change, at a cost larger by `added`."""
+        """Return the adversary with label probabilities q @ change, and a cost larger by `added`."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class LabelTable:
     """An adversary over rows in memory.
 
     label_proba : (N, K) q_jk = μ(y=k | x_j).
-    transport_cost : cost of an explicit plan to the labeled distribution, so an upper bound of W_c(μ, P̂_l).
+    transport_cost : cost of an explicit plan to the labeled distribution, an upper bound on W_c(μ, P̂_l).
     """
 
     label_proba: FloatArray
@@ -80,7 +80,7 @@ class LabelTable:
 
 @dataclass(frozen=True)
 class RuleMixture:
-    """An adversary over blocks: Σ weight · (labels of a rule, changed by a matrix (K, K), from by to, or None)."""
+    """An adversary over blocks: Σ weight · (labels of a rule, times a matrix (K, K) of [from, to], or None)."""
 
     parts: tuple[tuple[float, LabelRule, FloatArray | None], ...]
     transport_cost: float
@@ -99,7 +99,7 @@ class RuleMixture:
 
 
 def mixture(adversaries: list[Adversary], weights: FloatArray) -> Adversary:
-    """Σ weight · adversary; weights (S,) sum to one."""
+    """The mixture Σ weight · adversary; weights (S,) sum to one."""
     cost = float(sum(w * one.transport_cost for w, one in zip(weights, adversaries, strict=True)))
     used = [(float(w), one) for w, one in zip(weights, adversaries, strict=True) if w > 0]
     if len(used) == 1:
@@ -135,8 +135,8 @@ class SoftPlanLabels:
 class NearestPlanLabels:
     """Labels of a transport plan between rows and anchors: softmax at potentials, then repaired, then relabeled.
 
-    potentials : (n,), tau : of the plain transport problem; classes : (n, K) one-hot; relabel : (K, K), [k, c] the
-    share of class c that gets label k.
+    potentials : (n,), tau : of the plain transport problem; classes : (n, K) one-hot; relabel : (K, K), [k, c] is the
+    share of class c that receives label k.
     """
 
     potentials: FloatArray
@@ -155,7 +155,7 @@ class NearestPlanLabels:
 
 
 def feasible_adversary(ds: DecisionSet, wanted: Adversary, shares: FloatArray, nearest: Adversary) -> Adversary:
-    """Move `wanted` into the decision set: labels into their intervals, then towards the cheapest one, `nearest`.
+    """Move `wanted` into the decision set: first its labels into their intervals, then towards `nearest`, the cheapest.
 
     shares : (K,) the label probabilities of `wanted`.
     """
@@ -166,7 +166,7 @@ def feasible_adversary(ds: DecisionSet, wanted: Adversary, shares: FloatArray, n
 
 
 def retreat(ds: DecisionSet, cost: float, nearest: float) -> float:
-    """How far to go from a distribution of this cost towards one of cost `nearest`, to be within the radius."""
+    """The share of `nearest` in the mixture of both that is within the radius, for an adversary of the given cost."""
     limit = opened_radius(ds, nearest)
     if cost <= limit:
         return 0.0
@@ -174,22 +174,25 @@ def retreat(ds: DecisionSet, cost: float, nearest: float) -> float:
 
 
 def opened_radius(ds: DecisionSet, nearest: float, share: float = 1.0) -> float:
-    """The radius, or where that is the minimal one, `nearest`, one larger by a share of the allowance."""
+    """Return the radius. If it is the minimal radius, `nearest`, enlarge it by a share of the allowance."""
     if ds.radius >= nearest * (1.0 + FEASIBILITY):
         return ds.radius
     return max(ds.radius, nearest + share * allowance(ds, nearest))
 
 
 def allowance(ds: DecisionSet, nearest: float) -> float:
-    """What an adversary may cost beyond the minimal radius `nearest`.
+    """Return the cost by which an adversary may exceed the minimal radius `nearest`.
 
-    It buys changes of labels, at no less than the least label cost. A row r times as far away as others can make the
-    radius as large as one likes, and a label changed there can cost a classifier r times as much: so the share is
-    taken of the least of these costs, and divided by what the radius exceeds typical ones by.
+    An adversary spends this cost on changes of labels, each of which costs at least the smallest label cost. A row that
+    is
+    r times as far away as the rest can make the radius arbitrarily large, and a label changed there can cost a
+    classifier r
+    times as much. Therefore the share applies to the smallest of these costs, divided by the ratio of the radius to a
+    typical one.
     """
     label_cost = float(ds.label_cost[ds.label_cost > 0].min(initial=np.inf))
     distance = ds.median_distance or label_cost
-    typical = max(distance, float(ds.label_cost.max()))  # what a radius can be without rows far away
+    typical = max(distance, float(ds.label_cost.max()))  # a bound on the radius without distant rows
     share = FEASIBILITY * min(nearest, distance, label_cost) * min(1.0, typical / max(nearest, 1e-300))
     return max(share, _ROUNDING * nearest)
 
@@ -199,13 +202,13 @@ ROUNDED = ("float64 rounds them so far.", "Bring")
 
 
 def meet(risk: float, lower: float, why: tuple[str, str] = _AT_MINIMAL) -> float:
-    """The lower bound, at most the upper one: they may cross by rounding, and what crosses further is reported."""
+    """Return the lower bound, cut at the upper one. They may cross by rounding; a larger crossing is reported."""
     if lower - risk > _CROSSING * max(1.0, abs(risk)):
         warn_caller(
             InexactWarning(
                 "crossed_bounds",
                 f"the bounds cross by {lower - risk:.2e}: risk = {risk:.6g} holds, but the lower bound {lower:.6g} "
-                f"does not, since {why[0]}",
+                f"does not, because {why[0]}",
                 f"{why[1]} features and label costs to similar scales.",
                 risk=risk,
                 lower=lower,
@@ -215,7 +218,7 @@ def meet(risk: float, lower: float, why: tuple[str, str] = _AT_MINIMAL) -> float
 
 
 def label_repair(ds: DecisionSet, p: FloatArray) -> tuple[FloatArray | None, float]:
-    """What moves label probabilities p (K,) into their intervals: a matrix (K, K), from by to, and what it costs."""
+    """Move label probabilities p (K,) into their intervals: a matrix (K, K), [from, to], and the cost of moving."""
     lo, hi = ds.intervals.T
     give, take = np.maximum(p - hi, 0.0), np.maximum(lo - p, 0.0)
     missing = give.sum() - take.sum()
@@ -225,7 +228,7 @@ def label_repair(ds: DecisionSet, p: FloatArray) -> tuple[FloatArray | None, flo
     elif missing < 0:
         room = np.maximum(p - lo - give, 0.0)
         give += room * (-missing / max(room.sum(), 1e-300))
-    if min(give.sum(), take.sum()) <= 1e-15:  # rounding of the sum of label_proba, nothing to move
+    if min(give.sum(), take.sum()) <= 1e-15:  # rounding of the sum of label_proba: nothing to move
         return None, 0.0
     share = np.divide(give, p, out=np.zeros_like(p), where=p > 0)
     change = np.diag(1.0 - share) + np.outer(share, take / take.sum())

@@ -1,6 +1,6 @@
 """One block of rows, and the sums over it that the solver and the bounds need.
 
-A block is all rows where they are held in memory. Its arrays may be NumPy's or tensors.
+For rows in memory, the block contains all rows. Its arrays may be NumPy arrays or tensors.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from surefoot.kernels.arrays import arrays_of
 from surefoot.problem.distances import Distances, row_chunks
 from surefoot.problem.sets import DecisionSet
 
-# Reduced costs below this share of the largest cost or price are rounding.
+# Reduced costs below this share of the largest cost or price are rounding errors.
 _ROUNDING = 32.0 * float(np.finfo(float).eps)
 
 
 @dataclass(frozen=True, eq=False)
 class DualProblem:
-    """All of a robust problem but its rows: a decision set and a model, both without them."""
+    """A robust problem without its rows: a decision set and a model, both without rows."""
 
     decision_set: DecisionSet
     model: Model
@@ -55,10 +55,11 @@ class DualProblem:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows of weights (B,) at distances (B, n) from the anchors, the first of them row number `start`.
+    """Rows of weights (B,) at distances (B, n) from the anchors; the first is row number `start`.
 
-    make_design, make_losses : functions that give the design matrix (B, p) of a linear model, and the losses (B, K) of
-    a classifier that is fixed, where they are asked for. lists : of near anchors, where they are kept for this problem.
+    make_design, make_losses : functions that return, on demand, the design matrix (B, p) of a linear model and the
+    losses
+    (B, K) of a fixed classifier. lists : short lists of near anchors, if they are kept for this problem.
     """
 
     problem: DualProblem
@@ -85,26 +86,26 @@ class Block:
         return row_chunks(len(self.weights), self.distances.shape[1], arrays_of(self.weights).entries)
 
     def row_sums(self, point: DualPoint, tau: float, second_order: bool, rough: bool = False) -> RowSums:
-        """What the smoothed dual and its derivatives are made of; rough : as of `WeightedRows`."""
+        """Sums for the smoothed dual and its derivatives. See `WeightedRows` for `rough`."""
         rows = self._weighted(rough)
         if self.lists is None:
             return rows.sums(point, tau, second_order=second_order)
         return rows.kept_sums(self.lists, point, tau, second_order=second_order)
 
     def some_row_sums(self, point: DualPoint, tau: float) -> RowSums:
-        """First-order sums over the last short lists, which must be there."""
+        """First-order sums over the last short lists, which must exist."""
         sums = None if self.lists is None else self._weighted(False).some_sums(self.lists, point, tau)
         if sums is None:
             raise ValueError("this block has no lists of anchors: ask for row_sums")
         return sums
 
     def _weighted(self, rough: bool) -> WeightedRows:
-        """As one group: threads work on blocks."""
+        """The rows as one group, because threads work on blocks."""
         ds = self.problem.decision_set
         return WeightedRows(ds, self.distances, self.weights, self.model, rough, groups=1)
 
     def dual_rows(self, point: DualPoint) -> RowTotals:
-        """Σ m Φ, exact; the largest −Φ."""
+        """Σ m Φ, exact, and the largest −Φ."""
         total, low = 0.0, -np.inf
         for part in self.chunks():
             losses = self.model.losses(point.theta, part)
@@ -114,7 +115,7 @@ class Block:
         return RowTotals((np.array([total]),), (low,))
 
     def plan_mass(self, point: DualPoint, tau: float) -> RowTotals:
-        """(n,) what the softmax plan brings to each anchor."""
+        """(n,) mass that the softmax plan moves to each anchor."""
         xp = arrays_of(self.weights)
         slots = xp.slots(self.problem.decision_set)
         mass = xp.zeros((self.distances.shape[1],))
@@ -125,7 +126,7 @@ class Block:
         return RowTotals((xp.fetch(mass),))
 
     def repaired_plan(self, point: DualPoint, tau: float, repair: AnchorRepair) -> tuple[float, Any]:
-        """Cost of the softmax plan once its anchor marginal is repaired, and its labels (B, K)."""
+        """Cost of the softmax plan after repair of its anchor marginal, and its labels (B, K)."""
         ds = self.problem.decision_set
         q = arrays_of(self.weights).zeros((len(self.weights), ds.n_classes))
         cost = 0.0
@@ -158,10 +159,10 @@ class Block:
         return RowTotals((np.array([float(self.weights @ (adversary.labels_on(self) * losses).sum(axis=1))]),))
 
     def soft_labels(self, adversary: Adversary) -> SoftLabels:
-        """The rows that have weight, under the adversary's labels: the scores of the others may be anything."""
+        """The rows of positive weight, under the adversary's labels; other scores may be arbitrary."""
         model, q = self.model, adversary.labels_on(self)
         if not isinstance(model, LinearModel):
-            raise TypeError("soft labels are for a model that is learned")
+            raise TypeError("soft labels require a model that is learned")
         kept = self.weights > 0
         if bool(kept.all()):
             return SoftLabels(model, self.weights, q)
@@ -190,28 +191,30 @@ class Block:
         return np.asarray(fetch(self.distances[rows])), np.asarray(fetch(losses))
 
     def sampled_gaps(self, point: DualPoint, sample: NDArray[np.intp]) -> FloatArray:
-        """(b, K·n) how far each triple of the sampled rows (numbers of rows) falls short of the best of its row."""
+        """(b, K·n) the gap of each triple of the sampled rows (row numbers) to the best triple of its row."""
         mine = sample[(sample >= self.start) & (sample < self.start + len(self.weights))] - self.start
         values = self.triple_values(point, mine)
         return np.asarray((values.max(axis=(1, 2), keepdims=True) - values).reshape(len(mine), -1))
 
     def reduced_costs(self, prices: DualPoint, rows: slice) -> tuple[FloatArray, FloatArray]:
-        """(b, K, n) what triples cost beyond the cheapest of their row at prices of labels and anchors, and that (b,).
+        """(b, K, n) reduced costs of triples at prices of labels and anchors, and the least cost (b,) of each row.
 
-        d_ji + κ_kc + b_i + l_k − u_j, and exactly 0 where that may be rounding.
+        The reduced cost d_ji + κ_kc + b_i + l_k − u_j is the cost beyond that of the cheapest triple of the row. It is
+        exactly 0 if the difference may be rounding.
         """
         ds, (D, _) = self.problem.decision_set, self._fetched(prices, rows)
         changes, lam = ds.label_cost[:, ds.anchor_labels], prices.lam[:, None]
         costs = D[:, None, :] + (changes + prices.beta + lam)
         least = costs.min(axis=(1, 2))
-        # of each triple by its own terms, which may cancel: others can be larger by any factor
+        # the rounding error of each triple follows from its own terms, which may cancel: other triples may be much
+        # larger
         rounding = _ROUNDING * (2.0 * D.max(initial=0.0) + changes + np.abs(prices.beta) + np.abs(lam))
         costs -= rounding
         costs -= (costs + 2.0 * rounding).min(axis=(1, 2))[:, None, None]
         return np.maximum(costs, 0.0), least
 
     def reduced_dual_rows(self, point: DualPoint, prices: DualPoint) -> RowTotals:
-        """`dual_rows` at the point moved by α times the prices, but for their own dual value; the largest −Φ."""
+        """`dual_rows` at the point moved by α times the prices, without the prices' dual value; the largest −Φ."""
         total, low = 0.0, -np.inf
         for part in row_chunks(len(self.weights), self.problem.decision_set.n_classes * self.distances.shape[1]):
             costs, least = self.reduced_costs(prices, part)
@@ -228,18 +231,18 @@ class Block:
         return RowTotals((), (largest,))
 
     def near_triples(self, point: DualPoint, slack: float) -> FloatArray:
-        """(T, 6) triples within slack of their row's best: row, label, anchor, how far they fall short, cost, loss."""
+        """(T, 6) triples within slack of the best of their row: row, label, anchor, gap, cost, loss."""
         values = partial(self.triple_values, point)
         return self._triples(point, values, lambda found, _: found >= found.max(axis=(1, 2), keepdims=True) - slack)
 
     def cheapest_triples(self, prices: DualPoint, slack: float) -> FloatArray:
-        """(T, 6) the same of triples whose reduced cost is at most slack."""
+        """(T, 6) triples whose reduced cost is at most slack, with the columns of `near_triples`."""
         return self._triples(
             prices, lambda part: -self.reduced_costs(prices, part)[0], lambda found, _: found >= -slack
         )
 
     def better_triples(self, point: DualPoint, slack: float, kept: FloatArray) -> FloatArray:
-        """(T, 6) of each row and label the best triple, where it beats the row's best kept one, (N,), by slack."""
+        """(T, 6) for each row and label the best triple, if it beats the row's best kept one, (N,), by slack."""
 
         def better(values: FloatArray, part: slice) -> NDArray[np.bool_]:
             at_best = np.zeros(values.shape, dtype=bool)

@@ -1,8 +1,8 @@
-"""Both bounds of a robust problem, from a dual point: nothing here is the solver's.
+"""Both bounds of a robust problem at a dual point, computed independently of the solver.
 
-Upper: the exact dual value. Lower: the labels q of the soft plan, repaired until a transport plan proves them feasible,
-for which `smallest_loss` finds the smallest loss that any classifier of the model can have. What runs over rows is
-additive over blocks of them, and runs on NumPy arrays and on tensors alike.
+The upper bound is the exact dual value. The lower bound uses the labels q of the soft plan, repaired until a transport
+plan proves them feasible: `smallest_loss` is the smallest loss of any classifier of the model under these labels. The
+sums over rows are additive over blocks, and accept NumPy arrays and tensors.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from surefoot.problem.sets import DecisionSet
 
 # The lower bound of a robust problem: the smallest loss of a model under the labels of a feasible adversary.
 
-# Curvature below this, at scores beyond 230, is taken as this much: a Newton step stays finite however far θ has gone.
+# Curvature below this, at scores beyond 230, is replaced by this value, so that a Newton step stays finite for any θ.
 _LEAST_CURVATURE = 1e-100
 
 
@@ -36,7 +36,7 @@ class LowerBound:
 
 
 class LogisticSums(Protocol):
-    """Sums over rows under soft labels, that logistic regression needs: those of `SoftLabels`."""
+    """Sums over rows under soft labels for logistic regression: those of `SoftLabels`."""
 
     def start(self, theta: FloatArray) -> RowTotals: ...
     def local(self, theta: FloatArray) -> RowTotals: ...
@@ -45,14 +45,14 @@ class LogisticSums(Protocol):
 
 @dataclass(frozen=True)
 class SoftLabels:
-    """Rows of weight m (N,) with soft labels q (N, K), and the sums over them that logistic regression needs."""
+    """Rows of weight m (N,) with soft labels q (N, K), and the sums over them for logistic regression."""
 
     model: LinearModel
     m: Any
     q: Any
 
     def start(self, theta: FloatArray) -> RowTotals:
-        """Σ m H(q), the loss, Σ m (largest score − score under q), then the sums of `local`; the largest score."""
+        """Σ m H(q), the loss, Σ m (largest score − score under q), then the sums of `local`; and the largest score."""
         scores = self.model.scores(theta, slice(None))
         values = np.array([self._entropy(self.q), *self._losses(scores)])
         return RowTotals((values, *self.local(theta).sums), (float(abs(scores).max()),))
@@ -74,7 +74,7 @@ class SoftLabels:
         return RowTotals((xp.fetch(self._residual(s)), xp.fetch(H)))
 
     def moved(self, theta: FloatArray, step: FloatArray) -> RowTotals:
-        """Residual (K−1, p) and Σ m H(s) of s = softmax(Xθ) moved along a step, to first order; the loss after it.
+        """Residual (K−1, p) and Σ m H(s) of s = softmax(Xθ) after a linearised step, and the loss after the full step.
 
         Largest values: the relative change of s, its decrease, and the score after the step.
         """
@@ -95,7 +95,7 @@ class SoftLabels:
         return float(self.m @ arrays_of(s).entr(s.clip(0.0)).sum(axis=1))
 
     def _losses(self, scores: Any) -> tuple[float, float]:
-        """The loss, and by how much scores under q fall short of the largest ones."""
+        """The loss, and the mean gap between the largest scores and the scores under q."""
         xp = arrays_of(scores)
         loss = self.m @ (self.q * xp.log_loss(scores)).sum(axis=1)
         return float(loss), float(self.m @ (xp.largest(scores, 1) - (self.q * scores).sum(axis=1)))
@@ -105,8 +105,8 @@ class SoftLabels:
 class SmallestLoss:
     """Weighted logistic regression with soft labels q: max Σ m H(s) − ½ θᵀRθ over s with Σ m (s − q) xᵀ = −Rθ.
 
-    s = softmax(Xθ) moved by one linearised Newton step satisfies the constraint exactly, so its value is a true lower
-    bound. `rows` gives the sums of `SoftLabels` over all rows.
+    s = softmax(Xθ) moved by one linearised Newton step satisfies the constraint exactly, so its value is a valid lower
+    bound. `rows` computes the sums of `SoftLabels` over all rows.
     """
 
     model: Model
@@ -121,10 +121,10 @@ class SmallestLoss:
         return bool(self._penalty.any())
 
     def bound(self, theta: FloatArray, max_steps: int = 25) -> LowerBound:
-        """From θ on by damped Newton steps, each of which gives a bound, until one is within rounding of the loss."""
+        """Take damped Newton steps from θ. Each gives a bound; stop when a bound is within rounding of the loss."""
         with np.errstate(all="ignore"):
             first = self.rows.start(theta)
-        if not np.isfinite(first.sums[0]).all():  # θ has run off: a bound can be found from anywhere
+        if not np.isfinite(first.sums[0]).all():  # θ has diverged: a bound can be found from any start
             theta = np.zeros_like(theta)
             first = self.rows.start(theta)
         (entropy, loss, slope), *local = first.sums
@@ -137,7 +137,7 @@ class SmallestLoss:
             step = self._newton_step(theta, *(local if steps == 0 else self.rows.local(theta).sums))
             after = self.rows.moved(theta, step)
             drift, least, size = after.largest
-            if drift > 2.0 * (1.0 + reach):  # where scores saturate the quadratic model knows nothing of the loss
+            if drift > 2.0 * (1.0 + reach):  # at saturated scores the quadratic model does not describe the loss
                 step = step * (2.0 * (1.0 + reach) / drift)
                 after = self.rows.moved(theta, step)
                 size = after.largest[2]
@@ -163,7 +163,7 @@ class SmallestLoss:
         return LowerBound(best, unbounded)
 
     def _recedes(self, slope: float, size: float) -> bool:
-        """Whether the loss under q falls all the way along θ, to scores so large that it has nothing left to lose."""
+        """Return True if the loss under q falls all the way along θ, to scores so large that no loss remains."""
         return bool(size > 15.0 and slope <= 1e-9 * size and not self._penalised)
 
     def _newton_step(self, theta: FloatArray, gradient: FloatArray, H: FloatArray) -> FloatArray:
@@ -173,7 +173,7 @@ class SmallestLoss:
 
     def _dual_value(self, after: RowTotals, theta: FloatArray) -> float:
         residual = after.sums[0] + self.model.penalty_gradient(theta)
-        # what rounding leaves of the constraint is paid for at twice the size of θ
+        # the rounding error of the constraint is subtracted, at twice the size of θ
         slack = 2.0 * float(np.abs(residual).ravel() @ (1.0 + np.abs(theta)).ravel())
         return float(after.sums[1][0]) - self.model.penalty_value(theta) - slack
 
@@ -203,13 +203,14 @@ def dual_value(ds: DecisionSet, model: Model, point: DualPoint) -> float:
 
 
 def dual_constant(ds: DecisionSet, point: DualPoint) -> float:
-    """All of the dual value but the rows and the penalty.
+    """The dual value without the rows and the penalty.
 
-    β may be shifted by a constant: it is taken with mean zero, and what float64 can lose among large terms is added.
+    A constant shift of β does not change the dual. β is taken with mean zero, and the rounding error of large terms is
+    added.
     """
     beta = _centred(ds, point)
     terms = point.alpha * ds.radius + ds.anchor_weights @ np.abs(beta) + np.abs(point.lam).sum()
-    terms += np.abs(beta).max() / 16.0  # what a row loses where α d and β cancel
+    terms += np.abs(beta).max() / 16.0  # the rounding error of a row in which α d and β cancel
     total = point.alpha * ds.radius + ds.anchor_weights @ beta + _support(ds, point.lam).sum()
     return float(total + 32.0 * np.finfo(float).eps * terms)
 
@@ -220,7 +221,7 @@ def _support(ds: DecisionSet, lam: FloatArray) -> FloatArray:
 
 
 def reduced_dual_constant(ds: DecisionSet, point: DualPoint, prices: DualPoint) -> float:
-    """`dual_constant` at the point moved by α times the prices, less what the prices alone give.
+    """`dual_constant` at the point moved by α times the prices, minus the value of the prices alone.
 
     The radius of ds is the excess over the minimal one, and β has mean zero.
     """
@@ -245,7 +246,7 @@ def row_values(ds: DecisionSet, distances: Any, losses: Any, point: DualPoint) -
 
 
 def largest_row_value(ds: DecisionSet, point: DualPoint, largest_loss: float) -> float:
-    """Supremum of Φ over all rows there could be, where no loss exceeds `largest_loss`."""
+    """Supremum of Φ over all possible rows, if no loss exceeds `largest_loss`."""
     price = point.lam[:, None] + point.alpha * ds.label_cost[:, ds.anchor_labels] + _centred(ds, point)
     return float(largest_loss - price.min())
 
@@ -288,13 +289,14 @@ def soft_labels(ds: DecisionSet, distances: Any, losses: Any, point: DualPoint, 
 
 @dataclass(frozen=True)
 class AnchorRepair:
-    """How a plan's anchor marginal is made exact: keep (n,) of each anchor, then where the mass set free goes.
+    """A repair that makes a plan's anchor marginal exact: the share kept (n,) of each anchor, and where free mass goes.
 
-    stay : (C,) share of a class's free mass that stays in the class; within : (n,) its shares, summing to one by class;
-    across : (n,) shares of the rest.
+    stay : (C,) share of a class's free mass that stays in the class; within : (n,) its distribution, summing to one by
+    class; across : (n,) distribution of the remaining free mass.
 
-    Anchors that received too much are scaled down; the mass set free goes to the anchors of the same class that lack
-    it, and what is then left to those of other classes. Labels do not change.
+    Anchors that receive too much are scaled down. The free mass goes to anchors of the same class that lack mass, and
+    the
+    remainder to anchors of other classes. Labels do not change.
     """
 
     keep: FloatArray
@@ -317,17 +319,18 @@ class AnchorRepair:
 
     @classmethod
     def blind(cls, ds: DecisionSet) -> AnchorRepair:
-        """Of a problem without labels: the plan that ignores where rows lie."""
+        """The repair for a problem without labels: the plan that ignores the positions of rows."""
         nothing = np.zeros(len(ds.anchor_weights))
         return cls(nothing, np.ones(1), ds.anchor_weights, nothing)
 
     def plan(
         self, ds: DecisionSet, D: Any, losses: Any, point: DualPoint, tau: float
     ) -> tuple[Any, tuple[Any, Any, Any, Any]]:
-        """The softmax plan of some rows, P(label, class | row) (B, K, C), and what `cost` needs of it.
+        """The softmax plan of some rows, P(label, class | row) (B, K, C), and the moments for `cost`.
 
-        Per row and class (B, C): the share that is kept, its distance, and the distance of what is moved within the
-        class; per row (B,) the distance of what is moved to other classes.
+        The moments are, per row and class (B, C), the share kept, its distance, and the distance of the mass moved
+        within the
+        class; and per row (B,) the distance of the mass moved to other classes.
         """
         xp = arrays_of(D)
         fused = xp.fused(D)
@@ -340,7 +343,7 @@ class AnchorRepair:
         return joint_plan(ds, soft, losses, point, tau), (kept, kept_distance, moved, across.sum(axis=1))
 
     def moments(self, ds: DecisionSet, D: Any, share: Any) -> tuple[Any, Any, Any, Any]:
-        """What `cost` needs of P(anchor | row, class) (B, n)."""
+        """The moments for `cost`, from P(anchor | row, class) (B, n)."""
         xp = arrays_of(D)
         held = share * xp.send(self.keep)
         moved = xp.sum_by_class(D * xp.send(self.within), ds)
@@ -352,7 +355,7 @@ class AnchorRepair:
         return np.stack([self.keep, self.within, self.across])
 
     def cost(self, ds: DecisionSet, joint: Any, moments: tuple[Any, Any, Any, Any]) -> Any:
-        """(B,) cost of the repaired plan, per unit of row weight, of a chunk of rows: from what `plan` gives."""
+        """(B,) cost of the repaired plan for a chunk of rows, per unit of row weight, from the results of `plan`."""
         kept, kept_distance, moved_distance, across_distance = moments
         xp = arrays_of(joint)
         label_cost, stay = xp.send(ds.present_label_cost), xp.send(self.stay)

@@ -1,6 +1,6 @@
-"""What is learned or judged: a linear model in its coordinates, a fixed classifier, or nothing (plain transport).
+"""Models: a linear model in its coordinates, a fixed classifier, or no model (plain transport).
 
-A search carries a model without rows; `over` gives it those of a block. Its arrays may be NumPy's or tensors.
+A search holds a model without rows, and `over` adds the rows of a block. Its arrays may be NumPy arrays or tensors.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class DualPoint:
 
 
 class ModelRows(Protocol):
-    """What a block knows of its rows: weights (B,), design matrix (B, p) and a classifier's losses at them (B, K)."""
+    """The rows of a block as a model sees them: weights (B,), design matrix (B, p), losses of a classifier (B, K)."""
 
     @property
     def weights(self) -> Any: ...
@@ -40,7 +40,7 @@ class ModelRows(Protocol):
 
 
 class Model(Protocol):
-    """Losses at rows, as a function of θ (K−1, p); (0, 0) where nothing is learned."""
+    """Losses at rows, as a function of θ (K−1, p), or of θ (0, 0) if nothing is learned."""
 
     learns: ClassVar[bool]
 
@@ -48,16 +48,16 @@ class Model(Protocol):
     def shape(self) -> tuple[int, int]: ...
     @property
     def scale(self) -> float:
-        """Size of the losses: τ and α are measured in it."""
+        """Size of the losses, the unit of τ and α."""
 
     def design(self, rows: slice) -> Any:
-        """(B, p) of some rows."""
+        """(B, p) design matrix of some rows."""
 
     def losses(self, theta: FloatArray, rows: slice) -> Any: ...
     def penalty_value(self, theta: FloatArray) -> float: ...
     def penalty_gradient(self, theta: FloatArray) -> FloatArray: ...
     def penalty_hessian(self) -> FloatArray:
-        """(K−1, K−1, p, p)."""
+        """(K−1, K−1, p, p) Hessian of the penalty."""
 
     def restricted(self, rows: NDArray[np.intp]) -> Model: ...
     def over(self, rows: ModelRows) -> Model: ...
@@ -109,13 +109,13 @@ class LinearModel:
         return replace(self, X=rows.design)
 
     def _centre(self, theta: FloatArray) -> FloatArray:
-        # With K ≥ 3 classes the penalty is taken at the representation whose coefficients sum to zero over classes.
+        # With K ≥ 3 classes, the penalty applies to the representation whose coefficients sum to zero over classes.
         return theta.sum(axis=0) / self.n_classes if len(theta) > 1 else np.zeros_like(theta[0])
 
 
 @dataclass(eq=False)
 class KeptLosses:
-    """Losses (N, K) of a linear model at the last θ (K−1, p) asked for, and the probabilities exp(−ℓ)."""
+    """Losses (N, K) and probabilities exp(−ℓ) of a linear model at the last requested θ (K−1, p)."""
 
     theta: FloatArray | None = None
     last: tuple[FloatArray, FloatArray] = (np.empty((0, 0)), np.empty((0, 0)))
@@ -151,7 +151,7 @@ class _NothingLearned:
 
 @dataclass(frozen=True)
 class FixedLosses(_NothingLearned):
-    """A classifier that is not optimised: its losses (N, K) alone, and their size where it is known otherwise."""
+    """A classifier that is not optimised: its losses (N, K), and their size if it is known otherwise."""
 
     matrix: FloatArray
     size: float | None = None
@@ -172,7 +172,7 @@ class FixedLosses(_NothingLearned):
 
 @dataclass(frozen=True)
 class FrozenModel(_NothingLearned):
-    """A linear model whose coefficients are given."""
+    """A linear model with fixed coefficients."""
 
     linear: LinearModel
     theta: FloatArray
@@ -191,7 +191,7 @@ class FrozenModel(_NothingLearned):
 
 @dataclass(frozen=True)
 class NoLosses(_NothingLearned):
-    """Plain transport: one label, and no loss at any row; `weights` (N,) are those of the rows."""
+    """Plain transport: one label, and no loss at any row. `weights` (N,) are the row weights."""
 
     weights: FloatArray
 
@@ -209,9 +209,9 @@ class NoLosses(_NothingLearned):
 
 @dataclass(frozen=True, eq=False)
 class Coordinates:
-    """Features less their mean, over their scale, in a basis, and the constant one.
+    """Features minus their mean, divided by their scale, in a basis, with a constant column.
 
-    mean, scale : (d,), infinite for constant features; basis : (d, r), None where the rows span all features.
+    mean, scale : (d,), infinite for constant features; basis : (d, r), or None if the rows span all features.
     """
 
     mean: FloatArray
@@ -221,11 +221,11 @@ class Coordinates:
 
     @classmethod
     def as_given(cls, d: int, fit_intercept: bool) -> Coordinates:
-        """Features as they are: those of the paper's Algorithm 1."""
+        """Return coordinates that leave features unchanged, as in the paper's Algorithm 1."""
         return cls(np.zeros(d), np.ones(d), None, fit_intercept)
 
     def design(self, rows: Any) -> Any:
-        """(B, p) of rows (B, d)."""
+        """(B, p) design matrix of rows (B, d)."""
         xp = arrays_of(rows)
         unit = (rows - xp.send(self.mean)) / xp.send(self.scale)
         if self.basis is not None:
@@ -233,7 +233,7 @@ class Coordinates:
         return xp.hstack(unit, xp.zeros((len(rows), 1)) + 1.0) if self.fit_intercept else unit
 
     def coefficients(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """coef_ and intercept_ on the features as given; for K ≥ 3 classes they sum to zero over classes."""
+        """Return coef_ and intercept_ for the original features. For K ≥ 3 classes they sum to zero over classes."""
         slopes = theta[:, :-1] if self.fit_intercept else theta
         if self.basis is not None:
             slopes = slopes @ self.basis.T
@@ -246,9 +246,11 @@ class Coordinates:
         return coef, intercept
 
     def penalty(self, l2: float, *, standardized: bool = False) -> FloatArray:
-        """(p,) of ½ l2 ‖θ‖², on the features as given or standardised.
+        """(p,) diagonal of the penalty ½ l2 ‖θ‖², for original or standardised features.
 
-        A basis is made for the penalty: orthonormal on standardised features, or over their scale on those as given.
+        A basis belongs to its penalty: it is orthonormal for standardised features, or after division by their scale
+        for
+        original features.
         """
         p = len(self.scale) if self.basis is None else self.basis.shape[1]
         penalty = np.zeros(p + int(self.fit_intercept))
@@ -267,7 +269,7 @@ class Coordinates:
 
 @dataclass
 class RowTotals:
-    """Sums over rows, and largest values: both can be put together from those of blocks."""
+    """Sums over rows, and largest values. Both combine over blocks."""
 
     sums: tuple[FloatArray, ...]
     largest: tuple[float, ...] = ()
@@ -280,7 +282,7 @@ class RowTotals:
 
 
 class FeatureSums(Protocol):
-    """Sums over weighted rows from which coordinates are made: those of `FeatureBlock`."""
+    """Sums over weighted rows that define coordinates: those of `FeatureBlock`."""
 
     def sizes(self) -> RowTotals: ...
     def means(self, size: FloatArray) -> RowTotals: ...
@@ -295,7 +297,7 @@ class FeatureBlock:
     weights: Any
 
     def sizes(self) -> RowTotals:
-        """Σ m; the largest |x| of each feature."""
+        """Σ m, and the largest |x| of each feature."""
         xp = arrays_of(self.rows)
         largest = xp.fetch(xp.largest(abs(self.rows), 0)) if len(self.rows) else np.zeros(self.rows.shape[1])
         return RowTotals((np.array([float(self.weights.sum())]),), tuple(float(value) for value in largest))
@@ -311,12 +313,15 @@ class FeatureBlock:
 
 
 def standard_coordinates(features: FeatureSums, l2: float, fit_intercept: bool) -> Coordinates:
-    """Mean 0 and deviation 1 per feature under the row weights; constant features become 0.
+    """Coordinates with mean 0 and deviation 1 per feature under the row weights. Constant features become 0.
 
-    Where features are collinear (more features than rows, one-hot codes) and no penalty picks among the equivalent
-    coefficients, coordinates of the space the rows span are used: the coefficients are then those of least norm, after
-    standardisation, and do not depend on rounding. With a penalty l2 on the features as given the optimum lies in the
-    span as well: of rows in memory that are fewer than features it is used too, since no step then costs d² or more.
+    If features are collinear (more features than rows, one-hot codes) and no penalty chooses among equivalent
+    coefficients,
+    coordinates of the span of the rows are used. The coefficients are then those of least norm after standardisation,
+    and
+    do not depend on rounding. With a penalty l2 on the original features, the optimum lies in the span, too. The span
+    is
+    then used for rows in memory with fewer rows than features, so that no step costs d² or more.
     """
     size = np.array(features.sizes().largest)
     size[size == 0] = 1.0
@@ -336,15 +341,16 @@ def standard_coordinates(features: FeatureSums, l2: float, fit_intercept: bool) 
 
 
 def _centred(size: FloatArray, mean: FloatArray, deviation: FloatArray, fit_intercept: bool) -> Coordinates:
-    """Coordinates without a basis, from the mean and the deviation (d,) of features over their size."""
+    """Coordinates without a basis, from the mean and the deviation (d,) of features divided by their size."""
     scale = np.where(deviation <= 1e-12, np.inf, deviation * size)
     return Coordinates(mean * size, scale, None, fit_intercept)
 
 
 def _spanned_by_few(features: FeatureBlock, centred: Coordinates, *, as_given: bool) -> FloatArray | None:
-    """Basis of the span of rows that are fewer than features: from the rows themselves, which keeps more digits.
+    """Basis of the span of fewer rows than features, computed from the rows themselves, which keeps more digits.
 
-    as_given : whether it is orthonormal on the features as given, up to one factor, or on the standardised ones.
+    as_given : True if the basis is orthonormal for the original features, up to one factor; False for the standardised
+    ones.
     """
     kept, varying = features.weights > 0, np.isfinite(centred.scale)
     scale = centred.scale.copy()
@@ -359,7 +365,7 @@ def _spanned_by_few(features: FeatureBlock, centred: Coordinates, *, as_given: b
 
 
 def _spanned(correlation: FloatArray, constant: NDArray[np.bool_]) -> FloatArray | None:
-    """Orthonormal basis (d, r) of what the rows span, or None when that is everything."""
+    """Orthonormal basis (d, r) of the span of the rows, or None if the rows span everything."""
     varying = ~constant
     values, vectors = eigh(correlation * np.outer(varying, varying))
     basis = vectors[:, values > 1e-13 * max(values.max(initial=0.0), 1e-300)]

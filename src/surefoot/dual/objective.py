@@ -25,14 +25,13 @@ from surefoot.dual.row_sums import RowSums
 from surefoot.kernels.arrays import arrays_of
 from surefoot.problem.sets import DecisionSet
 
-# The barrier on α and λ is this share of τ: it costs that share in the gap, and entropy, not the barrier, should set
-# the gap.
+# The barrier on α and λ is this share of τ. It adds the same share to the gap, which should be dominated by entropy.
 BARRIER = 0.05
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where θ, α, λ and β stand in the Newton vector; alpha_free is False for plain transport (α fixed)."""
+    """Positions of θ, α, λ and β in the Newton vector. alpha_free is False for plain transport (α fixed)."""
 
     theta_shape: tuple[int, int]
     alpha_free: bool
@@ -60,7 +59,7 @@ class Layout:
         return self.beta.stop
 
     def reference_potentials(self, anchors: FloatArray, labels: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Potentials of labels (K,), zero where no multiplier is free, and of anchors (n,): the same sums b_i + l_k."""
+        """Potentials of labels (K,), zero if no multiplier is free, and of anchors (n,), with sums b_i + l_k kept."""
         shift = labels[0] if len(self.lam_free) == len(labels) - 1 else 0.0  # class 0 is then the reference
         fixed = np.zeros_like(labels)
         fixed[self.lam_free] = labels[self.lam_free] - shift
@@ -78,7 +77,7 @@ class Layout:
 
 
 def free_label_multipliers(intervals: FloatArray) -> NDArray[np.intp]:
-    """Classes that need a multiplier of their own: probabilities sum to one, so some constraints repeat others."""
+    """Classes with a multiplier of their own. Probabilities sum to one, so some constraints repeat others."""
     K = len(intervals)
     binding = (intervals[:, 0] > 0) | (intervals[:, 1] < 1)
     if not binding.any():
@@ -111,11 +110,13 @@ def smoothed_support(
 
 
 class SmoothedDual:
-    """F_τ of one decision set and one model; a sweep sums up over their rows, held in memory by default.
+    """F_τ of one decision set and one model. A sweep sums over their rows, which are in memory by default.
 
-    `minimal_radius` and `room` widen the set while τ is large, see `radius`; `potentials` (b, l) of the minimal radius
-    give Newton's method the direction in which α can grow without a change of plan, see `ray`. `exact` asks for sums in
-    float64 of a sweep that may otherwise take them in float32.
+    `minimal_radius` and `room` widen the set while τ is large, see `radius`. `potentials` (b, l) of the minimal radius
+    give
+    Newton's method the direction in which α can grow without a change of plan, see `ray`. `exact` requests sums in
+    float64
+    from a sweep that may otherwise compute them in float32.
     """
 
     def __init__(
@@ -141,12 +142,12 @@ class SmoothedDual:
 
     @property
     def barrier_count(self) -> int:
-        """Number of log barriers in F_τ: on α, and on both multipliers of every interval that is not a point."""
+        """Number of log barriers in F_τ: on α, and on both multipliers of each interval that is not a point."""
         open_intervals = self.set.intervals[self.layout.lam_free]
         return int(self.layout.alpha_free) + 2 * int(np.sum(open_intervals[:, 0] < open_intervals[:, 1]))
 
     def _ray(self, potentials: tuple[FloatArray, FloatArray] | None) -> FloatArray:
-        """Direction (α, λ, β) = (1, l, b), where only the weight of costs reduced by the potentials (b, l) changes."""
+        """Direction (α, λ, β) = (1, l, b), which changes only the weight of costs reduced by the potentials (b, l)."""
         ray = np.zeros(self.layout.size)
         if potentials is not None and self.layout.alpha_free:
             labels, ray[self.layout.beta] = self.layout.reference_potentials(*potentials)
@@ -157,8 +158,9 @@ class SmoothedDual:
     def radius(self, tau: float) -> float:
         """Radius used at smoothing τ: at least the minimal one plus room·τ.
 
-        A softmax plan costs more than the cheapest plan. Held to a radius close to the minimal one at a large τ, it
-        could only comply by an α without bound, from which the path would have to come back.
+        A softmax plan costs more than the cheapest plan. Under a radius close to the minimal one, a plan at large τ
+        could only
+        comply with an unbounded α, from which the path would have to return.
         """
         return max(self.set.radius, self._minimal_radius + self._room * tau)
 
@@ -167,13 +169,13 @@ class SmoothedDual:
         return self.sweep.row_sums(self._problem, point, tau, second_order=second_order, exact=self._exact)
 
     def factorized(self, matrix: FloatArray, *, tame: bool) -> Callable[[FloatArray], FloatArray]:
-        """What solves matrix · x = right, from the lower triangle, which is overwritten: where the rows are."""
+        """Return a solver of matrix · x = right, computed where the rows are. The lower triangle is overwritten."""
         return self.sweep.factorized(matrix, tame=tame)
 
     def evaluate(self, point: DualPoint, tau: float, *, second_order: bool, limit: float = np.inf) -> Evaluation:
-        """Value, gradient (p,) and, if asked, Hessian (p, p) of F_τ in the layout's coordinates.
+        """Value, gradient (p,) and, on request, Hessian (p, p) of F_τ in the layout's coordinates.
 
-        Where F_τ is larger than `limit`, value and gradient may be those of a smaller function, above it as well.
+        If F_τ is larger than `limit`, value and gradient may be those of a smaller function that is also above `limit`.
         """
         some = self.sweep.some_row_sums(self._problem, point, tau) if limit < np.inf else None
         if some is not None:
@@ -186,22 +188,22 @@ class SmoothedDual:
 
     @property
     def can_share_theta(self) -> bool:
-        """Whether the block of θ can be computed for several sets at once."""
+        """Return True if the block of θ can be computed for several sets at once."""
         return self.model.learns and isinstance(self.sweep, InMemoryRows)
 
     def evaluate_apart(self, point: DualPoint, tau: float) -> Evaluation:
-        """Without the rows of θ in the Hessian (m, p), but with the labels of which `theta_curvature` makes these."""
+        """Evaluate without the rows of θ in the Hessian (m, p), but with labels for `theta_curvature`."""
         if not isinstance(self.sweep, InMemoryRows):
-            raise TypeError("labels are kept of rows in memory only")
+            raise TypeError("labels are kept only for rows in memory")
         sums, labels = self.sweep.row_sums_and_labels(self._problem, point, tau)
         return replace(Evaluation.assemble(self, point, tau, sums, True, apart=True), labels=labels)
 
     def theta_curvature(
         self, theta: FloatArray, tau: float, weights: FloatArray, labels: Sequence[FloatArray]
     ) -> FloatArray:
-        """(q, q), lower triangle valid: the block of θ under a mixture of sets by weights (S,), penalty included."""
+        """(q, q), lower triangle valid: the block of θ for a mixture of sets with weights (S,), penalty included."""
         if not isinstance(self.sweep, InMemoryRows):
-            raise TypeError("labels are kept of rows in memory only")
+            raise TypeError("labels are kept only for rows in memory")
         blocks = self.sweep.theta_curvature(self._problem, theta, tau, weights, labels)
         whole = np.zeros((theta.size, theta.size))
         place_theta_blocks(blocks + self.model.penalty_hessian(), whole)
@@ -212,15 +214,16 @@ class SmoothedDual:
 class Evaluation:
     """F_τ at a point: value, gradient, Hessian (lower triangle valid), and the mean entropy of the adversary's plan.
 
-    Where there are labels (N, K), of the softmax plan, the Hessian has no rows of θ.
+    If labels (N, K) of the softmax plan are present, the Hessian has no rows of θ.
 
-    `natural` is the size of the terms that cancel in each diagonal entry of the Hessian, so the size of its rounding
+    `natural` is the size of the terms that cancel in each diagonal entry of the Hessian, and so the size of its
+    rounding
     error.
     """
 
     value: float
     gradient: FloatArray
-    hessian: Any  # None where it was not asked for
+    hessian: Any  # None if it was not requested
     entropy: float
     natural: FloatArray
     labels: FloatArray | None = None
@@ -258,7 +261,7 @@ class Evaluation:
     def _hessian(
         dual: SmoothedDual, point: DualPoint, tau: float, sums: RowSums, curvature: FloatArray, apart: bool
     ) -> Any:
-        """Where the sums are: in memory or on a device."""
+        """Assemble the Hessian where the sums are, in memory or on a device."""
         at = dual.layout
         free = at.lam_free
         xp = arrays_of(sums.beta_beta)

@@ -1,4 +1,4 @@
-"""Sums over all rows of a problem, whoever computes the parts: held in memory as one block, or read in many."""
+"""Sums over all rows of a problem: in memory as one block, or read in many blocks."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ T = TypeVar("T")
 
 
 class RowStore(ABC):
-    """The rows of a problem, in one block or many, and who adds up over them.
+    """The rows of a problem, in one block or many, and the sums over them.
 
-    `total` and `gather` apply a method of `Block` to each block: they are all that a sweep must know how to do.
+    `total` and `gather` apply a method of `Block` to each block. Every other sum is built on these two.
     """
 
     n_rows: int
 
     @property
     def threads(self) -> Executor | None:
-        """Threads of this process, where it may use several."""
+        """Threads of this process, if several may be used."""
         return None
 
     @abstractmethod
     def total(
         self, problem: DualProblem, work: Callable[Concatenate[Block, P], T], *parameters: P.args, **named: P.kwargs
     ) -> T:
-        """Σ over blocks of what `work` gives for each."""
+        """Σ over blocks of the results of `work`."""
 
     @abstractmethod
     def gather(
@@ -52,39 +52,39 @@ class RowStore(ABC):
         *parameters: P.args,
         **named: P.kwargs,
     ) -> FloatArray:
-        """The arrays that `work` gives for each block, one after another."""
+        """The arrays returned by `work` for each block, concatenated."""
 
     def row_sums(
         self, problem: DualProblem, point: DualPoint, tau: float, *, second_order: bool, exact: bool
     ) -> RowSums:
-        """What the smoothed dual and its derivatives are made of; `exact`: in float64."""
+        """Sums for the smoothed dual and its derivatives; `exact` requires float64."""
         return self.total(problem, Block.row_sums, point, tau, second_order, not exact)
 
     def some_row_sums(self, problem: DualProblem, point: DualPoint, tau: float) -> tuple[RowSums, bool] | None:
-        """First-order sums over some of the anchors, where these are at hand; and whether no other has a weight.
+        """First-order sums over listed anchors, if lists exist, and True if no unlisted anchor has a weight.
 
-        Where others have, Φ is too small.
+        If an unlisted anchor has a weight, Φ is too small.
         """
         return None
 
     def factorized(self, matrix: FloatArray, *, tame: bool = False) -> Callable[[FloatArray], FloatArray]:
-        """What solves matrix · x = right: as of `tiles`, on what the rows lie on."""
+        """Return a solver of matrix · x = right, as in `tiles`, on the device of the rows."""
         return factorized(matrix, self.threads, tame=tame)
 
     def upper_bound(self, problem: DualProblem, point: DualPoint) -> tuple[float, float]:
-        """The exact dual value, and the least Φ over the rows."""
+        """The exact dual value, and the smallest Φ over the rows."""
         rows = self.total(problem, Block.dual_rows, point)
         constant = dual_constant(problem.decision_set, point) + problem.model.penalty_value(point.theta)
         return constant + float(rows.sums[0][0]), -rows.largest[0]
 
     def anchor_repair(self, problem: DualProblem, point: DualPoint, tau: float) -> AnchorRepair:
-        """What makes the anchor marginal of the softmax plan exact."""
+        """The repair that makes the anchor marginal of the softmax plan exact."""
         return AnchorRepair.from_mass(problem.decision_set, self.total(problem, Block.plan_mass, point, tau).sums[0])
 
     def soft_adversary(
         self, problem: DualProblem, point: DualPoint, tau: float
     ) -> tuple[Adversary, NDArray[np.float64]]:
-        """Labels of the softmax plan with the cost of that plan, repaired; and its label probabilities (K,)."""
+        """Labels of the softmax plan with the cost of the repaired plan, and their label probabilities (K,)."""
         repair = self.anchor_repair(problem, point, tau)
         cost, shares = self.total(problem, Block.plan_cost, point, tau, repair).sums
         rule = SoftPlanLabels(problem.decision_set, point, tau)
@@ -95,11 +95,11 @@ class RowStore(ABC):
         return self.total(problem, Block.label_shares, adversary).sums[0]
 
     def at_coefficients(self, model: LinearModel, theta: FloatArray) -> tuple[RowStore, Model]:
-        """The same rows, and a linear model whose coefficients are given: its losses are fixed."""
+        """The same rows, with the losses of a linear model with fixed coefficients."""
         return self, FrozenModel(model, theta)
 
     def lower_bound(self, problem: DualProblem, adversary: Adversary, theta: FloatArray) -> LowerBound:
-        """Minimum over θ of E_q ℓ(θ) + ½ θᵀRθ under the adversary's labels q, from below."""
+        """Lower bound on the minimum over θ of E_q ℓ(θ) + ½ θᵀRθ under the adversary's labels q."""
         if not problem.model.learns:
             return LowerBound(float(self.total(problem, Block.expected_loss, adversary).sums[0][0]))
         return SmallestLoss(problem.model, self._logistic(problem, adversary)).bound(theta)
@@ -110,7 +110,7 @@ class RowStore(ABC):
 
 @dataclass(frozen=True)
 class _LogisticPasses:
-    """Each sum of `SoftLabels` as a pass over all blocks."""
+    """The sums of `SoftLabels`, each as a pass over all blocks."""
 
     sweep: RowStore
     problem: DualProblem
@@ -165,7 +165,7 @@ class InMemoryRows(RowStore):
     def row_sums(
         self, problem: DualProblem, point: DualPoint, tau: float, *, second_order: bool, exact: bool
     ) -> RowSums:
-        """By threads over groups of rows, where there is an executor; over short lists of anchors, where it pays."""
+        """Sum by threads over groups of rows if there is an executor; over short lists if they are faster."""
         rows = replace(self._weighted(problem), rough=not exact)
         return rows.kept_sums(self.lists, point, tau, second_order=second_order, executor=self.executor)
 
@@ -174,12 +174,12 @@ class InMemoryRows(RowStore):
         return WeightedRows(problem.decision_set, self.distances, self.weights, model, kept=self.kept)
 
     def some_row_sums(self, problem: DualProblem, point: DualPoint, tau: float) -> tuple[RowSums, bool] | None:
-        """Over the last short list of anchors, whether it holds or not."""
+        """Sum over the last short list of anchors, whether or not it is still valid."""
         sums = self._weighted(problem).some_sums(self.lists, point, tau, self.executor)
         return None if sums is None else (sums, self.lists.missed == 0)
 
     def row_sums_and_labels(self, problem: DualProblem, point: DualPoint, tau: float) -> tuple[RowSums, FloatArray]:
-        """Second-order sums but those of the block of θ, and the labels (N, K) of the softmax plan."""
+        """Second-order sums without the block of θ, and the labels (N, K) of the softmax plan."""
         labels = np.empty((self.n_rows, problem.decision_set.n_classes))
         rows = self._weighted(problem)
         return rows.sums(point, tau, second_order=True, executor=self.executor, labels=labels), labels
@@ -198,7 +198,7 @@ class InMemoryRows(RowStore):
     def soft_adversary(
         self, problem: DualProblem, point: DualPoint, tau: float
     ) -> tuple[Adversary, NDArray[np.float64]]:
-        """The same as a table of labels."""
+        """Return the adversary of the softmax plan as a table of labels."""
         block = self.block(problem)
         cost, q = block.repaired_plan(point, tau, self.anchor_repair(problem, point, tau))
         return LabelTable(q, cost), self.weights @ q
@@ -206,7 +206,7 @@ class InMemoryRows(RowStore):
     def plan_adversary(
         self, problem: DualProblem, joint: FloatArray, share: FloatArray
     ) -> tuple[Adversary, NDArray[np.float64]]:
-        """Labels of any plan, with its cost once it is repaired, and their probabilities (K,).
+        """Labels of any plan, with its cost after repair, and their probabilities (K,).
 
         joint : (N, K, C) P(label, class of anchor | row), share : (N, n) P(anchor | row, class).
         """
@@ -220,7 +220,7 @@ class InMemoryRows(RowStore):
         return self.block(problem).soft_labels(adversary)
 
     def at_coefficients(self, model: LinearModel, theta: FloatArray) -> tuple[RowStore, Model]:
-        """With the losses as a table."""
+        """Return the rows with the losses as a table."""
         losses = model.over(self).losses(theta, slice(None))
         return replace(self, design=None, losses=losses), FixedLosses(losses)
 

@@ -1,6 +1,6 @@
-"""Sums over rows at a smoothing τ: what value, gradient and Hessian of the smoothed dual are made of.
+"""Sums over rows at a smoothing τ, from which value, gradient and Hessian of the smoothed dual are assembled.
 
-Φ_j^τ, its first and its second derivatives are additive over rows: sums of chunks, groups and blocks just add up.
+Φ_j^τ and its first and second derivatives are additive over rows, so the sums of chunks, groups and blocks add up.
 """
 
 from __future__ import annotations
@@ -26,22 +26,23 @@ T = TypeVar("T")
 
 # Above this share of stored weights BLAS on the dense chunk beats the sparse products (measured in benchmarks/).
 DENSE_SHARE = 0.12
-# Distances of a chunk: few enough to stay in the cache.
+# Distances of a chunk, which fits into the cache.
 _CHUNK_ENTRIES = 1 << 18
-# Threads work on groups of rows: so many at most, and none of fewer entries, distances and features, than this.
+# Threads work on groups of rows: at most this many groups, each with at least this many entries (distances and
+# features).
 _MOST_GROUPS, _GROUP_ENTRIES = 8, 1 << 16
-# Over many anchors or features, products in float32 take half as long; in larger chunks.
+# With at least this many anchors or features, products in float32 take half as long. They use larger chunks.
 _FEWEST_ROUGH, _FEWEST_ROUGH_FEATURES, _ROUGH_ENTRIES = 256, 64, 1 << 20
-# Products over fewer rows than this would spend their time on adding up.
+# Products over fewer rows than this would be dominated by additions.
 _FEWEST_PRODUCT_ROWS, _FEWEST_ROUGH_ROWS = 384, 1024
-# Sums of second derivatives are large: groups of fewer rows would take longer to add up than to compute. Over short
-# lists of anchors rows cost less.
+# Sums of second derivatives are large: groups of fewer rows take longer to add than to compute. Over short lists of
+# anchors, rows are cheaper.
 _FEWEST_ROWS, _FEWEST_LISTED_ROWS = 512, 4096
 
 
 @dataclass
 class RowSums:
-    """Sums over rows at a smoothing τ: what value, gradient and Hessian are made of."""
+    """Sums over rows at a smoothing τ, from which value, gradient and Hessian are assembled."""
 
     small: FloatArray  # Σ m φ, Σ m E c, Σ m Var c, Σ m entropy
     label: FloatArray  # (K,) Σ m q
@@ -50,7 +51,7 @@ class RowSums:
     beta: FloatArray  # (n,) Σ m a
     alpha_beta: FloatArray  # (n,)
     label_beta: FloatArray  # (K, n)
-    beta_beta: FloatArray  # (n, n) Σ m a aᵀ, its lower triangle at least
+    beta_beta: FloatArray  # (n, n) Σ m a aᵀ, at least its lower triangle
     theta: FloatArray  # (K−1, p) Σ m (p_k − q_k) x
     theta_alpha: FloatArray  # (K−1, p)
     theta_label: FloatArray  # (K−1, K, p)
@@ -78,8 +79,10 @@ class RowSums:
 class WeightedRows:
     """Rows of weights (N,) at distances (N, n) from the anchors of a decision set, and a model over them.
 
-    rough : products of many anchors, which only second derivatives have, may be taken in float32. groups : of rows, for
-    threads, at most. kept : losses and probabilities at the last θ, for the next set or order of derivatives that asks.
+    rough : products over many anchors, which occur in second derivatives only, may use float32. groups : the largest
+    number
+    of groups of rows for threads. kept : losses and probabilities at the last θ, reused for the next set or order of
+    derivatives.
     """
 
     decision_set: DecisionSet
@@ -100,10 +103,11 @@ class WeightedRows:
         labels: FloatArray | None = None,
         near: ListedAnchors | None = None,
     ) -> RowSums:
-        """Σ over all rows; the order of addition does not depend on the number of threads.
+        """Σ over all rows. The order of addition does not depend on the number of threads.
 
-        labels : (N, K) where the labels of the softmax plan are to be stored, of which `theta_curvature` then makes
-        what is left out here, Σ over pairs of features. near : anchors of a short list, in place of all.
+        labels : (N, K) array that receives the labels of the softmax plan. The sum over pairs of features is then left
+        to
+        `theta_curvature`. near : anchors of a short list, used instead of all anchors.
         """
         self._keep_losses(point.theta)
         work = partial(self._group_sums, near=near, point=point, tau=tau, second_order=second_order, labels=labels)
@@ -119,7 +123,7 @@ class WeightedRows:
         second_order: bool,
         executor: Executor | None = None,
     ) -> RowSums:
-        """`sums` over short lists of anchors, where it pays: those kept, or new ones where they no longer serve."""
+        """`sums` over short lists of anchors if they are faster. Lists that have become too old are made anew."""
         if second_order and lists.wants_new(self.distances.shape, tau):
             lists.keep(self.shortlist(point, tau, executor, lists.most_pairs), tau)
         near = None if lists.last is None else ListedAnchors(lists.last)
@@ -131,7 +135,7 @@ class WeightedRows:
     def some_sums(
         self, lists: ShortlistKeeper, point: DualPoint, tau: float, executor: Executor | None = None
     ) -> RowSums | None:
-        """First-order sums over the last short lists, whether they hold or not; `lists` then knows for how many."""
+        """First-order sums over the last short lists, valid or not. `lists.missed` counts rows with failed lists."""
         if lists.last is None:
             return None
         near = ListedAnchors(lists.last, loose=True)
@@ -142,7 +146,7 @@ class WeightedRows:
     def shortlist(
         self, point: DualPoint, tau: float, executor: Executor | None = None, most_pairs: float = np.inf
     ) -> Shortlist | None:
-        """Of each row and class the anchors near it, where these are few."""
+        """Make a list of the near anchors for each row and class, or return None if the list would be too long."""
 
         def gains(rows: slice) -> FloatArray:
             return np.asarray(self.model.losses(point.theta, rows) - point.lam)
@@ -157,7 +161,7 @@ class WeightedRows:
         labels: Sequence[FloatArray],
         executor: Executor | None = None,
     ) -> FloatArray:
-        """(K−1, K−1, p, p), blocks [a, b ≥ a] valid: the block of θ for a mixture of sets, one product for all.
+        """(K−1, K−1, p, p), blocks [a, b ≥ a] valid: the block of θ for a mixture of sets, by one product.
 
         weights : (S,) of the sets, summing to one; labels : (S) tables (N, K) of their softmax plans.
         """
@@ -166,7 +170,7 @@ class WeightedRows:
         return self._total(work, executor, _FEWEST_ROWS)
 
     def _total(self, work: Callable[[tuple[int, int]], T], executor: Executor | None, fewest: int) -> T:
-        """Σ over groups of rows, in their order: of no fewer rows than said, where there are as many."""
+        """Σ over groups of rows, in order. Each group has at least `fewest` rows, if there are that many."""
         N, n = self.distances.shape
         groups = int(np.clip(min(N * (n + self.model.shape[1]) // _GROUP_ENTRIES, N // fewest), 1, self.groups))
         edges = np.linspace(0, N, groups + 1).astype(int).tolist()
@@ -199,13 +203,14 @@ class WeightedRows:
                 both = sum(w * q[:, k] * q[:, other] for w, q in zip(weights, tables, strict=True))
                 same = float(k == other)
                 weight = m * ((same * mean[:, k] - both) / tau + p[:, k] * (same - p[:, other]))
-                sign = 1.0 if same else -1.0  # of every weight; a product with its own transpose takes half as long
+                # sign of every weight: a product with its own transpose takes half as long
+                sign = 1.0 if same else -1.0
                 Y = X * np.sqrt(np.maximum(sign * weight, 0.0))[:, None]
                 total[k - 1, other - 1] = sign * (Y.T @ Y)
         return total
 
     def _keep_losses(self, theta: FloatArray) -> None:
-        """Before threads ask for them: all at once."""
+        """Compute losses for all rows at once, before threads read them."""
         if self.kept is not None and self.model.learns:
             self.kept.losses_at(self.model, theta)
 
@@ -265,8 +270,8 @@ class WeightedRows:
 class Chunk:
     """Some rows of weights m (B,): design matrix X (B, p) and gains (B, K) = ℓ − λ.
 
-    Of the softmax plan: phi (B,), q (B, K), cck (B, K) and s (B, K, C), see `soft_rows`, which writes them. rough : as
-    of `WeightedRows`.
+    phi (B,), q (B, K), cck (B, K) and s (B, K, C) belong to the softmax plan and are written by `soft_rows`. See
+    `WeightedRows` for `rough`.
     """
 
     decision_set: DecisionSet
@@ -287,7 +292,7 @@ class Chunk:
     def soften(
         self, distances: FloatArray, point: DualPoint, tau: float, sums: RowSums, second_order: bool
     ) -> Callable[[], None]:
-        """Add the softmax plan over all anchors to sums; what is returned adds the products of its weights."""
+        """Add the softmax plan over all anchors to sums. Return a function that adds the products of its weights."""
         from surefoot.kernels.soft_rows import soft_rows
 
         ds, A = self.decision_set, np.empty(distances.shape)
@@ -300,7 +305,7 @@ class Chunk:
         return lambda: self._add_products(A, stored, sums)
 
     def _add_products(self, A: FloatArray, stored: int, sums: RowSums) -> None:
-        """Σ m a aᵀ and Σ m s a xᵀ: by BLAS where most weights count, entry by entry where few do."""
+        """Σ m a aᵀ and Σ m s a xᵀ, by BLAS if most weights are stored, and entry by entry if few are."""
         from surefoot.kernels.soft_rows import add_sparse_products
 
         ds, X, m, s = self.decision_set, self.X, self.m, self.s
@@ -321,9 +326,9 @@ class Chunk:
 
 @dataclass(eq=False)
 class ListedAnchors:
-    """The softmax plan over the anchors of a short list; rows for which it may lack some ask all anchors.
+    """The softmax plan over the anchors of a short list. Rows whose list may be incomplete use all anchors.
 
-    loose : no row does, and Φ may be too small. failed : the number of rows that had to, or would have.
+    loose : no row uses all anchors, and Φ may be too small. failed : the number of rows whose list may be incomplete.
     """
 
     shortlist: Shortlist
@@ -340,7 +345,7 @@ class ListedAnchors:
         sums: RowSums,
         second_order: bool,
     ) -> Callable[[], None]:
-        """As `Chunk.soften`."""
+        """Add the softmax plan over listed anchors to sums, like `Chunk.soften`."""
         from surefoot.kernels.soft_rows import add_listed_products, soft_listed
 
         near, fails = self.shortlist, np.zeros(len(chunk.m), dtype=bool)
@@ -380,9 +385,9 @@ def _add_theta_blocks(
     *,
     alone: bool,
 ) -> None:
-    """The blocks of the Hessian that touch θ but not β: Cov over labels / τ, and the curvature of the loss itself.
+    """The blocks of the Hessian that involve θ and not β: Cov over labels / τ, and the curvature of the loss itself.
 
-    alone : with the block of θ itself. Products have the precision of X.
+    alone : include the block of θ itself. Products have the precision of X.
     """
     free, K = sums.theta.shape[0], q.shape[1]
     sums.theta_alpha += (m[:, None] * cck[:, 1:]).T @ X
@@ -395,6 +400,6 @@ def _add_theta_blocks(
         Y = X * root_weights(m * (cov[:, k] / tau + p[:, k] * (1.0 - p[:, k])), X)
         sums.theta_theta[k - 1, k - 1] += Y.T @ Y
         for other in range(k + 1, K):
-            # a product with its own transpose takes half as long: no weight here is positive
+            # no weight is positive here: a product with its own transpose takes half as long
             Y = X * root_weights(m * (p[:, k] * p[:, other] - cov[:, other] / tau), X)
             sums.theta_theta[k - 1, other - 1] -= Y.T @ Y

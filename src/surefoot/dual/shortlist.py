@@ -1,8 +1,8 @@
-"""Short lists: of each row and class the few anchors that can have a weight in the softmax plan.
+"""Short lists: for each row and class, the few anchors that can have a weight in the softmax plan.
 
-At a small τ a plan gives a row to a few anchors; the others have weights below rounding error. Rows for which α and β
-have moved too far since a list was made, for that to be certain, ask all anchors: sums over lists and over all anchors
-agree but for rounding.
+At a small τ, a plan assigns a row to a few anchors, and all other weights are below rounding error. If α and β have
+moved too far since a list was made, the row uses all anchors. Sums over lists and over all anchors agree up to
+rounding.
 """
 
 from __future__ import annotations
@@ -22,25 +22,26 @@ from surefoot.problem.sets import DecisionSet
 
 # Bytes of an anchor and its distance in a list.
 PAIR_BYTES = 12
-# Anchors whose α d + β lies above the least by this multiple of τ have weights below rounding error.
+# Anchors whose α d + β exceeds the smallest by this multiple of τ have weights below rounding error.
 NEGLIGIBLE = 36.0
-# A list reaches this multiple of τ further than it must: about as far as α and β move before the next one.
+# A list extends this multiple of τ beyond the necessary, about as far as α and β move before the next list.
 _REACH = 36.0
-# Lists of more than this share of all pairs are not worth their while; nor are those of few pairs, or few anchors.
+# Lists are not used if they contain more than this share of all pairs, or for fewer anchors or pairs than this.
 _LARGEST_SHARE, _FEWEST_ANCHORS, _FEWEST_PAIRS = 0.2, 48, 1 << 16
-# Pairs that are looked at together: of rows whose distances are not kept, these are measured at once.
+# Pairs processed together. Distances that are not kept are measured in groups of this size.
 _GROUP_PAIRS = 1 << 22
-# A list is made anew where it fails for this share of the rows, or where τ has fallen to this share.
+# A list is made anew if it fails for this share of the rows, or once τ has fallen to this share.
 _MOST_FAILED, _STALE = 0.02, 0.3
-# Where lists were too long, they are tried again once τ has fallen to this share.
+# If lists were too long, they are tried again once τ has fallen to this share.
 _RETRY = 0.7
 
 
 @dataclass(frozen=True, eq=False)
 class Shortlist:
-    """Anchors (L,) and distances (L,) of each row and class, at starts (N·C+1,); made at α, β (n,) and τ.
+    """Anchors (L,) and distances (L,) of each row and class, at starts (N·C+1,), made at α, β (n,) and τ.
 
-    limits : (N, C) all anchors whose α d + β lies below are listed; class_starts : (C,) the first anchor of each class.
+    limits : (N, C) the list contains all anchors with α d + β below; class_starts : (C,) the first anchor of each
+    class.
     """
 
     starts: NDArray[np.int64]
@@ -58,14 +59,15 @@ class Shortlist:
         return len(self.anchors) / len(self.limits)
 
     def starts_of(self, rows: slice) -> NDArray[np.int64]:
-        """(B·C+1,) where the lists of some rows begin and end."""
+        """(B·C+1,) positions at which the lists of some rows begin and end."""
         C = len(self.class_starts)
         return self.starts[rows.start * C : rows.stop * C + 1]
 
     def beyond(self, rows: slice, point: DualPoint) -> FloatArray:
-        """(B, C) a bound from below of α d + β over the anchors that are left out.
+        """(B, C) a lower bound on α d + β over the unlisted anchors.
 
-        With α = s α₀ and β = s (β₀ + δ) they lie above s (limit + least δ of the class).
+        With α = s α₀ and β = s (β₀ + δ), the value at an unlisted anchor is at least s (limit + smallest δ of the
+        class).
         """
         grown = point.alpha / self.alpha
         moved = point.beta / grown - self.beta
@@ -74,16 +76,16 @@ class Shortlist:
 
 @dataclass
 class ShortlistKeeper:
-    """The last short list of a decision set over some rows, and where none was worth its while."""
+    """The last short list of a decision set over some rows, and the smoothing at which a list was too long."""
 
-    most_pairs: float = np.inf  # of a list
+    most_pairs: float = np.inf  # limit on the length of a list
     last: Shortlist | None = None
-    failed: int = 0  # rows that had to ask all anchors, in the last sums over all rows
-    missed: int = 0  # rows that would have had to, in the last sums over some anchors
-    too_long: float = np.inf  # the least τ at which a list was too long
+    failed: int = 0  # rows that used all anchors in the last sums over all rows
+    missed: int = 0  # rows whose list may be incomplete in the last sums over listed anchors
+    too_long: float = np.inf  # the smallest τ at which a list was too long
 
     def wants_new(self, shape: tuple[int, ...], tau: float) -> bool:
-        """Whether sums over rows of N×n distances should be preceded by a new list."""
+        """Return True if a new list should be made before sums over N×n distances."""
         N, n = shape
         if n < _FEWEST_ANCHORS or N * n < _FEWEST_PAIRS or tau > _RETRY * self.too_long:
             return False
@@ -91,7 +93,7 @@ class ShortlistKeeper:
         return last is None or self.failed > _MOST_FAILED * N or not _STALE * last.tau < tau <= last.tau
 
     def keep(self, made: Shortlist | None, tau: float) -> None:
-        """Keep a new list, or that it would have been too long."""
+        """Keep a new list, or record that the list would have been too long."""
         self.last, self.failed = made, 0
         if made is None:
             self.too_long = tau
@@ -99,35 +101,35 @@ class ShortlistKeeper:
 
 @dataclass
 class BlockLists:
-    """Short lists of the blocks of a sweep, of one decision set at a time: sums in turn over several sets have none."""
+    """Short lists of the blocks of a sweep, for one decision set at a time. Alternating between sets uses no lists."""
 
     set_key: tuple[object, ...] = ()
-    settled: bool = False  # whether the last sums were of the same set
+    settled: bool = False  # True if the last sums were over the same set
     keepers: dict[int, ShortlistKeeper] = field(default_factory=dict)
 
     def turn_to(self, ds: DecisionSet) -> None:
-        """Say whose sums come next; lists of another set are dropped."""
+        """Announce the decision set of the next sums. Lists of another set are dropped."""
         self.settled = self.set_key == (key := _key(ds))
         if not self.settled:
             self.set_key, self.keepers = key, {}
 
     def of_block(self, start: int, most_pairs: float) -> ShortlistKeeper | None:
-        """What the block that begins at a row keeps, of lists of at most so many pairs; None where it should not."""
+        """Return the keeper of the block that starts at a row; None if the last sums were over another set."""
         return self.keepers.setdefault(start, ShortlistKeeper(most_pairs)) if self.settled else None
 
     def complete_for(self, ds: DecisionSet) -> bool:
-        """Whether every block has a list of this set."""
+        """Return True if every block has a list of this set."""
         lists = [keeper.last for keeper in self.keepers.values()]
         return len(lists) > 0 and None not in lists and self.set_key == _key(ds)
 
     @property
     def missed(self) -> int:
-        """Rows whose lists did not hold, in the last sums over some anchors."""
+        """Rows whose lists may be incomplete in the last sums over listed anchors."""
         return sum(keeper.missed for keeper in self.keepers.values())
 
 
 def _key(ds: DecisionSet) -> tuple[object, ...]:
-    """What tells the sets over the same rows from one another."""
+    """A key that distinguishes decision sets over the same rows."""
     return ds.radius, ds.intervals.tobytes(), ds.label_cost.tobytes()
 
 
@@ -140,7 +142,7 @@ def make_shortlist(
     executor: Executor | None = None,
     most_pairs: float = np.inf,
 ) -> Shortlist | None:
-    """A list of the anchors near each row at a point; None where it would be too long.
+    """List the anchors near each row at a point. Return None if the list would be too long.
 
     gains : (B, K) ℓ − λ of some rows.
     """

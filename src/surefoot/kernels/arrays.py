@@ -1,4 +1,4 @@
-"""The few array functions that NumPy and torch spell differently, so that what judges a solution is written once.
+"""The few array functions that NumPy and torch spell differently, so that code above this module is written once.
 
 Everything else (arithmetic, `@`, `.sum(axis=...)`, slices) is the same for both.
 """
@@ -16,14 +16,14 @@ from surefoot._validation import FloatArray
 from surefoot.problem.losses import log_loss_matrix, probabilities
 from surefoot.problem.sets import DecisionSet
 
-# Rows of a large matrix that are worked on at once: few enough to stay in the cache.
+# Rows of a large matrix that are processed together. They fit into the cache.
 _SCALED_ROWS = 64
 
 
 class NumpyArrays:
-    """Arrays of this process."""
+    """Array functions for NumPy arrays."""
 
-    entries = 1 << 18  # of a chunk of rows that is worked on at once
+    entries = 1 << 18  # entries of a chunk of rows
     exp = staticmethod(np.exp)
     log = staticmethod(np.log)
     multiply = staticmethod(np.multiply)
@@ -33,17 +33,17 @@ class NumpyArrays:
 
     @staticmethod
     def fused(distances: Any) -> Any:
-        """Kernels that need no matrix beside the distances, or None where there are none for them."""
+        """Return kernels that allocate no matrix besides the distances, or None if there are none for this memory."""
         return None
 
     @staticmethod
     def send(array: Any) -> Any:
-        """A NumPy array in this kind of memory."""
+        """Copy a NumPy array to this kind of memory."""
         return array
 
     @staticmethod
     def fetch(array: Any) -> FloatArray:
-        """Back to NumPy."""
+        """Convert an array back to NumPy."""
         return np.asarray(array)
 
     @staticmethod
@@ -60,17 +60,17 @@ class NumpyArrays:
 
     @staticmethod
     def tall_product(left: FloatArray, right: FloatArray) -> FloatArray:
-        """(a, b) of matrices (N, a) and (N, b)."""
+        """leftᵀ · right (a, b) of matrices (N, a) and (N, b)."""
         return np.asarray(left.T @ right)
 
     @staticmethod
     def symmetric_product(lower: FloatArray, vector: FloatArray) -> FloatArray:
-        """Of a symmetric matrix, of which the lower triangle is read, and a vector."""
-        return np.asarray(dsymv(1.0, lower.T, vector, lower=0))  # its transpose is in Fortran order: no copy
+        """Multiply a symmetric matrix, given by its lower triangle, by a vector."""
+        return np.asarray(dsymv(1.0, lower.T, vector, lower=0))  # the transpose is in Fortran order, so no copy
 
     @staticmethod
     def scaled(lower: FloatArray, scale: FloatArray) -> FloatArray:
-        """The lower triangle of a matrix (m, m), rows and columns multiplied by scale (m,)."""
+        """The lower triangle of a matrix (m, m) with rows and columns multiplied by scale (m,)."""
         found = np.zeros_like(lower)
         for start in range(0, len(scale), _SCALED_ROWS):
             rows = slice(start, start + _SCALED_ROWS)
@@ -85,17 +85,17 @@ class NumpyArrays:
 
     @staticmethod
     def softmax(array: FloatArray) -> FloatArray:
-        """Over the second axis."""
+        """Softmax over the second axis."""
         return np.asarray(softmax(array, axis=1))
 
     @staticmethod
     def log_total(array: FloatArray) -> FloatArray:
-        """Log-sum-exp over all axes but the first, which are kept."""
+        """Log-sum-exp over all axes except the first. The reduced axes are kept."""
         return np.asarray(logsumexp(array, axis=(1, 2), keepdims=True))
 
     @staticmethod
     def sum_by_class(array: FloatArray, ds: DecisionSet) -> FloatArray:
-        """(B, n) -> (B, C)."""
+        """Sum the columns of each class: (B, n) -> (B, C)."""
         return np.add.reduceat(array, ds.class_offsets[:-1], axis=1)
 
     @staticmethod
@@ -108,7 +108,7 @@ class NumpyArrays:
 
     @staticmethod
     def slots(ds: DecisionSet) -> NDArray[np.intp]:
-        """(n,) the column of each anchor's class."""
+        """(n,) position of each anchor's class among the classes present."""
         return ds.anchor_slots
 
 
@@ -116,7 +116,7 @@ _NUMPY = NumpyArrays()
 
 
 def arrays_of(array: Any) -> Any:
-    """The functions for arrays of this kind."""
+    """Return the array functions for the type of an array."""
     if isinstance(array, np.ndarray):
         return _NUMPY
     from surefoot.kernels.torch_arrays import TorchArrays

@@ -1,4 +1,4 @@
-"""How kernels are compiled, and the kernels of nearest pairs and of the interior-point start."""
+"""The compiler of kernels, and the kernels for nearest pairs and for the start of the interior-point method."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from numba import njit
 
 from surefoot._errors import CodedWarning, warn_caller
 
-# How kernels are compiled: by numba without the interpreter, and kept on disk where that is possible.
+# Kernels are compiled by numba, run without the interpreter lock, and are cached on disk where that is possible.
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Compile a function by numba; its code is kept for other processes where a folder can be written.
+    """Compile a function by numba, and cache the machine code on disk if a folder is writable.
 
-    Neither the package's folder nor the user's may be writable, in containers and services: numba then refuses to
-    compile, and the function is compiled without.
+    In containers and services, neither the package's folder nor the user's may be writable. numba then refuses to
+    compile with a cache, and the function is compiled without one.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
         keywords = {"nogil": True, "error_model": "numpy", **options}
         try:
             return njit(cache=True, **keywords)(function)
-        except RuntimeError:  # any other reason to refuse fails again
+        except RuntimeError:  # any other cause fails again below
             without = njit(**keywords)(function)
             _warn_once()
             return without
@@ -35,23 +35,23 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 @cache
 def _warn_once() -> None:
-    """One warning per process, not one per kernel."""
+    """Warn once per process, not once per kernel."""
     warn_caller(
         CodedWarning(
             "no_cache",
-            "compiled code cannot be kept, as no folder for it can be written: each process compiles again, for some "
-            "seconds.",
-            "Set the environment variable NUMBA_CACHE_DIR to a folder that can.",
+            "compiled code cannot be cached, because no folder for it is writable. Each process compiles again, which "
+            "takes some seconds.",
+            "Set the environment variable NUMBA_CACHE_DIR to a writable folder.",
         )
     )
 
 
-# The nearest anchors of each row, and the nearest rows of each anchor, compiled with numba.
+# The nearest anchors of each row, and the nearest rows of each anchor.
 
 
 @compiled()
 def nearest_anchors(D, potentials, anchors, values):  # pragma: no cover (compiled)
-    """Of each row of D (B, n) the anchors (B, k) of least d_ji + b_i, and these values (B, k), in rising order."""
+    """Find for each row of D (B, n) the anchors (B, k) of smallest d_ji + b_i, and these values, ascending."""
     B, n = D.shape
     k = anchors.shape[1]
     for j in range(B):
@@ -71,9 +71,9 @@ def nearest_anchors(D, potentials, anchors, values):  # pragma: no cover (compil
 
 @compiled()
 def nearest_rows(D, start, rows, values):  # pragma: no cover (compiled)
-    """Put the rows of D (B, n), of which the first is row `start`, among the nearest (n, k) of each anchor so far.
+    """Merge the rows of D (B, n), numbered from `start`, into the nearest rows (n, k) of each anchor found so far.
 
-    values : their distances (n, k) in rising order, infinite where there are fewer.
+    values : (n, k) distances of the nearest rows, ascending. An anchor with fewer rows so far has infinite entries.
     """
     B, n = D.shape
     k = rows.shape[1]
@@ -90,7 +90,7 @@ def nearest_rows(D, start, rows, values):  # pragma: no cover (compiled)
                 rows[i, place] = start + j
 
 
-# Newton steps per row, the decrement at which it is centred, and the share of the way to the boundary of a step.
+# Newton steps per row, the decrement at which a row is centred, and the fraction of the way to the boundary per step.
 _MOST_STEPS, _CENTRED, _TO_BOUNDARY = 40, 1e-3, 0.9
 
 
@@ -98,8 +98,10 @@ _MOST_STEPS, _CENTRED, _TO_BOUNDARY = 40, 1e-3, 0.9
 def centre_rows(distances, alpha, beta, offsets, above, mu, u, psi):  # pragma: no cover (compiled)
     """Minimise ψ_j − μ Σ_i log(α d_ji + β_i − u_jc(i)) − μ Σ_kc log(ψ_j + above_jkc + u_jc) over u_j (C,) and ψ_j.
 
-    distances (N, n), anchors grouped by class at offsets (C+1,); above (N, K, C). u (N, C) and psi (N,) hold a point
-    inside, and are moved to the minimiser by damped Newton steps. Their Hessian is an arrow: each u_jc meets ψ_j only.
+    distances (N, n), anchors grouped by class at offsets (C+1,); above (N, K, C). u (N, C) and psi (N,) hold an
+    interior
+    point. Damped Newton steps move it to the minimiser. The Hessian is an arrow, because each u_jc is coupled to ψ_j
+    only.
     """
     N, K, C = above.shape
     weight, both, slope, step = np.empty(C), np.empty(C), np.empty(C), np.empty(C)

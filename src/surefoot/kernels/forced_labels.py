@@ -1,4 +1,4 @@
-"""What the adversary can force at one row, exactly: a small linear program with cuts, compiled with numba."""
+"""Exact worst-case labels of one row: a small linear program with cuts, compiled with numba."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import numpy as np
 
 from surefoot.kernels.compiled import compiled
 
-# Re-optimise a transport plan after one row is told from which classes to draw its mass, compiled with numba.
+# Re-optimise a transport plan after prescribing the classes from which one row draws its mass.
 
-# Masses are in units of one row: less than this is rounding.
+# Masses are in units of one row. Smaller masses are rounding errors.
 DUST = 1e-11
 _MOST_PATHS = 10_000
 
@@ -17,7 +17,8 @@ _MOST_PATHS = 10_000
 def residual_costs(D, first, rows, anchors, beta, dust, cost, via):  # pragma: no cover (compiled)
     """Lower cost (n, n) to min over entries (r, u) of the cost of moving r from u to v; via (n, n) is that row + first.
 
-    Costs are reduced, d_rv + β_v − d_ru − β_u: non-negative, since β proves the plan optimal. Below dust they are 0.
+    Costs are reduced, d_rv + β_v − d_ru − β_u. They are non-negative, because β proves that the plan is optimal. Costs
+    below dust are set to 0.
     """
     n = D.shape[1]
     for e in range(rows.shape[0]):
@@ -51,7 +52,7 @@ def all_pairs(cost):  # pragma: no cover (compiled)
 
 @compiled()
 def _receive(entries, head, r, v, amount):  # pragma: no cover (compiled)
-    """Row r gets an amount at anchor v. Entries are (row, amount, next, count), one list per anchor, from head."""
+    """Add an amount to row r at anchor v. Entries are (row, amount, next, count), one list per anchor, from head."""
     rows, caps, following, count = entries
     e = head[v]
     while e >= 0:
@@ -74,11 +75,11 @@ def _receive(entries, head, r, v, amount):  # pragma: no cover (compiled)
 
 @compiled()
 def _shortest_path(D, j, slots, source, hold, surplus, beta, raw, via, entries, head, label, best, parent, arc, mover):
-    """Dijkstra from class `source` of row j to an anchor of a class that j is to give up; −1 if there is none.
+    """Dijkstra from class `source` of row j to an anchor of a class that j must give up; −1 if there is none.
 
-    label (n,): cost to an anchor, final where best (n,) is −∞; label + β are the reduced costs. The last step to v
+    label (n,): cost to an anchor, final if best (n,) is −∞; label + β are the reduced costs. The last step to v
     comes from parent[v] and moves row mover[v], by entry arc[v]; arc −1 is a full entry, −2 row j within a class.
-    """  # pragma: no cover (compiled)
+    """
     n = slots.shape[0]
     rows, caps, following, _count = entries
     own = D[j]
@@ -94,7 +95,7 @@ def _shortest_path(D, j, slots, source, hold, surplus, beta, raw, via, entries, 
             return -1
         here = best[u]
         label[u] = here
-        best[u] = -np.inf  # no arc improves it any more
+        best[u] = -np.inf  # the label of this anchor is final
         given_up = hold[u] > 0.0 and slots[u] != source
         if given_up and surplus[slots[u]] > DUST:
             return u
@@ -122,7 +123,7 @@ def _shortest_path(D, j, slots, source, hold, surplus, beta, raw, via, entries, 
 
 @compiled()
 def _bottleneck(hold, entries, end, amount, parent, arc, mover):  # pragma: no cover (compiled)
-    """At most how much of an amount the path to `end` carries; steps that move the same row twice become one."""
+    """Bound an amount by the capacity of the path to `end`. Steps that move the same row twice become one."""
     v = end
     while parent[v] >= 0:
         u = parent[v]
@@ -139,7 +140,7 @@ def _bottleneck(hold, entries, end, amount, parent, arc, mover):  # pragma: no c
 
 @compiled()
 def _augment(hold, entries, head, end, amount, parent, arc, mover):  # pragma: no cover (compiled)
-    """Send an amount along the path: row j gives it up at `end` and takes it where the path begins."""
+    """Send an amount along the path: row j gives it up at `end` and receives it where the path begins."""
     hold[end] = _taken(hold[end], amount)
     v = end
     while parent[v] >= 0:
@@ -158,21 +159,22 @@ def _augment(hold, entries, head, end, amount, parent, arc, mover):  # pragma: n
 
 @compiled()
 def _taken(held, amount):  # pragma: no cover (compiled)
-    """What is left, rounding cleared away."""
+    """Subtract an amount, and set remainders that are rounding errors to 0."""
     left = held - amount
     return left if left > DUST else 0.0
 
 
 @compiled()
 def reroute(D, j, slots, hold, target, beta, raw, via, entries, head, slopes):  # pragma: no cover (compiled)
-    """Least cost w(a) of a plan in which row j draws target (C,) = a from the classes, beyond the optimal plan's.
+    """Least cost w(a) of a plan in which row j draws target (C,) = a from the classes, less that of the optimal plan.
 
-    hold (n,): what j draws from each anchor in the optimal plan, sum 1; beta (n,): its potentials; raw, via (n, n):
-    cost and row of each arc of full entries; entries, head: the others. hold, beta, entries and head are changed.
-    slopes (m, C): lower bounds w(a) ≥ slopes·a met on the way, valid for all a; each is exact where it was met, the
-    last one at the target.
-    Returns the cost and the number of bounds (those beyond m are dropped, except the last). The cost is ∞ where the
-    anchors of a class do not hold enough, or where the paths do not end.
+    hold (n,): the mass that j draws from each anchor in the optimal plan, sum 1; beta (n,): its potentials; raw, via
+    (n, n): cost and row of each arc of full entries; entries, head: the remaining entries. hold, beta, entries and head
+    are changed.
+    slopes (m, C): lower bounds w(a) ≥ slopes·a found on the way, valid for all a. Each is exact at the composition
+    where it was found, the last one at the target.
+    Returns the cost and the number of bounds (those beyond m are dropped, except the last). The cost is ∞ if the
+    anchors of a class do not hold enough mass, or if the search for paths does not end.
     """
     n, C = slots.shape[0], target.shape[0]
     label, best, have, surplus = np.empty(n), np.empty(n), np.zeros(C), np.empty(C)
@@ -203,7 +205,7 @@ def reroute(D, j, slots, hold, target, beta, raw, via, entries, head, slopes):  
             for c in range(C):
                 constant -= have[c] * slopes[m, c]
             for c in range(C):
-                slopes[m, c] += constant  # Σ_c a_c = 1: a constant is a slope
+                slopes[m, c] += constant  # Σ_c a_c = 1, so a constant is a slope
             amount = min(target[source] - have[source], surplus[slots[end]], hold[end])
             amount = _bottleneck(hold, entries, end, amount, parent, arc, mover)
             entries = _augment(hold, entries, head, end, amount, parent, arc, mover)
@@ -213,19 +215,20 @@ def reroute(D, j, slots, hold, target, beta, raw, via, entries, head, slopes):  
     return total, found
 
 
-# A small dense simplex method for linear programs that grow by rows, compiled with numba.
+# A small dense simplex method for linear programs that grow by rows.
 
-# Smaller pivots are rounding; ratios this close are ties; costs and values above -1e-11 count as non-negative.
+# Smaller pivots are rounding errors. Ratios this close are ties. Costs and values above -1e-11 count as non-negative.
 _PIVOT, _TIE, _COST, _BELOW_ZERO = 1e-9, 1e-12, 1e-11, 1e-11
-# A constraint that no pivot can meet and that is violated by more than this makes a program infeasible.
+# A program is infeasible if no pivot can restore a constraint that is violated by more than this.
 _SIMPLEX_ROUNDING = 1e-8
-# Pivots before it gives up; after the second number it takes the first candidate, not the steepest, to leave cycles.
+# Pivots before the method gives up. Beyond the second number it takes the first candidate, not the steepest one, which
+# prevents cycles.
 _STEPS, _GREEDY_STEPS = 5000, 100
 
 
 @compiled()
 def eliminate(target, row, s):  # pragma: no cover (compiled)
-    """Subtract the multiple of a row, whose entry s is 1, that clears entry s of the target."""
+    """Clear entry s of the target by subtracting a multiple of a row whose entry s is 1."""
     f = target[s]
     if f != 0.0:
         for v in range(target.shape[0]):
@@ -249,13 +252,13 @@ def pivot(T, z, basis, m, r, s):  # pragma: no cover (compiled)
 
 @compiled()
 def minimise(T, z, basis, m, q):  # pragma: no cover (compiled)
-    """Primal simplex over the first q variables, from a feasible basis. False if it does not end."""
+    """Primal simplex over the first q variables, from a feasible basis. Returns False if it does not end."""
     for step in range(_STEPS):
         s, least = -1, -_COST
         for v in range(q):
             if z[v] < least:
                 s, least = v, z[v]
-                if step > _GREEDY_STEPS:  # the first will do, should the steepest ones go in circles
+                if step > _GREEDY_STEPS:  # the first candidate prevents cycles
                     break
         if s < 0:
             return True
@@ -264,7 +267,7 @@ def minimise(T, z, basis, m, q):  # pragma: no cover (compiled)
             if T[i, s] > _PIVOT:
                 ratio = min(ratio, max(T[i, -1], 0.0) / T[i, s])
         r, largest = -1, 0.0
-        for i in range(m):  # of the rows that tie, the largest pivot loses the least digits
+        for i in range(m):  # of the rows that tie, the largest pivot loses the fewest digits
             if T[i, s] > _PIVOT and max(T[i, -1], 0.0) / T[i, s] <= ratio + _TIE and T[i, s] > largest:
                 r, largest = i, T[i, s]
         if r < 0:
@@ -275,9 +278,9 @@ def minimise(T, z, basis, m, q):  # pragma: no cover (compiled)
 
 @compiled()
 def restore(T, z, basis, m, q):  # pragma: no cover (compiled)
-    """Dual simplex over the first q variables: right-hand sides become non-negative, reduced costs stay so.
+    """Dual simplex over the first q variables: make the right-hand sides non-negative and keep the reduced costs so.
 
-    False if it does not end, or if nothing is feasible.
+    Returns False if it does not end, or if the program is infeasible.
     """
     for step in range(_STEPS):
         r, least = -1, -_BELOW_ZERO
@@ -299,7 +302,7 @@ def restore(T, z, basis, m, q):  # pragma: no cover (compiled)
         if s < 0:
             if least < -_SIMPLEX_ROUNDING:
                 return False
-            T[r, -1] = 0.0  # nothing can raise it, and so little is missing that it is rounding
+            T[r, -1] = 0.0  # nothing can raise it, and the violation is a rounding error
         else:
             pivot(T, z, basis, m, r, s)
     return False
@@ -307,15 +310,15 @@ def restore(T, z, basis, m, q):  # pragma: no cover (compiled)
 
 @compiled()
 def append_row(T, basis, m, slack):  # pragma: no cover (compiled)
-    """Make row m, as written in terms of all variables, a row of the tableau, its slack variable basic."""
+    """Add row m, written in terms of all variables, to the tableau, with its slack variable in the basis."""
     for i in range(m):
         eliminate(T[m], T[i], basis[i])
     basis[m] = slack
 
 
-# The cost is exact within the first number; where no new cut is found, within the second.
+# The cost is exact within the first number, or within the second if no new cut is found.
 _TOLERANCE, _ROUNDING = 1e-10, 1e-8
-# Rounds of cuts, cuts that there is room for at first, and bounds found per round.
+# Rounds of cuts, initial room for cuts, and bounds found per round.
 _ROUNDS, _CUTS, _BOUNDS = 500, 16, 256
 
 
@@ -339,7 +342,7 @@ def _tableau(table, basis0, f, C, room):  # pragma: no cover (compiled)
 
 @compiled()
 def _is_new(known, cuts, slope):  # pragma: no cover (compiled)
-    """Whether a bound differs from all cuts made so far."""
+    """Return True if a bound differs from all cuts made so far."""
     for g in range(cuts):
         far = 0.0
         for c in range(slope.shape[0]):
@@ -351,7 +354,7 @@ def _is_new(known, cuts, slope):  # pragma: no cover (compiled)
 
 @compiled()
 def _add_cuts(T, basis, m, q, known, cuts, slopes, found, shape, kappa, dust):  # pragma: no cover (compiled)
-    """Add the cuts θ ≥ slope·a, a_c = Σ_k G_kc, for bounds that are new; their number after that."""
+    """Add the cuts θ ≥ slope·a, a_c = Σ_k G_kc, for new bounds. Returns the number of cuts."""
     K, C, theta = shape
     for e in range(found):
         slope = slopes[e]
@@ -374,7 +377,7 @@ def _add_cuts(T, basis, m, q, known, cuts, slopes, found, shape, kappa, dust):  
 
 @compiled()
 def _composition(T, basis, m, shape, a):  # pragma: no cover (compiled)
-    """Write the shares a (C,) of the classes at the current basis; its cost θ."""
+    """Write the mass a (C,) drawn from each class at the current basis. Returns its cost θ."""
     K, C, theta = shape
     cost, total = 0.0, 0.0
     for c in range(C):
@@ -394,7 +397,7 @@ def _composition(T, basis, m, shape, a):  # pragma: no cover (compiled)
 
 @compiled()
 def _one_row(D, j, plan, graph, entries, head, f, first, program, shape, kappa, dust, room):  # pragma: no cover
-    """The least f·q over the label probabilities q that the adversary can force at row j; NaN for too little room."""
+    """The least f·q over the label probabilities q that the adversary can force at row j; NaN without room."""
     slots, beta, raw, via = graph
     ptr, anchors, amounts = plan
     table, basis0 = program
@@ -409,7 +412,7 @@ def _one_row(D, j, plan, graph, entries, head, f, first, program, shape, kappa, 
     for _ in range(_ROUNDS):
         before = cuts
         cuts = _add_cuts(T, basis, m, q, known, cuts, slopes, found, shape, kappa, dust)
-        if cuts == before:  # the true cost is a cut already: what is left is rounding, or the room is used up
+        if cuts == before:  # the true cost is a cut already: the difference is rounding, or there is no room left
             return -z[-1] if violation <= _ROUNDING else np.nan
         if not restore(T, z, basis, m + cuts, q + cuts):
             return np.nan
@@ -431,11 +434,12 @@ def worst_labels(D, rows, plan, graph, entries, head, f, first, program, shape, 
     """values[s] = min f[s]·q over the label probabilities q (K,) that the adversary can force at row rows[s].
 
     plan = (ptr, anchors, amounts): the optimal plan by rows; graph = (slots, beta, raw, via), entries and head: its
-    residual graph. program = (table, basis): the linear program of the labels at a feasible basis, without what drawing
-    from other classes costs; its first K·C variables are G_kc, the mass of label k drawn from class c, variable `theta`
-    is that cost; shape = (K, C, theta). first (R, C): a first bound, cost ≥ first[s]·a. Costs in the program are in
-    units of kappa; below dust they are 0. NaN where the program did not end.
-    """  # pragma: no cover (compiled)
+    residual graph. program = (table, basis): the linear program of the labels at a feasible basis, without the cost of
+    drawing from other classes. Its first K·C variables are G_kc, the mass of label k drawn from class c, and variable
+    `theta` is that cost; shape = (K, C, theta). first (R, C): a first bound, cost ≥ first[s]·a. Costs in the program
+    are
+    in units of kappa. Costs below dust are 0. The value is NaN if the program did not end.
+    """
     for s in range(rows.shape[0]):
         room = _CUTS
         while True:

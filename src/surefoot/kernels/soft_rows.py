@@ -1,6 +1,7 @@
 """The hot kernel: soft assignment of rows to labels and anchors, over all anchors or over short lists.
 
-`soft_rows` asks all anchors, `soft_listed` those that each row and class lists; the sums are the same up to rounding.
+`soft_rows` sums over all anchors, `soft_listed` over the anchors listed for each row and class. The sums are equal up
+to rounding.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import numpy as np
 
 from surefoot.kernels.compiled import compiled
 
-# The hot kernel: soft assignment of rows to labels and anchors, compiled with numba.
+# The hot kernel: soft assignment of rows to labels and anchors.
 
 # Weights below exp(-36) of the largest are rounding noise in float64.
 NEGLIGIBLE = math.exp(-36.0)
 _ROUND = 6755399441055744.0  # 1.5·2^52: adding it leaves the nearest integer in the low bits of a float64
-# Weights within a class are no smaller than exp(-345), so that no product of two is subnormal: those take a processor
-# up to 70 times as long. Classes that rounding leaves less than this count for nothing.
+# Weights within a class are at least exp(-345), so that no product of two is subnormal. Processors take up to 70 times
+# as long for subnormal numbers. A class whose weight is below this after rounding is ignored.
 _MOST_EXPONENT, _LEAST_CLASS = 345.0, 1e-140
 _LOG2_E = 1.4426950408889634
 _LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
@@ -27,7 +28,7 @@ _ORDERED = {"nnan", "ninf", "nsz", "contract"}  # reassociation would undo the r
 
 @compiled(fastmath=_ORDERED)
 def exp_negative(v, low, inv_tau, out, scratch, bits):  # pragma: no cover (compiled)
-    """out[i] = exp((low − v[i]) / τ), to 1e-15 relative, at least exp(-345); scratch and bits share their memory."""
+    """out[i] = exp((low − v[i]) / τ), to 1e-15 relative, at least exp(-345). scratch and bits share memory."""
     n = v.shape[0]
     for i in range(n):
         t = min((v[i] - low) * inv_tau, _MOST_EXPONENT)
@@ -50,11 +51,11 @@ def exp_negative(v, low, inv_tau, out, scratch, bits):  # pragma: no cover (comp
 def join_labels(
     j, soft, alpha, kappa, U, tau, cost, scratch, bits, flat, q, cck, s, at_class, second
 ):  # pragma: no cover (compiled)
-    """Join the anchors of each class with the labels of row j; soft minima and moments over a class come in.
+    """Join the anchors of each class with the labels of row j, given soft minima and moments within each class.
 
     soft (4, C): soft minimum, E d, E d², entropy within the class; U (B, K) = ℓ − λ; cost, scratch (bits shares its
-    memory), flat (K·C,): room. Written: q (B, K) and at_class (3, C) = P(c), E κ over it, 1 / P(c); where `second`
-    moments are asked for cck (B, K) and s (B, K, C), too. Returns φ, E c, Var c, entropy.
+    memory), flat (K·C,): work space. Written: q (B, K) and at_class (3, C) = P(c), E κ within the class, 1 / P(c); with
+    `second` also the second moments cck (B, K) and s (B, K, C). Returns φ, E c, Var c, entropy.
     """
     K, C = kappa.shape
     inv_tau = 1.0 / tau
@@ -115,19 +116,19 @@ def join_labels(
 def soft_rows(
     D, m, alpha, beta, offsets, kappa, U, tau, least, A, phi, q, cck, s, g_beta, h_ab, h_lb, small, second
 ):  # pragma: no cover (compiled)
-    """Softmax of every row of a chunk, with the moments that the gradient needs, and the Hessian where `second`.
+    """Softmax of each row of a chunk, with the moments of the gradient and, with `second`, those of the Hessian.
 
     Inputs: D (B, n), m (B,), beta (n,), offsets (C+1,), kappa (K, C), U (B, K) = ℓ − λ.
     Outputs per row: A (B, n) weights a of anchors, 0 where √m a is below `least`, phi (B,), q (B, K),
     cck (B, K) = Cov(c, e_k), s (B, K, C) = P(k | c) − P(k).
     Added to: g_beta (n,) = Σ m a_ji, h_ab (n,) = Σ m Cov(c, e_i), h_lb (K, n) = Σ m Cov(e_k, e_i),
     small = [Σ m φ, Σ m E c, Σ m Var c, Σ m H(P)], with H the entropy.
-    Those of second moments, cck, s, h_ab and h_lb, only where they are asked for. Returns the number of weights that
-    are not negligible.
+    The second moments cck, s, h_ab and h_lb are computed with `second` only. Returns the number of weights that are not
+    negligible.
     """
     B, n = D.shape
     K, C = kappa.shape
-    # indices known to be non-negative are what lets LLVM vectorise
+    # indices known to be non-negative let LLVM vectorise
     edges = offsets.astype(np.uint64)
     v, scratch = np.empty(n), np.empty(n)
     bits = scratch.view(np.int64)
@@ -228,7 +229,7 @@ def add_sparse_products(A, m, slots, s, X, h_bb, h_tb):  # pragma: no cover (com
 
 @compiled(fastmath=FAST, inline="always")
 def _cheapest_label(alpha, kappa, U, j, c):  # pragma: no cover (compiled)
-    """min_k α κ_kc − U_jk: what the anchors of a class cost row j beyond α d + β."""
+    """min_k α κ_kc − U_jk: the cost of the anchors of a class for row j, minus α d + β."""
     least = alpha * kappa[0, c] - U[j, 0]
     for k in range(1, kappa.shape[0]):
         least = min(least, alpha * kappa[k, c] - U[j, k])
@@ -237,9 +238,11 @@ def _cheapest_label(alpha, kappa, U, j, c):  # pragma: no cover (compiled)
 
 @compiled(fastmath=FAST)
 def count_near(D, alpha, beta, offsets, kappa, U, margin, limits, counts):  # pragma: no cover (compiled)
-    """Limits (B, C) up to which α d + β is near, and counts (B, C) of the anchors up to them.
+    """Find the limits (B, C) up to which α d + β is near, and the number (B, C) of anchors up to each limit.
 
-    Near is what lies within margin of the best pair of label and anchor of the row, and the best anchor of each class.
+    An anchor is near within `margin` of the row's best pair of label and anchor. The best anchor of each class is
+    always
+    near.
     """
     B, n = D.shape
     C = kappa.shape[1]
@@ -267,7 +270,7 @@ def count_near(D, alpha, beta, offsets, kappa, U, margin, limits, counts):  # pr
 
 @compiled(fastmath=FAST)
 def list_near(D, alpha, beta, offsets, limits, starts, anchors, distances):  # pragma: no cover (compiled)
-    """The lists themselves: anchors and distances, at starts (B·C+1,)."""
+    """Fill the lists of near anchors: anchors and distances, at starts (B·C+1,)."""
     B = D.shape[0]
     C = offsets.shape[0] - 1
     for j in range(B):
@@ -287,10 +290,11 @@ def soft_listed(
     starts, anchors, distances, beyond, gap, loose, fails, m, alpha, beta, kappa, U, tau, a, phi, q, cck, s, g_beta,
     h_ab, h_lb, small, second
 ):  # fmt: skip # pragma: no cover (compiled)
-    """`soft_rows` over lists: starts (B·C+1,) into anchors and distances (L,); a (L,) the weights, in their order.
+    """`soft_rows` over lists: starts (B·C+1,) into anchors and distances (L,); a (L,) are the weights, in list order.
 
-    beyond (B, C) : a bound from below of α d + β over the anchors left out. Where these may come within `gap` of the
-    best pair of a row, it fails (B,), and unless `loose` its weight m is set to zero.
+    beyond (B, C) : a lower bound on α d + β over the unlisted anchors. A row fails, in failed (B,), if an unlisted
+    anchor
+    may come within `gap` of the row's best pair. Its weight m is then set to zero, unless `loose`.
     """
     B, K = U.shape
     C = kappa.shape[1]

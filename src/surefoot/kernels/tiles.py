@@ -1,7 +1,7 @@
-"""Large symmetric matrices by tiles: products, Cholesky factors and linear systems; the lower triangle counts.
+"""Large symmetric matrices by tiles: products, Cholesky factors and linear systems. Only the lower triangle is read.
 
-Products are NumPy's, which let other threads run; those of SciPy's BLAS do not. Each tile is computed in the same way
-whoever does it: the bits do not depend on the number of threads.
+Products use NumPy, which releases the interpreter lock; SciPy's BLAS does not. Each tile is computed in the same way by
+any thread, so the result does not depend on the number of threads, to the last bit.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ from scipy.sparse.linalg import splu
 
 from surefoot._validation import FloatArray
 
-# Linear systems whose matrix has few entries: at a small τ few anchors share a row, and Newton's system is sparse.
+# Sparse linear systems: at a small τ few anchors share a row, and the matrix of Newton's system has few entries.
 
-# Entries per row up to which a sparse factor is faster, full columns left out: those with entries in this share of the
-# rows, of which there may be this share.
+# Entries per row up to which a sparse factor is faster, not counting full columns. A column is full if it has entries
+# in the second number's share of the rows. At most the third number's share of the columns may be full.
 _MOST_PER_ROW, _FULL, _MOST_FULL = 4.0, 0.03, 0.1
-# Entries of a matrix with a unit diagonal that are as good as zero.
+# Entries of a matrix with a unit diagonal below this count as zero.
 _ZERO = 1e-16
-# Rows that are looked at together.
+# Rows that are examined together.
 _SPARSE_ROWS = 128
 
 
 def sparse_solver(matrix: FloatArray) -> Callable[[FloatArray], FloatArray] | None:
-    """What solves matrix · x = right, from the lower triangle of a matrix with few entries; None where it has more.
+    """Return a solver of matrix · x = right for a lower triangle with few entries, or None if there are too many.
 
-    The matrix (m, m) has a unit diagonal. Raises LinAlgError where it is not positive definite.
+    The matrix (m, m) has a unit diagonal. Raises LinAlgError if the matrix is not positive definite.
     """
     m = len(matrix)
-    row, column, value = _entries(matrix, max(m - _SPARSE_ROWS, 0))  # the last rows have twice as many as others
+    row, column, value = _entries(matrix, max(m - _SPARSE_ROWS, 0))  # the last rows have about twice the mean
     if not _is_sparse(column, min(_SPARSE_ROWS, m), 2.5 * _MOST_PER_ROW):
         return None
     row, column, value = _entries(matrix, 0)
@@ -59,7 +59,7 @@ def sparse_solver(matrix: FloatArray) -> Callable[[FloatArray], FloatArray] | No
 
 
 def _is_sparse(column: NDArray[np.intp], rows: int, most: float) -> bool:
-    """Whether, of the columns of the entries of so many rows, at most so many per row are not full."""
+    """Return True if the columns that are not full have at most `most` entries per row."""
     counts = np.bincount(column, minlength=1)
     full = counts > max(_FULL * rows, 4)
     few = counts[~full].sum() <= most * rows
@@ -67,7 +67,7 @@ def _is_sparse(column: NDArray[np.intp], rows: int, most: float) -> bool:
 
 
 def _entries(matrix: FloatArray, first: int) -> tuple[NDArray[np.intp], NDArray[np.intp], FloatArray]:
-    """Row, column and value of the entries below the diagonal, from a row on."""
+    """Row, column and value of the entries below the diagonal, starting at row `first`."""
     rows, columns, values = [], [], []
     for start in range(first, len(matrix), _SPARSE_ROWS):
         stop = min(start + _SPARSE_ROWS, len(matrix))
@@ -80,29 +80,29 @@ def _entries(matrix: FloatArray, first: int) -> tuple[NDArray[np.intp], NDArray[
     return np.concatenate(rows), np.concatenate(columns), np.concatenate(values)
 
 
-# Columns of a tile, and rows that one product takes in a factorisation.
+# Columns of a tile, and rows per product in a factorisation.
 _COLUMNS, _ROWS = 256, 768
-# Matrices of at least so many rows, far from singular, are factored in float32, which takes half as long; solutions are
-# then refined to this residual, in at most so many steps.
+# Matrices with at least this many rows, far from singular, are factored in float32, which takes half as long. Solutions
+# are then refined to this residual, in at most this many steps.
 _FEWEST_ROWS, _RESIDUAL, _MOST_STEPS = 640, 1e-11, 12
 
 Solve = Callable[[FloatArray], FloatArray]
 
 
 def least_factor(dtype: Any) -> float:
-    """Factors of products below this are taken as 0: processors take 4 to 70 times as long for subnormal numbers."""
+    """Return the size below which factors are set to 0: products of subnormal numbers take 4 to 70 times as long."""
     return 1e-19 if dtype == np.float32 else 1e-150
 
 
 def root_weights(weights: FloatArray, X: NDArray[Any]) -> NDArray[Any]:
-    """(B, 1) √weight in the precision of X, for products of rows (B, p) with themselves; below 0 is rounding."""
+    """(B, 1) √weight in the precision of X, for products of rows (B, p) with themselves; negative ones count as 0."""
     root = np.sqrt(np.maximum(weights, 0.0))
     root[root < least_factor(X.dtype)] = 0.0
     return np.asarray(root.astype(X.dtype)[:, None])
 
 
 def add_gram(A: NDArray[Any], total: FloatArray) -> None:
-    """Add AᵀA of A (B, n), in its precision, to the lower triangle of total (n, n); tiles on the diagonal are whole."""
+    """Add AᵀA of A (B, n), in its precision, to the lower triangle of total (n, n); diagonal tiles are complete."""
     n = A.shape[1]
     for start in range(0, n, _COLUMNS):
         stop = min(start + _COLUMNS, n)
@@ -112,10 +112,11 @@ def add_gram(A: NDArray[Any], total: FloatArray) -> None:
 
 
 def factorized(matrix: FloatArray, executor: Executor | None = None, *, tame: bool = False) -> Solve:
-    """What solves matrix · x = right for any right (m,), by Cholesky from the lower triangle, which is overwritten.
+    """Return a solver of matrix · x = right (m,), by Cholesky from the lower triangle, which is overwritten.
 
-    The matrix has a unit diagonal. tame : far from singular, for all that is known. Raises LinAlgError, now or when a
-    right side comes, where the matrix is not positive definite.
+    The matrix has a unit diagonal. tame : the matrix is expected to be far from singular. Raises LinAlgError, at once
+    or
+    when the solver is called, if the matrix is not positive definite.
     """
     if len(matrix) < _FEWEST_ROWS:
         return _exact(matrix, executor)
@@ -140,12 +141,12 @@ def _exact(matrix: FloatArray, executor: Executor | None) -> Solve:
 
 
 def _solve_by(factor: NDArray[Any]) -> Solve:
-    # the lower triangle in C order is the upper one in Fortran order: LAPACK then works without a copy
+    # the lower triangle in C order is the upper one in Fortran order, so LAPACK makes no copy
     return lambda right: cast("FloatArray", cho_solve((factor.T, False), right, check_finite=False))
 
 
 class _Refined:
-    """Solutions by conjugate gradients, from those of a rough factor; where these fail, by a factor in float64."""
+    """Solve by conjugate gradients with a float32 factor, and by a float64 factor if that fails."""
 
     def __init__(self, matrix: FloatArray, rough: Solve, executor: Executor | None):
         self._matrix, self._rough, self._executor = matrix, rough, executor
@@ -160,7 +161,7 @@ class _Refined:
         return self._exact(right)
 
     def _refined(self, right: FloatArray) -> FloatArray | None:
-        """None where the residual does not become small."""
+        """Return None if the residual does not become small."""
         found, left, allowed = np.zeros_like(right), right.copy(), _RESIDUAL * float(np.linalg.norm(right))
         if not np.isfinite(allowed):
             return None
@@ -168,7 +169,7 @@ class _Refined:
         for _ in range(_MOST_STEPS):
             if np.linalg.norm(left) <= allowed:
                 return found
-            size = float(np.abs(left).max())  # float32 knows no number as small as the residual may be
+            size = float(np.abs(left).max())  # float32 cannot represent residuals this small
             towards = size * self._rough(left / size)
             now = float(left @ towards)
             along = towards + (now / before) * along
@@ -185,14 +186,14 @@ class _Refined:
 def factorize(matrix: NDArray[Any], executor: Executor | None = None) -> None:
     """Overwrite the lower triangle of a symmetric matrix (m, m) in C order by its Cholesky factor L.
 
-    In its own precision. Raises LinAlgError where the matrix is not positive definite.
+    The factor has the precision of the matrix. Raises LinAlgError if the matrix is not positive definite.
     """
     m, waiting = len(matrix), list[Future[None]]()
     for start, stop in pairwise([*range(0, m, _COLUMNS), m]):
         corner = _factor_tile(matrix, start, stop)
         for future in waiting:
             future.result()
-        # the next tile of the diagonal needs what is left of it only: it is factored while other rows are worked on
+        # the next tile of the diagonal is factored while other threads update the remaining rows
         ahead = min(stop + _COLUMNS, m)
         others = [slice(a, b) for a, b in pairwise([*range(ahead, m, _ROWS), m])]
         if executor is not None:
@@ -202,7 +203,7 @@ def factorize(matrix: NDArray[Any], executor: Executor | None = None) -> None:
 
 
 def _factor_tile(matrix: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
-    """The factor of a tile on the diagonal, once what is left of it is known."""
+    """Factor a tile on the diagonal, after all updates of that tile."""
     tile, left = matrix[start:stop, start:stop], matrix[start:stop, :start]
     (potrf,) = get_lapack_funcs(("potrf",), dtype=matrix.dtype)
     factor, failed = potrf(tile - left @ left.T, lower=1, clean=1)
@@ -213,7 +214,7 @@ def _factor_tile(matrix: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
 
 
 def _reduce_rows(matrix: NDArray[Any], corner: NDArray[Any], rows: slice, start: int, stop: int) -> None:
-    """Some rows below a tile of the diagonal, whose factor is `corner`."""
+    """Update some rows below a tile of the diagonal with factor `corner`."""
     if rows.start == rows.stop:
         return
     (trsm,) = get_blas_funcs(("trsm",), dtype=matrix.dtype)

@@ -1,4 +1,4 @@
-"""What `NumpyArrays` has, for tensors of one device, in float64."""
+"""The functions of `NumpyArrays` for tensors of one device, in float64."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from surefoot._validation import FloatArray
 from surefoot.kernels.torch_rows import tall_product
 from surefoot.problem.sets import DecisionSet
 
-# What the kernels were written for: torch 2.8 and later, GPUs from the A100 on.
+# The kernels were written for torch 2.8 and later, and for GPUs from the A100 on.
 _LEAST_TRITON, _LEAST_CAPABILITY = (3, 4), (8, 0)
 
 
 @dataclass(frozen=True)
 class TorchArrays:
-    """Tensors of a device."""
+    """Array functions for tensors of a device."""
 
     device: Any
 
@@ -107,7 +107,7 @@ class TorchArrays:
 
 @cache
 def fused_rows(device: torch.device) -> Any:
-    """The kernels of `torch_fused` on a GPU, or None where Triton, which comes with torch for CUDA, cannot serve it."""
+    """The kernels of `torch_fused` on a GPU, or None if Triton (part of torch for CUDA) does not support the GPU."""
     if find_spec("triton") is None or torch.version.cuda is None:
         return None
     import triton
@@ -120,11 +120,11 @@ def fused_rows(device: torch.device) -> Any:
     one = torch.zeros((1, 1), dtype=torch.float64, device=device)
     try:
         kernels.distances(one, one, "euclidean", one.clone())
-    except (RuntimeError, OSError, SubprocessError) as error:  # Triton needs a C compiler, and Python's headers
+    except (RuntimeError, OSError, SubprocessError) as error:  # Triton needs a C compiler and Python's headers
         warn_caller(
             CodedWarning(
                 "no_compiler",
-                f"Triton cannot compile here, so passes over the rows take some ten times longer: {error}.",
+                f"Triton cannot compile here, so passes over the rows take about ten times longer: {error}.",
                 "Install a C compiler and the headers of Python.",
             )
         )

@@ -1,6 +1,6 @@
-"""Passes over distances on a GPU by the kernels of `triton_rows`: nothing of the size of the distances is made.
+"""Passes over distances on a GPU by the kernels of `triton_rows`, without temporary arrays of that size.
 
-Where the Hessian is asked for, the anchors' weights (B, n) of a chunk of rows are: its product is left to cuBLAS.
+The Hessian is an exception: the anchors' weights (B, n) of a chunk of rows are stored, and cuBLAS multiplies them.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from torch import Tensor
 from surefoot.kernels import triton_rows as kernels
 from surefoot.kernels.torch_rows import SoftRows, add_theta_sums
 
-# Tiles that were fastest on an H200 (benchmarks/gpu_tiles.py): entries of a tile and its columns, and warps.
+# Tile sizes that were fastest on an H200 (benchmarks/gpu_tiles.py): entries of a tile, its columns, and warps.
 ROW_TILE = {"entries": 128, "columns": 64, "num_warps": 1}
 COLUMN_TILE = {"BM": 2, "BN": 128, "STEPS": 256, "num_warps": 2}
 DISTANCE_TILE = {"BM": 32, "BN": 32, "UNROLL": 6, "num_warps": 1}
 JOINT_TILE = {"BM": 256, "num_warps": 4}
-# Parts of the columns in which the lower triangle of the Hessian is computed: cuBLAS has no symmetric product in torch.
+# Parts of the columns in which the lower triangle of the Hessian is computed, because torch has no symmetric product.
 _PARTS = 4
 
 
 @dataclass(frozen=True)
 class FusedRows:
-    """A dual point at a smoothing, on a device, as the kernels take it; kappa (K, C) is float64."""
+    """A dual point and a smoothing on a device, in the layout of the kernels; kappa (K, C) is float64."""
 
     packed: Tensor
     scalars: Tensor
@@ -44,7 +44,7 @@ class FusedRows:
 
 
 def class_least(D: Tensor, alpha: float, beta: Tensor, columns: Sequence[tuple[int, int]]) -> Tensor:
-    """(B, C) the least of α d + β over the anchors of each class."""
+    """(B, C) the smallest α d + β over the anchors of each class."""
     return _moments(D, _packed(D, alpha, 1.0, beta), columns, kernels.LEAST)[0].T
 
 
@@ -57,9 +57,9 @@ def class_totals(D: Tensor, alpha: float, beta: Tensor, tau: float, columns: Seq
 def class_repaired(
     D: Tensor, alpha: float, beta: Tensor, tau: float, plan: Tensor, columns: Sequence[tuple[int, int]]
 ) -> tuple[Tensor, ...]:
-    """The totals (B, C) of each class, and under its softmax, with plan (3, n) = keep, within, across, all (B, C).
+    """Totals (B, C) of each class, and four means under its softmax with plan (3, n), all (B, C).
 
-    E keep, E[keep d], Σ within d and Σ across d.
+    The means are E keep, E[keep d], Σ within d and Σ across d.
     """
     found = _moments(D, _packed(D, alpha, tau, beta), columns, kernels.REPAIRED, plan)
     low, total, kept, kept_distance, moved, across = (part.T for part in found)
@@ -77,7 +77,7 @@ def add_row_sums(
     *,
     second_order: bool,
 ) -> None:
-    """What `torch_rows.add_row_sums` adds; all but D, and the point, is float64, whatever their precision."""
+    """Add the sums of `torch_rows.add_row_sums`. D and the point have their own precision; the rest is float64."""
     B, K, C = len(D), gain.shape[1], len(at.columns)
     moments = _moments(D, at.packed, at.columns, kernels.MOMENTS)
     made: Any = {"dtype": torch.float64, "device": D.device}
@@ -119,7 +119,7 @@ def _packed(D: Tensor, alpha: float, tau: float, beta: Tensor) -> Tensor:
 def _moments(
     D: Tensor, packed: Tensor, columns: Sequence[tuple[int, int]], what: Any, plan: Tensor | None = None
 ) -> Tensor:
-    """(·, C, B) of `row_moments`."""
+    """Moments (·, C, B) from `row_moments`."""
     (B, n), C = D.shape, len(columns)
     found = D.new_empty(({0: 1, 1: 2, 2: 5, 3: 6}[what.value], C, B))
     BN = min(ROW_TILE["columns"], _power_of_two(max(hi - lo for lo, hi in columns)))
@@ -139,7 +139,7 @@ def _add_column_sums(
     per_row: tuple[Tensor, Tensor, Tensor, Tensor],
     weights: Tensor | None,
 ) -> None:
-    """Over the anchors; their weights, times √m, are stored where there is room for them."""
+    """Add the sums over rows for each anchor. Store the anchors' weights, times √m, if an array for them is passed."""
     (B, n), (low, factor, kbar, spread) = D.shape, per_row
     tiles = _column_tiles(at.columns, COLUMN_TILE["BN"], D.device)
     programs = _tiles_of(B, COLUMN_TILE["BM"] * COLUMN_TILE["STEPS"])
@@ -163,7 +163,7 @@ def _add_column_sums(
 def _add_products(
     sums: dict[str, Tensor], at: FusedRows, weights: Tensor, X: Tensor | None, root: Tensor, spread: Tensor
 ) -> None:
-    """Σ m s a x and Σ m a aᵀ, its lower triangle at least, from √m a (B, n)."""
+    """Add Σ m s a x and Σ m a aᵀ (at least its lower triangle), from √m a (B, n)."""
     if X is not None:
         for k in range(len(sums["theta_beta"])):
             for c, (lo, hi) in enumerate(at.columns):
@@ -190,6 +190,6 @@ def _offsets(columns: tuple[tuple[int, int], ...], device: torch.device) -> Tens
 
 @lru_cache(maxsize=64)
 def _column_tiles(columns: tuple[tuple[int, int], ...], size: int, device: torch.device) -> Tensor:
-    """(T, 3) first anchor, stop and class of each tile: none has anchors of two classes."""
+    """(T, 3) first anchor, stop and class of each tile. A tile never spans two classes."""
     tiles = [(start, min(start + size, hi), c) for c, (lo, hi) in enumerate(columns) for start in range(lo, hi, size)]
     return torch.tensor(tiles, dtype=torch.int32, device=device)

@@ -1,4 +1,4 @@
-"""The hot kernel by torch: what `soft_rows` computes, on any device, in float64 or float32.
+"""The hot kernel in torch: the sums of `soft_rows`, on any device, in float64 or float32.
 
 Sums over rows are accumulated in float64. See `soft_rows` for the quantities.
 """
@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Rows whose products are added up in float64 together.
+# Rows whose products are summed in float64 together.
 _GROUP = 2048
 
 
 @dataclass(frozen=True)
 class SoftRows:
-    """A dual point at a smoothing, on a device: alpha, beta (n,), kappa (K, C), the classes' columns."""
+    """A dual point and a smoothing on a device: alpha, beta (n,), kappa (K, C), the columns of each class."""
 
     alpha: float
     tau: float
@@ -33,7 +33,7 @@ class SoftRows:
 
 
 def class_moments(D: Tensor, beta: Tensor, alpha: float, tau: float) -> tuple[Tensor, ...]:
-    """One class: weights (B, n_c), not normalised, and per row their log-sum, 1/sum, E d, E d², and entropy."""
+    """One class: unnormalised weights (B, n_c), and per row their log-sum, 1/sum, E d, E d², and entropy."""
     v = alpha * D + beta
     low = v.amin(dim=1)
     excess = (v - low[:, None]) / tau
@@ -88,7 +88,7 @@ def add_row_sums(
     *,
     second_order: bool,
 ) -> None:
-    """Add a chunk of rows to the sums of `dual.RowSums`; D sets the precision, all else is float64."""
+    """Add a chunk of rows to the sums of `dual.RowSums`. D sets the precision; everything else is float64."""
     moments = soft_moments(at, D, gain.to(D.dtype))
     a, s = moments["weights"], moments["s"]
     dtype = D.dtype
@@ -130,7 +130,7 @@ def add_theta_sums(
     *,
     second_order: bool,
 ) -> None:
-    """What touches θ but not β; q, p and label_cost are (B, K)."""
+    """Add the sums that depend on θ and not on β; q, p and label_cost are (B, K)."""
     K = q.shape[1]
     sums["theta"] += tall_product((m[:, None] * (p - q))[:, 1:], X)
     if not second_order:

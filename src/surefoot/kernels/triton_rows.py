@@ -1,9 +1,10 @@
-"""The passes over distances in Triton, for NVIDIA GPUs: what `torch_rows` computes, without a matrix in between.
+"""The passes over distances in Triton, for NVIDIA GPUs: the sums of `torch_rows`, without temporary matrices.
 
-Three kernels, each of which reads the distances at most once from the device's memory: `row_moments` per row and class,
-`joint_rows` per row over labels and classes, `column_sums` per anchor. Numbers of type float reach a kernel in float32,
-so α and 1/τ travel in one array with β: `at` = [α, 1/τ, β…]. Arrays over rows are class by class, (C, B), so that
-neighbouring threads read neighbouring numbers.
+There are three kernels, each of which reads the distances at most once from the device's memory: `row_moments` per row
+and class, `joint_rows` per row over labels and classes, `column_sums` per anchor. Numbers of type float reach a kernel
+in float32, so α and 1/τ are passed in one array with β: `at` = [α, 1/τ, β…]. Arrays over rows are stored class by
+class,
+(C, B), so that neighbouring threads read neighbouring numbers.
 """
 
 from __future__ import annotations
@@ -11,18 +12,18 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-# What `row_moments` finds, beyond the least value of each class.
+# What `row_moments` computes, besides the smallest value of each class.
 LEAST = tl.constexpr(0)
 TOTALS = tl.constexpr(1)
 MOMENTS = tl.constexpr(2)
 REPAIRED = tl.constexpr(3)
-# exp(-800) is zero in float64: larger exponents would only make 0 · ∞.
+# exp(-800) is zero in float64: larger exponents would only produce 0 · ∞.
 _FAR = tl.constexpr(800.0)
 
 
 @triton.jit
 def _prices(base, at, cols, stop, inside):
-    """Distances of a tile, and α d + β: infinite beyond the class."""
+    """Distances of a tile, and α d + β, which is infinite outside the class."""
     valid = cols < stop
     beta = tl.load(at + 2 + cols, mask=valid, other=float("inf"))
     d = tl.load(base + cols[None, :], mask=inside[:, None] & valid[None, :], other=0.0)
@@ -33,10 +34,10 @@ def _prices(base, at, cols, stop, inside):
 def row_moments(
     D, at, plan, out, offsets, n_rows, n, n_classes, WHAT: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr
 ):
-    """Of each row and class, over v = α d + β and e = exp((least v − v) / τ).
+    """Moments of each row and class, with v = α d + β and e = exp((least v − v) / τ).
 
     out (·, C, B): least v; Σ e; then with MOMENTS Σ e d, Σ e d², Σ e (v − least) / τ; with REPAIRED, and plan (3, n)
-    its shares keep, within, across: Σ e keep, Σ e d keep, Σ d within, Σ d across.
+    with rows keep, within, across: Σ e keep, Σ e d keep, Σ d within, Σ d across.
     """
     c = tl.program_id(1)
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
@@ -83,7 +84,7 @@ def row_moments(
 
 @triton.jit
 def _share(gain, kappa, soft, k, c, rows, inside, wide, n_labels, n_classes, alpha, rate, top):
-    """Label k and class c of each row: log of its share, up to what the row's shares sum to."""
+    """Logarithm of the unnormalised probability of label k and class c of each row."""
     value = tl.load(gain + rows * n_labels + k, mask=inside, other=0.0)
     value -= alpha * tl.load(kappa + k * n_classes + c)
     value -= tl.load(soft + c * wide + rows, mask=inside, other=0.0)
@@ -92,7 +93,7 @@ def _share(gain, kappa, soft, k, c, rows, inside, wide, n_labels, n_classes, alp
 
 @triton.jit
 def _log_totals(moments, gain, kappa, soft, rows, inside, wide, n_labels, n_classes, alpha, rate, BM: tl.constexpr):
-    """Fill soft (C, B); of each row the largest value over labels and classes, and the log of the sum beside it."""
+    """Fill soft (C, B). Return, for each row, the largest value over labels and classes, and the log of the sum."""
     top = tl.full([BM], float("-inf"), tl.float64)
     for c in range(n_classes):
         place = moments + c * wide + rows
@@ -118,7 +119,7 @@ def _labels(
     moments, gain, kappa, soft, q, label_cost, rows, inside, wide, n_labels, n_classes, alpha, rate, top, log_all,
     BM: tl.constexpr,
 ):  # fmt: skip
-    """Fill q and E[c e_k] (K, B); of each row E c, E c² and the entropy of its plan."""
+    """Fill q and E[c e_k] (K, B). Return E c, E c² and the entropy of the plan for each row."""
     step = n_classes * wide
     mean = tl.zeros([BM], tl.float64)
     second = tl.zeros([BM], tl.float64)
@@ -178,11 +179,11 @@ def joint_rows(
     moments, gain, weights, kappa, scalars, soft, factor, kbar, spread, q, label_cost, partial, n_rows, n_labels,
     n_classes, BM: tl.constexpr,
 ):  # fmt: skip
-    """From the moments of each class: the joint distribution of label and class of each row, in float64.
+    """Compute the joint distribution of label and class of each row from the moments of each class, in float64.
 
     moments (5, C, B) of `row_moments`; gain (B, K) = ℓ − λ; kappa (K, C); scalars [α, 1/τ].
     Out: soft (C, B) = −τ log Σ exp(−v/τ); factor (C, B) = P(c) / Σ e; kbar (C, B) = E[κ | c] − E c; spread (K, C, B) =
-    P(k | c) − P(k); q (K, B); label_cost (K, B) = Cov(c, e_k); and of each program the partial sums over its rows of
+    P(k | c) − P(k); q (K, B); label_cost (K, B) = Cov(c, e_k); and for each program the partial sums over its rows of
     m φ, m E c, m Var c, m entropy, then (K,) m q, (K,) m label_cost, (K, K) −m q qᵀ.
     """
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
@@ -223,10 +224,10 @@ def column_sums(
     D, at, low, factor, kbar, spread, weights, A, partial, tiles, n_rows, n, STORE: tl.constexpr, ALL: tl.constexpr,
     BM: tl.constexpr, BN: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
-    """Sums over rows of the anchors' weights a = e · factor, by each program over BM · STEPS rows of a tile of anchors.
+    """Sum the anchors' weights a = e · factor over rows; each program sums BM · STEPS rows of a tile of anchors.
 
     tiles (T, 3) : first anchor, stop and class; low, factor, kbar (C, B); spread (C, B) of one label.
-    partial (P, 3, n) : Σ m a (d + kbar), Σ m a, Σ m a spread; without ALL (P, 1, n), the last alone.
+    partial (P, 3, n) : Σ m a (d + kbar), Σ m a, Σ m a spread; without ALL (P, 1, n), only the last.
     A (B, n) : with STORE, √m a.
     """
     tile = tiles + 3 * tl.program_id(1)
@@ -265,7 +266,7 @@ def column_sums(
         tl.store(block + cols, tl.sum(labels, axis=0), mask=valid)
 
 
-# How features make a distance.
+# How feature differences are combined into a distance.
 EUCLIDEAN = tl.constexpr(0)
 MANHATTAN = tl.constexpr(1)
 CHEBYSHEV = tl.constexpr(2)

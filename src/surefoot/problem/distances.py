@@ -1,7 +1,7 @@
-"""Distances between rows and anchors, held or measured in chunks, and kept while one task asks repeatedly.
+"""Distances between rows and anchors: held in memory or computed in chunks, and kept while a task needs them again.
 
-Within `shared_geometry` rows that were measured before are not measured again: the fit, its certificate, the scores of
-the rows to label next and the report speak of the same distances. Outside of it nothing is kept.
+Within `shared_geometry`, rows that were measured once are not measured again. The fit, its certificate, the scores of
+the rows to label next and the report use the same distances. Outside of it, nothing is kept.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from surefoot._validation import FloatArray
 from surefoot.costs import FeatureMetric
 
-# Distances (N, n) of rows to anchors that need not all be held at once.
+# Distances (N, n) of rows to anchors, which need not be in memory at once.
 
 
 def row_chunks(n_rows: int, n_columns: int, entries: int = 1 << 18) -> Iterator[slice]:
@@ -29,7 +29,7 @@ def row_chunks(n_rows: int, n_columns: int, entries: int = 1 << 18) -> Iterator[
 
 
 class Distances(Protocol):
-    """Distances (N, n) of which rows can be taken: a matrix, or one that is computed where it is asked for."""
+    """Distances (N, n) that are indexed by rows: a matrix, or distances that are computed on demand."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -38,7 +38,7 @@ class Distances(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class MeasuredDistances:
-    """Distances of rows (N, d) to anchors (n, d), computed for the rows that are asked for."""
+    """Distances of rows (N, d) to anchors (n, d), computed for the requested rows."""
 
     metric: FeatureMetric
     rows: FloatArray
@@ -53,7 +53,7 @@ class MeasuredDistances:
 
 
 class DistanceRows(Protocol):
-    """Rows of distances, read in their order or looked up."""
+    """Rows of distances, read in order or looked up."""
 
     @property
     def shape(self) -> tuple[int, int]: ...
@@ -63,7 +63,7 @@ class DistanceRows(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class HeldDistances:
-    """A matrix in memory."""
+    """Distances as a matrix in memory."""
 
     matrix: FloatArray
 
@@ -79,13 +79,13 @@ class HeldDistances:
         return self.matrix[rows]
 
 
-# Measured sets of rows that are kept at a time: the pool, and a sample of it.
+# Sets of rows whose distances are kept at a time: the pool, and a sample of it.
 _MOST_KEPT = 2
 
 
 @dataclass(eq=False)
 class MeasuredRows:
-    """Distances (N, n) of rows to labeled rows X (n, d), and what was made of them."""
+    """Distances (N, n) of rows to labeled rows X (n, d), with the results computed from them."""
 
     rows: FloatArray
     X: FloatArray
@@ -99,7 +99,7 @@ class MeasuredRows:
         return bool(same_metric and np.array_equal(self.X, X) and np.array_equal(self.rows, rows))
 
     def to(self, anchors: NDArray[np.intp]) -> FloatArray:
-        """Distances to some of the labeled rows: always the same array for the same ones."""
+        """Return the distances to some of the labeled rows. Equal arguments give the same array object."""
         if np.array_equal(anchors, np.arange(len(self.X))):
             return self.whole
         key = anchors.tobytes()
@@ -113,14 +113,14 @@ class MeasuredRows:
 
 @dataclass(eq=False)
 class GeometryStore:
-    """What was measured last, the oldest first."""
+    """The most recently measured rows, the oldest first."""
 
     kept: list[MeasuredRows] = field(default_factory=list)
 
     def distances(
         self, metric: FeatureMetric, rows: FloatArray, X: FloatArray, anchors: NDArray[np.intp]
     ) -> FloatArray:
-        """Distances of rows to the labeled rows X[anchors], measured where they are not kept."""
+        """Return the distances of rows to the labeled rows X[anchors]. Measure them if they are not kept."""
         found = next((one for one in self.kept if one.is_of(rows, X, metric)), None)
         if found is None:
             found = MeasuredRows(rows, X, metric, _measure(metric, rows, X, np.arange(len(X))))
@@ -134,7 +134,7 @@ class GeometryStore:
         anchor_weights: FloatArray,
         solve: Callable[[FloatArray, FloatArray, FloatArray], Any],
     ) -> Any:
-        """Transport between rows and anchors of these distances, solved where it is not kept."""
+        """Return the transport between rows and anchors of these distances. Solve it if it is not kept."""
         owner = next((one for one in self.kept if one.holds(distances)), None)
         for matrix, rows, anchors, solution in [] if owner is None else owner.transports:
             same = matrix is distances and np.array_equal(rows, row_weights)
@@ -165,7 +165,7 @@ def kept_transport(
     anchor_weights: FloatArray,
     solve: Callable[[FloatArray, FloatArray, FloatArray], Any],
 ) -> Any:
-    """Transport between rows and anchors, from the store of the task in progress where it knows it."""
+    """Transport between rows and anchors, taken from the store of the current task if it is there."""
     store = _STORE.get()
     if store is None:
         return solve(distances, row_weights, anchor_weights)
@@ -178,7 +178,7 @@ def _measure(metric: FeatureMetric, rows: FloatArray, X: FloatArray, anchors: ND
 
 @contextmanager
 def shared_geometry(store: GeometryStore | None = None) -> Iterator[None]:
-    """Keep distances and transport plans, in this store, until the task ends; a task inside a task shares its store."""
+    """Keep distances and transport plans in a store until the task ends. A nested task shares the store."""
     token = _STORE.set(store or _STORE.get() or GeometryStore())
     try:
         yield

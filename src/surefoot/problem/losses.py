@@ -1,7 +1,7 @@
 """Pointwise losses: matrices ℓ_jk, the loss at row j if its label were k.
 
-Scores are (N, K), or (N,) or (N, 1) for two classes, where a score s stands for the scores (0, s). Scores that are not
-finite are not refused: they give losses that are not finite, which a line search can reject.
+Scores are (N, K), or (N,) or (N, 1) for two classes, where a score s means the scores (0, s). Scores that are not
+finite are accepted. They give losses that are not finite, which a line search can reject.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _SUM_TOLERANCE = 1e-4
 def log_loss_matrix(scores: ArrayLike) -> FloatArray:
     """Multinomial log loss ℓ_jk = log Σ_c exp(s_jc) − s_jk, of shape (N, K).
 
-    With m the largest score of a row, ℓ_k = (m − s_k) + log1p(Σ exp(s_c − m) over the other classes): neither overflow
-    nor cancellation, so that a loss of 1e-300 keeps its digits.
+    With m the largest score of a row, ℓ_k = (m − s_k) + log1p(Σ exp(s_c − m) over the other classes). This form neither
+    overflows nor cancels, so a loss of 1e-300 keeps its digits.
     """
     s = _check_scores(scores)
     if s.ndim == 1:
@@ -51,7 +51,7 @@ def probabilities(scores: ArrayLike) -> FloatArray:
 
 
 def loss_matrix_from_proba(proba: ArrayLike, loss: str, clip: float = 1e-12) -> FloatArray:
-    """Losses ℓ_jk (N, K) of a classifier known by its class probabilities.
+    """Losses ℓ_jk (N, K) of a classifier, from its class probabilities.
 
     Parameters
     ----------
@@ -67,13 +67,13 @@ def loss_matrix_from_proba(proba: ArrayLike, loss: str, clip: float = 1e-12) -> 
     _check_proba(p)
     if loss == LOG_LOSS:
         if not 0 < clip < 1:
-            raise ParameterError("clip", "must lie strictly between 0 and 1", repr(clip), "Pass 1e-12, say.")
+            raise ParameterError("clip", "must lie strictly between 0 and 1", repr(clip), "Pass 1e-12, for example.")
         return np.abs(np.log(np.clip(p, clip, 1.0)))
     if loss == ZERO_ONE:
         losses = np.ones_like(p)
         losses[np.arange(len(p)), p.argmax(axis=1)] = 0.0
         return losses
-    raise ParameterError("loss", f"must be {LOG_LOSS!r} or {ZERO_ONE!r}", repr(loss), "Pass one of these.")
+    raise ParameterError("loss", f"must be {LOG_LOSS!r} or {ZERO_ONE!r}", repr(loss), "Pass one of the two.")
 
 
 def _check_scores(scores: ArrayLike) -> FloatArray:

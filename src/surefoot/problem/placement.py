@@ -1,7 +1,8 @@
-"""The front door: from arguments to a robust problem, in memory or in blocks. The number of distances decides.
+"""Build a robust problem from the arguments of a function, in memory or in blocks.
 
-It must not matter where the rows lie: an array, a memory map, Parquet files and a Dask collection give one certificate.
-So few rows are read into memory wherever they lie, and many are read in blocks even where they lie in memory.
+The storage of the rows must not change the result: an array, a memory map, Parquet files and a Dask collection give the
+same certificate. The number of distances decides where the problem is solved. Few rows are read into memory, whatever
+their storage. Many rows are processed in blocks, even if they are in memory.
 """
 
 from __future__ import annotations
@@ -42,18 +43,20 @@ from surefoot.problem.rows import (
     warn_about_unlabeled,
 )
 
-# Up to so many distances, 128 MiB, a problem is solved in memory: beyond, blocks are faster as well as smaller.
+# Problems with at most this many distances, 128 MiB, are solved in memory. Above this size, blocks are both faster and
+# smaller.
 MOST_DISTANCES = 1 << 24
-# Below this tolerance rows that lie in memory are solved there: a path over blocks ends at a smoothing, not a vertex.
+# With a tolerance below this, rows in memory are solved there: a solve over blocks ends at a positive smoothing, not at
+# a vertex.
 FINEST_IN_BLOCKS = 1e-5
 
 
 @dataclass(frozen=True, eq=False)
 class RowPlacement:
-    """Unlabeled rows for a solve in memory, `rows`, or over blocks, `source`: one of the two, or neither.
+    """Unlabeled rows for a solve in memory, `rows`, or over blocks, `source`. At most one of the two is set.
 
-    wrapped : whether they came in an `Unlabeled`. name : "X_unlabeled", or "X_target" where they alone make up the
-    feature marginal.
+    wrapped : True if they came in an `Unlabeled`. name : "X_unlabeled", or "X_target" if they alone make up the feature
+    marginal.
     """
 
     rows: Any
@@ -76,10 +79,11 @@ def place(
     memory_only: bool = False,
     blocks_only: bool = False,
 ) -> RowPlacement:
-    """Unlabeled rows beside labeled ones X (n, d), or those of a target population, where they are solved.
+    """Decide where unlabeled rows, or rows of a target population, are processed, given labeled rows X (n, d).
 
-    memory_only : what is asked for is not to be had over blocks; rows that lie elsewhere are placed as ever, since many
-        of them cannot come here.
+    memory_only : the request is not supported over blocks. Rows outside of memory are still placed by their number,
+    since
+    too many do not fit into memory.
     """
     chosen, name = choose_marginal(X_unlabeled, X_target)
     bare, wrapped = unwrap(chosen)
@@ -101,12 +105,12 @@ def place(
 def _check_some(n_rows: int, name: str) -> None:
     if name == TARGET and n_rows == 0:
         raise ParameterError(
-            "X_target", "must have at least one row", "none", "Pass the rows to judge, or leave it out."
+            "X_target", "must have at least one row", "none", "Pass rows of the target population, or omit it."
         )
 
 
 def needs_memory(metric: Any, tol: float | None = None) -> bool:
-    """Whether what is asked for is not to be had over blocks."""
+    """Return True if the request requires all rows in memory."""
     return isinstance(metric, Precomputed) or (tol is not None and check_positive_scalar(tol, "tol") < FINEST_IN_BLOCKS)
 
 
@@ -126,7 +130,7 @@ def check_problem(  # noqa: PLR0913 - one keyword per part of the problem
     tol: float | None = None,
     memory_only: bool = False,
 ) -> RobustProblem:
-    """The robust problem of a function's arguments, each refused with the rule that it breaks."""
+    """Build the robust problem from the arguments of a function, and raise an error for each invalid argument."""
     data = LabeledData.check(X, y, sample_weight=sample_weight, classes=classes, metric=metric)
     memory_only = memory_only or needs_memory(data.metric, tol)
     blocks_only = check_compute(compute) is not None
@@ -136,7 +140,7 @@ def check_problem(  # noqa: PLR0913 - one keyword per part of the problem
     if placed.rows is not None:
         check_same_names(X, placed.rows, placed.name)
         placed = replace(placed, rows=check_more_rows(placed.rows, placed.name, data.rows.shape[1]))
-    placed = replace(placed, wrapped=True)  # no cross-validation cuts the arguments of a function
+    placed = replace(placed, wrapped=True)  # no cross-validation splits the arguments of a function
     return robust_problem(data, placed, label_prior, label_cost, compute, n_jobs)
 
 
@@ -148,7 +152,7 @@ def robust_problem(
     compute: Compute | None,
     n_jobs: int | None,
 ) -> RobustProblem:
-    """The robust problem of checked labeled rows and placed unlabeled ones; says so where a known trap caught these."""
+    """Build the robust problem of checked labeled rows and placed unlabeled rows. Warn about two common mistakes."""
     n_jobs = check_n_jobs(n_jobs)
     data = replace(data, target=placed.name == TARGET)
     known: dict[str, Any] = {"wrapped": placed.wrapped, "name": placed.name}
@@ -174,9 +178,9 @@ def robust_problem(
 
 
 def rows_as_passed(problem: InMemoryProblem, X: Any, X_unlabeled: Any, X_target: Any = None) -> list[Any]:
-    """The rows of the feature marginal as a classifier should see them: as they were passed, frames with their names.
+    """Return the rows of the feature marginal as a classifier expects them: as passed, data frames with column names.
 
-    Labeled and unlabeled ones, or those of the target population.
+    These are the labeled and the unlabeled rows, or the rows of the target population.
     """
     bare = unwrap(X_unlabeled if X_target is None else X_target)[0]
     if bare is None:
@@ -187,19 +191,19 @@ def rows_as_passed(problem: InMemoryProblem, X: Any, X_unlabeled: Any, X_target:
 
 
 def check_compute(compute: Any) -> Compute | None:
-    """Where to run; None leaves the choice to the number of distances."""
+    """Check where to run. None leaves the choice to the number of distances."""
     if compute is None or isinstance(compute, Compute):
         return compute
-    raise ParameterError("compute", "must be None or a Compute(...)", repr(compute), 'Pass Compute("cuda"), say.')
+    raise ParameterError("compute", "must be None or a Compute(...)", repr(compute), 'Pass Compute("cuda").')
 
 
 def _is_elsewhere(rows: Any) -> bool:
-    """Whether rows lie outside of this process's memory: sources, memory maps, Dask collections."""
+    """Return True if rows are stored outside of this process's memory: sources, memory maps, Dask collections."""
     return is_source(rows) or isinstance(rows, np.memmap) or hasattr(rows, "__dask_graph__")
 
 
 def _source_of(rows: Any, X: Any, n_features: int, name: str) -> RowSource:
-    """A source for rows that lie elsewhere, with the columns of X."""
+    """Return a source for rows stored elsewhere, with the columns of X."""
     source = as_source(DaskRows(rows) if hasattr(rows, "__dask_graph__") else rows, n_features, name)
     check_same_names(X, source, name)
     return source
@@ -211,7 +215,7 @@ def _array_source(rows: Any, X: Any, n_features: int, name: str) -> ArrayRows:
 
 
 def _named(rows: FloatArray, source: Any, X: Any) -> Any:
-    """Rows with their names, where X is a pandas frame and the source knows them."""
+    """Return rows with column names, if X is a pandas data frame and the source has column names."""
     columns = getattr(source, "columns", None)
     if columns is None or type(X).__module__.split(".")[0] != "pandas":
         return rows

@@ -1,4 +1,4 @@
-"""`RobustProblem`: rows, decision set and minimal radius, each built once; with rows held in memory."""
+"""`RobustProblem`: rows, decision set and minimal radius, each built once; and the version with rows in memory."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from surefoot.solvers.search.best_bounds import JointState, SetAtRadius
 from surefoot.solvers.search.solution import Solution, quick_start_in_memory, solve, solver_threads, typical_distance
 from surefoot.solvers.transport import solve_transport
 
-# Up to so many rows a certificate knows the labels of the worst case, and which rows it has seen.
+# With at most this many rows, a certificate keeps the labels of the worst case and the fingerprints of its rows.
 _FEW_ROWS = 1 << 24
-# Of many sets the worst is looked for at this gap first, in units of the loss.
+# With several sets, each is first solved to this gap, in units of the loss, to find the worst one.
 _ROUGH = 0.1
 
 OnRound = Callable[[JointState], None]
@@ -44,7 +44,7 @@ OnRound = Callable[[JointState], None]
 class Objective(ABC):
     """A model, learned or fixed, against the adversary of a robust problem.
 
-    sweep : over the rows, model : without them; coordinates : of a linear model.
+    sweep : sums over the rows; model : the model itself, without rows; coordinates : those of a linear model.
     """
 
     problem: RobustProblem
@@ -63,15 +63,15 @@ class Objective(ABC):
         on_round: OnRound | None = None,
         stop_below: float = -np.inf,
     ) -> Solution:
-        """Both bounds over one decision set, or learning over a union of them.
+        """Compute both bounds over one decision set, or learn over a union of sets.
 
-        `stop_below` : no upper bound of one set below this is asked for.
+        `stop_below` : stop if the upper bound of a single set is below this.
         """
 
     def worst_over(self, members: Sequence[SetAtRadius], *, tol: float) -> list[Solution]:
-        """Fixed losses over each of the sets: nothing ties these.
+        """Solve with fixed losses over each of the sets, which are independent.
 
-        Most are not as bad as the worst, which a rough look at all tells to be tried first.
+        All sets are first solved to a rough gap. Only sets that may be the worst are then solved to `tol`.
         """
         if len(members) == 1:
             return [self.solve(members, tol=tol)]
@@ -84,7 +84,7 @@ class Objective(ABC):
         return found
 
     def coefficients(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """coef_ and intercept_ on the features as given."""
+        """Return coef_ and intercept_ for the original features."""
         if self.coordinates is None:
             raise TypeError("only a linear model has coefficients")
         return self.coordinates.coefficients(theta)
@@ -99,9 +99,9 @@ class Objective(ABC):
         losses_at: LossFunction | None = None,
         largest_loss: float | None = None,
     ) -> Certificate:
-        """The certificate of one solution, or of one per set of a union: the largest of each bound.
+        """Build the certificate of one solution, or of one per set of a union, with the largest of each bound.
 
-        A penalty is subtracted from both bounds: they speak of the loss. `tol` is the gap that was asked for.
+        The penalty is subtracted from both bounds, so that they bound the loss. `tol` is the requested gap.
         """
         problem, worst = self.problem, max(solutions, key=lambda one: one.lower)
         penalty = self.model.penalty_value(worst.theta)
@@ -133,7 +133,7 @@ class Objective(ABC):
         )
 
     def _worst_case(self, solution: Solution) -> WorstCase:
-        """The labels of the adversary, with its transport cost in the label cost of the problem itself."""
+        """Return the adversary's labels and transport cost, in the label cost of the problem itself."""
         bare = SetAtRadius(solution.decision_set, self.problem.minimal).problem(self.model)
         cost = 0.0
         for part, weight in zip(solution.parts, solution.weights, strict=True):
@@ -154,15 +154,15 @@ def _set_bound(part: Any) -> SetBound:
 
 
 def _stages(solution: Solution) -> tuple[str, ...]:
-    """Names of the stages up to the last that moved a bound."""
+    """Names of the stages up to the last one that improved a bound."""
     last = max((at for at, stage in enumerate(solution.stages) if stage.improved), default=len(solution.stages) - 1)
     return tuple(stage.name for stage in solution.stages[: last + 1])
 
 
 class RobustProblem(ABC):
-    """Labeled rows, unlabeled rows, and the decision set that they span; its minimal radius is found once.
+    """Labeled rows, unlabeled rows, and their decision set. The minimal radius is computed once.
 
-    data : labeled rows, and unlabeled ones where they are held in memory; decision_set : of infinite radius.
+    data : the labeled rows, and the unlabeled rows if they are in memory; decision_set : the set of infinite radius.
     """
 
     data: LabeledData
@@ -185,7 +185,7 @@ class RobustProblem(ABC):
     @property
     @abstractmethod
     def row_blocks(self) -> Iterable[FloatArray]:
-        """The rows themselves, in their order, one block after another; may be asked for again."""
+        """Blocks of rows in order. The property can be read repeatedly."""
 
     @property
     @abstractmethod
@@ -194,19 +194,19 @@ class RobustProblem(ABC):
 
     @abstractmethod
     def linear(self, l2: float, fit_intercept: bool, *, standardized: bool = False) -> Objective:
-        """A linear model to be learned; standardized : the penalty is one on standardised features."""
+        """Return the problem of a fixed classifier with losses (N, K), or over blocks a function of rows."""
 
     @abstractmethod
     def fixed(self, losses: Any, scale: float | None = None) -> Objective:
-        """A classifier that is given: its losses (N, K) in memory, or over blocks a function of rows."""
+        """Return the problem over a sample of at most `most` unlabeled rows, in memory, with the same intervals."""
 
     @abstractmethod
     def sample(self, most: int, seed: int) -> RobustProblem:
-        """The same problem over at most so many unlabeled rows, in memory; label intervals stay as they are."""
+        """Return the problem over the same rows, with labels weighted by class to have these shares (K,)."""
 
     @abstractmethod
     def with_label_shares(self, shares: FloatArray) -> RobustProblem:
-        """The same rows, where labels count by class such that they have these shares (K,)."""
+        """Return the problem over the same rows, with labels weighted by class to have these shares (K,)."""
 
     @property
     def anchors(self) -> FloatArray:
@@ -223,15 +223,15 @@ class RobustProblem(ABC):
         return self.at_radius(self.minimal.value + excess)
 
     def calibrate(self, how: CalibratedRadius) -> RadiusEstimate:
-        """The radius, estimated from the labeled rows."""
+        """Estimate the radius from the labeled rows."""
         return calibrate(self.data, self.decision_set, self.minimal, how)
 
     def tied(self, excess: float) -> list[SetAtRadius]:
-        """The sets of an estimated excess: one, or with label intervals a union."""
+        """Return the sets of an estimated excess: one set, or a union of sets with label intervals."""
         return [SetAtRadius(*one) for one in tied_sets(self.decision_set, self.minimal, excess)]
 
     def members(self, radius: float | str | CalibratedRadius) -> tuple[list[SetAtRadius], RadiusEstimate | None]:
-        """The sets at a radius, or at an estimate of it."""
+        """Return the sets at a radius, or at an estimated radius."""
         if isinstance(radius, CalibratedRadius):
             estimate = self.calibrate(radius)
             return self.tied(estimate.excess), estimate
@@ -296,7 +296,7 @@ class InMemoryProblem(RobustProblem):
         return self.play(FixedLosses(np.asarray(losses), scale))
 
     def play(self, model: Model, coordinates: Coordinates | None = None) -> InMemoryObjective:
-        """Any model over the rows."""
+        """Pair any model with the rows."""
         return InMemoryObjective(self, InMemoryRows.from_decision_set(self.decision_set, model), model, coordinates)
 
     def with_label_shares(self, shares: FloatArray) -> InMemoryProblem:
@@ -311,7 +311,7 @@ class InMemoryProblem(RobustProblem):
 
 
 def replace_unlabeled(problem: RobustProblem, rows: FloatArray, n_jobs: int | None = 1) -> InMemoryProblem:
-    """A problem with other unlabeled rows, in memory; label intervals and costs stay as they are."""
+    """Return the problem with other unlabeled rows, in memory, with the same label intervals and costs."""
     data = replace(problem.data, unlabeled=rows)
     known = problem.decision_set
     ds = data.decision_set(None, known.label_cost)
@@ -320,7 +320,7 @@ def replace_unlabeled(problem: RobustProblem, rows: FloatArray, n_jobs: int | No
 
 @dataclass(frozen=True, eq=False)
 class InMemoryObjective(Objective):
-    """A model over rows in memory; the model knows them too."""
+    """A model over rows in memory. The model holds the rows, too."""
 
     problem: InMemoryProblem
     sweep: InMemoryRows
@@ -330,7 +330,7 @@ class InMemoryObjective(Objective):
     @property
     def linear_model(self) -> LinearModel:
         if not isinstance(self.model, LinearModel):
-            raise TypeError("the model of this game is not linear")
+            raise TypeError("the model of this objective is not linear")
         return self.model
 
     def solve(

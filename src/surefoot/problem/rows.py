@@ -1,7 +1,6 @@
-"""Labeled and unlabeled rows: checked, wrapped for pipelines, and the ground cost that they settle.
+"""Labeled and unlabeled rows: their checks, their wrapper for pipelines, and the ground cost derived from them.
 
-Spreads and median distances are taken over all rows, or over a sample spread evenly over them: the same rows for every
-backend.
+Spreads and median distances are computed over all rows, or over evenly spaced rows. Every backend uses the same rows.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from surefoot.costs.learned import feature_spread, resolve_metric
 from surefoot.priors import LabelPrior
 from surefoot.problem.sets import MEDIAN, DecisionSet, build_decision_set, distinct_rows
 
-# Checked data: labeled rows, unlabeled rows, and the decision set they span.
+# Checked data: labeled rows, unlabeled rows, and their decision set.
 
 
 @dataclass(frozen=True, eq=False)
 class LabeledData:
     """Labeled rows (n, d), their codes (n,) and weights (n,), unlabeled rows (M, d) or None, and the metric.
 
-    target : whether the unlabeled rows are those of another population, and alone make up the feature marginal.
-    rule : the GroundRule by which metric and label cost were found, so that some of the labels can find them again.
+    target : True if the unlabeled rows are a sample of another population, and alone make up the feature marginal.
+    rule : the GroundRule that derived metric and label cost, so that a subset of the labels can derive them again.
     """
 
     rows: FloatArray
@@ -54,7 +53,7 @@ class LabeledData:
         classes: ArrayLike | None,
         metric: FeatureMetric | str | Callable[..., float],
     ) -> LabeledData:
-        """Labeled rows as arguments of a function, each refused with the rule that it breaks."""
+        """Check labeled rows given as arguments of a function, and raise an error for each invalid argument."""
         rows, labels = check_labeled_rows(X, y)
         weights = check_weights(sample_weight, "sample_weight", len(rows))
         known, codes = encode_labels(labels, classes)
@@ -66,19 +65,19 @@ class LabeledData:
 
     @cached_property
     def everything(self) -> FloatArray:
-        """(N, d) the rows of the feature marginal: all, the labeled ones first; or those of the target population."""
+        """(N, d) the rows of the feature marginal: all, labeled ones first, or those of the target population."""
         if self.unlabeled is None:
             return self.counted_rows
         return self.unlabeled if self.target else np.vstack([self.rows, self.unlabeled])
 
     @property
     def counted_rows(self) -> FloatArray:
-        """The labeled rows that count in the feature marginal: all, or none beside a target population."""
+        """The labeled rows in the feature marginal: all of them, or none with a target population."""
         return self.rows[:0] if self.target else self.rows
 
     @property
     def counted_weights(self) -> FloatArray:
-        """Their weights."""
+        """The weights of the labeled rows in the feature marginal."""
         return self.weights[:0] if self.target else self.weights
 
     def decision_set(
@@ -98,7 +97,7 @@ class LabeledData:
         )
 
     def distances_between_labeled(self) -> FloatArray:
-        """(n, n)."""
+        """(n, n) distances between labeled rows."""
         if isinstance(self.metric, Precomputed):
             if self.target:
                 raise ParameterError(
@@ -127,7 +126,7 @@ def fingerprint_factors(n_features: int) -> NDArray[np.uint64]:
     return half * np.uint64(2) + np.uint64(1)
 
 
-# Rows over which the spread of a feature is taken, and rows between which distances are measured for their median.
+# Rows used for the spread of a feature, and rows used for the median distance.
 _MOST_SEEN, _MOST_PAIRED = 10_000, 400
 
 TakeRows = Callable[[NDArray[np.intp]], FloatArray]
@@ -135,10 +134,10 @@ TakeRows = Callable[[NDArray[np.intp]], FloatArray]
 
 @dataclass(frozen=True, eq=False)
 class GroundRule:
-    """How the ground cost follows from labels: kept, so that it can be learned again from some of them.
+    """The rule that derives the ground cost from labels, kept so that a subset of the labels can derive it again.
 
-    seen, seen_weights : (m, d), (m,) rows that stand for all, the first n_labeled of them labeled.
-    spread : (d,) what each feature is divided by; scaled : whether the label cost is the median distance.
+    seen, seen_weights : (m, d), (m,) rows that represent all rows; the first n_labeled of them are labeled.
+    spread : (d,) the divisor of each feature; scaled : True if the label cost is the median distance.
     """
 
     learned: LearnedMetric | None
@@ -149,16 +148,16 @@ class GroundRule:
     n_labeled: int
 
     def metric(self, data: LabeledData, some: NDArray[np.intp], codes: NDArray[np.intp]) -> FeatureMetric:
-        """The metric of some of the labeled rows, with these class codes (n,)."""
+        """Derive the metric from some of the labeled rows, with these class codes (n,)."""
         if self.learned is None:
             return data.metric
         rows, labels = data.rows[some], codes[some]
-        first, weights = distinct_rows(rows, labels, data.weights[some])  # copies are one label of more weight
+        first, weights = distinct_rows(rows, labels, data.weights[some])  # copies are one label with more weight
         return self.learned.from_codes(rows[first], labels[first], weights, self.spread)
 
     @property
     def unit(self) -> float | None:
-        """What all features are divided by, if the metric says so."""
+        """The common divisor of all features, if the metric has one."""
         return None if self.learned is None else self.learned.unit
 
     def label_cost(self, metric: FeatureMetric) -> float:
@@ -169,10 +168,10 @@ class GroundRule:
 def settle_ground_cost(
     data: LabeledData, label_cost: ArrayLike, n_rows: int, take: TakeRows
 ) -> tuple[LabeledData, ArrayLike]:
-    """Labeled rows with a metric that can measure, and a label cost in numbers.
+    """Return labeled rows with a metric that can measure distances, and a numeric label cost.
 
-    n_rows : all, the labeled ones first, whether or not these count in the feature marginal; take : these rows, by
-    ascending indices.
+    n_rows : the number of all rows, labeled ones first, including labeled rows outside of the feature marginal; take :
+    returns rows by ascending indices.
     """
     learned = data.metric if isinstance(data.metric, LearnedMetric) else None
     scaled = is_median(label_cost)
@@ -189,25 +188,25 @@ def settle_ground_cost(
 
 
 def is_median(label_cost: Any) -> bool:
-    """Whether a label cost is to follow from the distances."""
+    """Return True if the label cost is to be derived from the distances."""
     return isinstance(label_cost, str) and label_cost == MEDIAN
 
 
 def evenly_spread(n_rows: int, most: int) -> NDArray[np.intp]:
-    """Ascending indices of at most so many rows."""
+    """Ascending, evenly spaced indices of at most `most` rows."""
     if n_rows <= most:
         return np.arange(n_rows)
     return np.linspace(0, n_rows - 1, most).astype(np.intp)
 
 
 def median_distance(metric: FeatureMetric, rows: FloatArray, weights: FloatArray) -> float:
-    """Weighted median of the distances between rows that differ; 1 where none do.
+    """Weighted median of the distances between rows that differ; 1 if no rows differ.
 
-    Pairs at distance 0 do not count: so it makes no difference whether a row has weight 2 or is there twice.
+    Pairs at distance 0 do not count, so a row of weight 2 is the same as two copies of the row.
     """
-    if isinstance(metric, Precomputed):  # known to the labeled rows only
+    if isinstance(metric, Precomputed):  # precomputed distances reach the labeled rows only
         known = metric.matrix[evenly_spread(len(metric.matrix), _MOST_SEEN)]
-        counted = weights[-len(known) :]  # beside a target population labeled rows come first, and have no distances
+        counted = weights[-len(known) :]  # with a target population, labeled rows come first and have no distances
         distances, pairs = known.ravel(), np.repeat(counted, known.shape[1])
     else:
         some = evenly_spread(len(rows), _MOST_PAIRED)
@@ -224,29 +223,29 @@ def median_distance(metric: FeatureMetric, rows: FloatArray, weights: FloatArray
     return float(distances[kept][order][np.searchsorted(cumulative, 0.5 * cumulative[-1])])
 
 
-# Fewer rows than this say too little about where a feature lies, and how widely.
+# With fewer rows than this, the median and the spread of a feature are too uncertain.
 _ENOUGH_ROWS = 10
-# So many of the unlabeled rows, drawn at random, are compared with the labeled ones.
+# At most this many unlabeled rows, sampled at random, are compared with the labeled rows.
 COMPARED = 2000
-# Interquartile ranges that differ by more than this factor are taken for different units.
+# Interquartile ranges that differ by more than this factor suggest different units.
 _SPREAD_RATIO = 10.0
-# A warning needs more than this share of the features.
+# A warning requires more than this share of the features.
 _SHARE = 0.2
 
 UNLABELED, TARGET = "X_unlabeled", "X_target"
 _FIX = (
-    'A Pipeline scales {name} only if told so: Pipeline(..., transform_input=["{name}"]). If the rows do '
+    'A Pipeline scales {name} only with Pipeline(..., transform_input=["{name}"]). If the rows really '
     "differ that much, ignore this warning."
 )
 
 
 class Unlabeled(tuple[Any]):
-    """Unlabeled rows that no cross-validation splits, and that a pipeline still transforms.
+    """Unlabeled rows that cross-validation does not split and that a pipeline still transforms.
 
-    `cross_validate(..., params={"X_unlabeled": U})` cuts U into folds whenever it has as many rows as X. Wrapped,
-    `Unlabeled(U)` has length 1 and is passed on whole. It is a tuple because a Pipeline with
-    `transform_input=["X_unlabeled"]` transforms the elements of a tuple one by one, and hands on a plain tuple, which
-    `fit` takes too.
+    `cross_validate(..., params={"X_unlabeled": U})` splits U into folds whenever it has as many rows as X.
+    `Unlabeled(U)`
+    has length 1, so it is passed on whole. It is a tuple, because a Pipeline with `transform_input=["X_unlabeled"]`
+    transforms the elements of a tuple one by one. The Pipeline passes on a plain tuple, which `fit` also accepts.
 
     Parameters
     ----------
@@ -268,7 +267,7 @@ class Unlabeled(tuple[Any]):
 
     @property
     def rows(self) -> Any:
-        """The rows as they were given."""
+        """The rows as passed to the constructor."""
         return self[0]
 
     def __getnewargs__(self) -> tuple[Any]:
@@ -280,7 +279,7 @@ class Unlabeled(tuple[Any]):
 
 
 def unwrap(X_unlabeled: Any) -> tuple[Any, bool]:
-    """The rows, and whether they came in an Unlabeled, or in the tuple of one matrix that a Pipeline makes of it."""
+    """Return the rows, and True if they came in an Unlabeled or in the 1-tuple that a Pipeline makes of it."""
     if isinstance(X_unlabeled, Unlabeled):
         return X_unlabeled.rows, True
     # A tuple of one vector is a matrix of one row, not a wrapper.
@@ -290,9 +289,9 @@ def unwrap(X_unlabeled: Any) -> tuple[Any, bool]:
 
 
 def choose_marginal(X_unlabeled: Any, X_target: Any) -> tuple[Any, str]:
-    """The rows that make up the feature marginal, with the labeled ones or (those of a target) alone, and their name.
+    """Return the rows that, with the labeled rows or (if a target) alone, make up the feature marginal, and their name.
 
-    Where both are given, the unlabeled rows of the labels' own population take no part, and a warning says so.
+    If both are given, the unlabeled rows are not used, and a warning reports this.
     """
     if X_target is None:
         return X_unlabeled, UNLABELED
@@ -300,15 +299,15 @@ def choose_marginal(X_unlabeled: Any, X_target: Any) -> tuple[Any, str]:
         warn_caller(
             UnlabeledRowsWarning(
                 "unused_rows",
-                "the feature marginal is that of X_target alone: the rows of X_unlabeled take no part.",
-                "Leave them out, or pass all rows of the population to judge as X_target.",
+                "X_target alone makes up the feature marginal, so X_unlabeled is not used.",
+                "Omit X_unlabeled, or pass all rows of the target population as X_target.",
             )
         )
     return X_target, TARGET
 
 
 def check_unlabeled(estimator: Any, X: FloatArray, rows: Any, name: str = UNLABELED) -> FloatArray:
-    """Rows (M, d) with the columns of X (n, d), which the estimator has seen."""
+    """Check that rows (M, d) have the columns of X (n, d), on which the estimator was fitted."""
     try:
         validate_data(estimator, rows, reset=False, skip_check_array=True, ensure_2d=False)  # names of columns
     except ValueError as error:
@@ -319,28 +318,28 @@ def check_unlabeled(estimator: Any, X: FloatArray, rows: Any, name: str = UNLABE
 def warn_about_unlabeled(
     X: FloatArray, U: FloatArray, n_unlabeled: int, *, wrapped: bool, name: str = UNLABELED
 ) -> None:
-    """A warning where one of the two traps seems to have caught the unlabeled rows; U may be a sample of them."""
+    """Warn if the unlabeled rows seem affected by one of the two common mistakes. U may be a sample of the rows."""
     if not wrapped:
         _warn_if_cut_by_folds(len(X), n_unlabeled, name)
     _warn_if_scaled_apart(X, U, name)
 
 
 def _warn_if_cut_by_folds(n_labeled: int, n_unlabeled: int, name: str) -> None:
-    """`cross_validate` slices every parameter that is as long as X, X_unlabeled too."""
+    """Warn about equal lengths: `cross_validate` splits every parameter that is as long as X, including X_unlabeled."""
     if n_labeled == n_unlabeled:
         warn_caller(
             UnlabeledRowsWarning(
                 "cut_by_folds",
                 f"{name} has as many rows as X ({n_labeled}).",
-                "If this fit runs inside cross_validate or a search, it has been cut into folds along with X: pass "
-                f"surefoot.Unlabeled({name}) instead, which is passed on whole." + see("unlabeled rows"),
+                f"If this fit runs inside cross_validate or a search, {name} was split into folds like X. Pass "
+                f"surefoot.Unlabeled({name}) instead, which is not split." + see("unlabeled rows"),
                 n_rows=n_labeled,
             )
         )
 
 
 def _warn_if_scaled_apart(X: FloatArray, U: FloatArray, name: str) -> None:
-    """A pipeline without transform_input scales X and leaves X_unlabeled as it was: compare medians, then spreads."""
+    """Warn about different scales: a pipeline without transform_input scales X, but not X_unlabeled."""
     if len(X) < _ENOUGH_ROWS or len(U) == 0:
         return
     if len(U) > COMPARED:
@@ -371,14 +370,14 @@ def _warn_if_scaled_apart(X: FloatArray, U: FloatArray, name: str) -> None:
 
 
 def _share_moved(X: FloatArray, U: FloatArray) -> float:
-    """Share of the features, of those that vary in X, whose medians differ by more than the range of X."""
+    """Share of the features varying in X whose medians differ by more than the range of X."""
     span = np.ptp(X, axis=0)
     apart = np.abs(np.median(U, axis=0) - np.median(X, axis=0)) > span
     return float(apart[span > 0].mean()) if (span > 0).any() else 0.0
 
 
 def _share_stretched(X: FloatArray, U: FloatArray) -> float:
-    """Share of the features whose interquartile ranges, where neither is 0, differ by more than _SPREAD_RATIO."""
+    """Share of the features whose interquartile ranges, if neither is 0, differ by more than _SPREAD_RATIO."""
     ours, theirs = (np.subtract(*np.quantile(rows, [0.75, 0.25], axis=0)) for rows in (X, U))
     spread = (ours > 0) & (theirs > 0)
     apart = (theirs > _SPREAD_RATIO * ours) | (ours > _SPREAD_RATIO * theirs)

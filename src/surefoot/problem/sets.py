@@ -1,4 +1,4 @@
-"""The adversary's decision set: every distribution with given feature marginal, label intervals, transport radius."""
+"""The adversary's decision set: distributions with given feature marginal, label intervals and radius."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from surefoot.priors import LabelPrior, resolve_prior
 from surefoot.priors.clopper_pearson import tighten
 from surefoot.problem.distances import distances_to_anchors
 
-# Label costs: what changing a label costs, as a K×K matrix.
+# Label costs: the cost of changing a label, as a K×K matrix.
 
 # κ in the units of the data: the median distance between rows, in the metric of the problem.
 MEDIAN = "median"
 
 
 def plain_label_cost(matrix: FloatArray) -> float | FloatArray:
-    """The one cost that all changes of label have, or else the matrix (K, K)."""
+    """Return the single cost of all label changes if there is one, or else the matrix (K, K)."""
     kappa = float(matrix.max())
     return kappa if np.array_equal(matrix, kappa * (1.0 - np.eye(len(matrix)))) else matrix
 
@@ -57,9 +57,9 @@ def label_cost_matrix(label_cost: ArrayLike, n_classes: int) -> FloatArray:
     if isinstance(label_cost, str):
         raise ParameterError(
             "label_cost",
-            f'must be a number, a matrix, or "{MEDIAN}" where all rows are known',
+            f'must be a number or a matrix ("{MEDIAN}" requires all rows)',
             repr(label_cost),
-            "Pass one of these, such as label_cost_ of a fitted estimator.",
+            "Pass a number, such as label_cost_ of a fitted estimator.",
         )
     if np.ndim(label_cost) == 0:
         kappa = check_positive_scalar(label_cost, "label_cost")
@@ -75,7 +75,7 @@ def label_cost_matrix(label_cost: ArrayLike, n_classes: int) -> FloatArray:
     if np.diagonal(matrix).any():
         raise ParameterError(
             "label_cost",
-            "must have a zero diagonal, as keeping a label costs nothing",
+            "must have a zero diagonal, because keeping a label costs nothing",
             np.diagonal(matrix),
             "Set the diagonal to 0.",
         )
@@ -92,8 +92,8 @@ def label_cost_matrix(label_cost: ArrayLike, n_classes: int) -> FloatArray:
 
 _MOST_TYPICAL_ROWS = 1000
 _WHERE_DISTANCES_DO_NOT_FIT = (
-    "Pass a random sample of the unlabeled rows or fewer labeled ones; or what is solved over blocks of rows: a number "
-    'or "auto" as radius, a tol of at least 1e-5, a classifier in place of losses.'
+    "Pass a random sample of the unlabeled rows, or fewer labeled rows. Or use arguments that support blocks of rows: "
+    'a number or "auto" as radius, a tol of at least 1e-5, a classifier instead of losses.'
 )
 
 
@@ -110,7 +110,7 @@ class DecisionSet:
     label_cost : (K, K), entry [k, c] the cost of turning label c into k.
     intervals : (K, 2) label probability intervals, intersected with the simplex.
     radius : float.
-    anchor_rows : (n,) which labeled row each anchor is (the first of those that coincide); None if not known.
+    anchor_rows : (n,) the labeled row of each anchor (the first of identical rows); None if not known.
     """
 
     distances: FloatArray
@@ -128,40 +128,40 @@ class DecisionSet:
 
     @cached_property
     def present(self) -> NDArray[np.intp]:
-        """Class codes that some anchor carries."""
+        """Class codes that at least one anchor has."""
         return np.unique(self.anchor_labels)
 
     @cached_property
     def class_offsets(self) -> NDArray[np.int64]:
-        """(C+1,) first anchor of each class that is present, then n."""
+        """(C+1,) first anchor of each class present, then n."""
         return np.append(np.searchsorted(self.anchor_labels, self.present), len(self.anchor_labels)).astype(np.int64)
 
     @cached_property
     def class_columns(self) -> tuple[tuple[int, int], ...]:
-        """(C) first anchor and stop of each class that is present."""
+        """(C) first anchor and stop of each class present."""
         return tuple(pairwise(self.class_offsets.tolist()))
 
     @cached_property
     def anchor_slots(self) -> NDArray[np.intp]:
-        """(n,) position of each anchor's class among the classes that are present."""
+        """(n,) position of each anchor's class among the classes present."""
         return np.searchsorted(self.present, self.anchor_labels)
 
     @cached_property
     def present_label_cost(self) -> FloatArray:
-        """(K, C) label cost from each class that is present."""
+        """(K, C) label cost from each class present."""
         return np.ascontiguousarray(self.label_cost[:, self.present])
 
     @property
     def label_frequencies(self) -> FloatArray:
         """(K,) p̂, the label probabilities of the labeled distribution."""
         counts = np.bincount(self.anchor_labels, weights=self.anchor_weights, minlength=self.n_classes)
-        return cast("FloatArray", counts)  # numpy's types know integer counts only
+        return cast("FloatArray", counts)  # numpy's types cover integer counts only
 
     @cached_property
     def median_distance(self) -> float:
-        """The median over rows of the median distance to anchors, which a few of them far away do not move.
+        """The median over rows of the median distance to anchors, which a few distant anchors do not change.
 
-        Of many rows some are looked at; without rows it is 0.
+        With many rows, evenly spaced rows are used. Without rows the median is 0.
         """
         kept = np.flatnonzero(self.row_weights > 0)
         if len(kept) == 0:
@@ -173,7 +173,7 @@ class DecisionSet:
         return replace(self, radius=float(radius))
 
     def with_label_shares(self, shares: FloatArray) -> DecisionSet:
-        """The same with anchors that count by class, such that their labels have these shares (K,), as far as seen."""
+        """Return the set with anchors weighted by class, so that the classes present have these shares (K,)."""
         wanted = np.where(np.isin(np.arange(self.n_classes), self.present), shares, 0.0)
         ratio = np.divide(wanted, self.label_frequencies, out=np.zeros(self.n_classes), where=wanted > 0)
         weights = self.anchor_weights * ratio[self.anchor_labels]
@@ -193,12 +193,13 @@ def build_decision_set(
     metric: FeatureMetric | str | Callable[..., float] = "euclidean",
     target: bool = False,
 ) -> DecisionSet:
-    """Lay out labeled rows X (n, d) with class codes, and unlabeled rows (M, d), as a decision set.
+    """Build the decision set of labeled rows X (n, d) with class codes, and unlabeled rows (M, d).
 
-    A weight counts a labeled row that many times, in the labeled distribution and in the feature marginal, where an
-    unlabeled row counts once. Labeled rows that coincide in features and label are one anchor with their weights added.
+    A labeled row of weight w counts w times, in the labeled distribution and in the feature marginal. An unlabeled row
+    counts once in the feature marginal. Labeled rows with equal features and labels are one anchor with the sum of
+    weights.
 
-    target : the unlabeled rows are those of another population, and alone make up the feature marginal.
+    target : the unlabeled rows are a sample of another population, and alone make up the feature marginal.
     """
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
     rows = X if X_unlabeled is None else np.vstack([X, X_unlabeled])
@@ -207,7 +208,7 @@ def build_decision_set(
     prior = resolve_prior(label_prior, other_population=target)
     intervals = tighten(prior.for_rows(X, codes, n_classes, None if target else X_unlabeled).intervals(counts))
     feature_metric = resolve_metric(metric)
-    # the columns of precomputed distances stand for labeled rows one by one: equal features need not mean equal columns
+    # each column of precomputed distances belongs to one labeled row: equal features need not mean equal columns
     merge = not isinstance(feature_metric, Precomputed)
     anchors, anchor_weights = _anchors(X, codes, weights, merge=merge)
     if target and X_unlabeled is not None:
@@ -228,7 +229,7 @@ def build_decision_set(
 def _anchors(
     X: FloatArray, codes: NDArray[np.intp], weights: FloatArray, *, merge: bool
 ) -> tuple[NDArray[np.intp], FloatArray]:
-    """Labeled rows of positive weight, ordered by label; with merge one per (label, features), weights summed."""
+    """Labeled rows of positive weight, ordered by label. With merge, rows with equal label and features become one."""
     if not merge:
         kept = np.flatnonzero(weights > 0)
         kept = kept[np.argsort(codes[kept], kind="stable")]
@@ -239,7 +240,7 @@ def _anchors(
 
 
 def distinct_rows(X: FloatArray, codes: NDArray[np.intp], weights: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
-    """The first of each group of rows of positive weight that coincide in features and label, and their weights."""
+    """Return the first row of each group of equal features and label, and the total weight of each group."""
     kept = np.flatnonzero(weights > 0)
     keys = np.column_stack([codes[kept].astype(np.float64), X[kept]])
     _, first, inverse = np.unique(keys, axis=0, return_index=True, return_inverse=True)

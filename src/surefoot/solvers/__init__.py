@@ -1,1 +1,1 @@
-"""Solvers: arrays in, solutions with their duals out."""
+"""Solvers, which take arrays and return solutions with their duals."""

@@ -67,7 +67,7 @@ def _newton(B: FloatArray, w: FloatArray, tol: float, max_iter: int, suspect: bo
     """Damped Newton on rows B (n, r).
 
     With `suspect`, stop as `separable` once all margins are positive, or once the objective settles while the steps do
-    not: along a separating direction each step gains a factor e only, where Newton else converges quadratically.
+    not. Along a separating direction each step gains only a factor e, where Newton otherwise converges quadratically.
     """
     n, r = B.shape
     x, z, dual = np.zeros(r), np.zeros(n), np.full(n, 0.5)
@@ -143,9 +143,11 @@ WARM_ITERATIONS = 40
 class BallSolution:
     """Solution of `solve_ball` with its two-sided certificate: lower ≤ optimal value ≤ risk.
 
-    coef (d,), intercept and lam are the primal point, p (n,) and s (n,) the feasible dual point that proves `lower`.
-    status: "optimal" (gap ≤ tol), "separable" (the infimum is not attained; the certificate holds all the same), or
-    "max_iter" (the gap is larger than asked for).
+    coef (d,), intercept and lam are the primal point; p (n,) and s (n,) are the feasible dual point that proves
+    `lower`.
+    status: "optimal" (gap ≤ tol), "separable" (the infimum is not attained, but the certificate is valid), or
+    "max_iter"
+    (the gap is larger than tol).
     """
 
     coef: FloatArray
@@ -162,7 +164,7 @@ class BallSolution:
 
 @dataclass(frozen=True)
 class _Point:
-    """Primal and dual point of a solver, before the certificate is computed."""
+    """Primal and dual point of a solver, without the certificate."""
 
     coef: FloatArray
     intercept: float
@@ -185,14 +187,14 @@ def solve_ball(
     max_iter: int = 200,
     warm_start: BallSolution | None = None,
 ) -> BallSolution:
-    """Logistic regression that minimises the worst-case risk over a Wasserstein ball around the sample.
+    """Minimise the worst-case risk of logistic regression over a Wasserstein ball around the sample.
 
     Solves, with z_i = y_i(⟨θ, x_i⟩ + b) and the intercept b free,
 
         min_{θ,b,λ}  ελ + Σ_i w_i [log(1 + e^{−z_i}) + (z_i − λκ)_+]    s.t.  ‖θ‖_* ≤ λ
 
-    by a primal–dual interior-point Newton method. Both sides of the certificate are recomputed at the returned point
-    on the data as given, by `ball_upper_bound` and `ball_lower_bound`.
+    by a primal–dual interior-point Newton method. Both sides of the certificate are recomputed at the returned point on
+    the original data, by `ball_upper_bound` and `ball_lower_bound`.
 
     Parameters
     ----------
@@ -201,7 +203,7 @@ def solve_ball(
     radius : ε ≥ 0; at 0 this is plain logistic regression
     label_cost : κ > 0, possibly inf (labels never flip: norm-regularised logistic regression)
     norm : the norm on θ, "l2" (Euclidean metric), "linf" (Manhattan) or "l1" (Chebyshev)
-    fit_intercept : whether b is free, or 0
+    fit_intercept : True if b is free, False if b = 0
     tol : certified gap to reach, absolute, in units of the risk
     warm_start : a solution at a nearby radius
 
@@ -212,7 +214,7 @@ def solve_ball(
     X, y, w = _check(X, y_sign, weights, radius, label_cost, norm)
     if warm_start is not None and warm_start.coef.shape != X.shape[1:]:
         raise ParameterError(
-            "warm_start", "must have one coefficient per feature", f"{warm_start.coef.shape} for {X.shape}", "Pass one."
+            "warm_start", "must have one coefficient per feature", f"{warm_start.coef.shape} for {X.shape}", "Omit it."
         )
     if not tol > 0:
         raise ParameterError("tol", "must be positive", tol, "Pass 1e-6, say.")
@@ -234,25 +236,28 @@ def _check(
     if not np.isfinite(X).all():
         raise ParameterError("X", "must be finite", "NaN or infinity", "Impute or drop these rows.")
     if not np.isin(y, (-1.0, 1.0)).all():
-        raise ParameterError("y_sign", "must hold -1 and +1 only", "others", "Map the two classes to these signs.")
+        raise ParameterError("y_sign", "must hold -1 and +1 only", "other values", "Map the two classes to ±1.")
     w = np.ones(len(y)) if weights is None else np.asarray(weights, dtype=np.float64)
     if w.shape != y.shape or not np.isfinite(w).all() or (w < 0).any() or w.sum() <= 0:
         raise ParameterError(
-            "weights", "must be (n,), finite, non-negative and not all zero", f"shape {w.shape}", "Pass one per row."
+            "weights",
+            "must be (n,), finite, non-negative and not all zero",
+            f"shape {w.shape}",
+            "Pass a weight per row.",
         )
     if not (np.isfinite(radius) and radius >= 0):
-        raise ParameterError("radius", "must be finite and at least 0", radius, "Pass such a number.")
+        raise ParameterError("radius", "must be finite and at least 0", radius, "Pass a finite number >= 0.")
     if not label_cost > 0:
         raise ParameterError(
-            "label_cost", "must be positive (inf forbids label flips)", label_cost, "Pass such a number."
+            "label_cost", "must be positive (inf forbids label flips)", label_cost, "Pass a positive number."
         )
     if norm not in DUAL_NORMS:
-        raise ParameterError("norm", f"must be one of {sorted(DUAL_NORMS)}", repr(norm), "Pass one of these.")
+        raise ParameterError("norm", f"must be one of {sorted(DUAL_NORMS)}", repr(norm), "Pass a norm from this list.")
     return X, y, w / w.sum()
 
 
 def _certify(problem: BallProblem, point: _Point, tol: float, keep: NDArray[np.bool_]) -> BallSolution:
-    """Both bounds at the point, on the data as given; rows of weight zero get p = s = 0."""
+    """Both bounds at the point, on the original data. Rows of weight zero get p = s = 0."""
     risk, lam = ball_upper_bound(
         problem.X,
         problem.y,
@@ -310,9 +315,9 @@ def _solve(problem: BallProblem, tol: float, max_iter: int, warm_start: BallSolu
 
 
 def _interior(problem: BallProblem, tol: float, max_iter: int, start: tuple[FloatArray, float] | None) -> Incumbent:
-    """The interior-point method from the start given, then from θ = 0; where rounding stops it, again from its best.
+    """Run the interior-point method from the given start, then from θ = 0; restart if rounding stops it.
 
-    The bounds of all attempts are kept, and their iterations add up to at most max_iter.
+    The best bounds of all attempts are kept. Their iterations add up to at most max_iter.
     """
     zero = (np.zeros(problem.X.shape[1]), 0.0)
     attempts = [(0.01, True), (1.0, False)]
@@ -329,9 +334,9 @@ def _interior(problem: BallProblem, tol: float, max_iter: int, start: tuple[Floa
 
 
 def _scale(problem: BallProblem) -> tuple[BallProblem, NDArray[np.intp], float, FloatArray]:
-    """The same problem with centred features (if the intercept is free) of unit size and without constant columns.
+    """Scale the problem: centre the features (if the intercept is free), scale to unit size, drop constant columns.
 
-    With x' = (x − centre)/σ: θ' = σθ, λ' = σλ, ε' = ε/σ, κ' = κ/σ leave every term of the objective as it was.
+    With x' = (x − centre)/σ: θ' = σθ, λ' = σλ, ε' = ε/σ, κ' = κ/σ leave every term of the objective unchanged.
     """
     centre = problem.w @ problem.X if problem.fit_intercept else np.zeros(problem.X.shape[1])
     X = problem.X - centre

@@ -1,6 +1,6 @@
 """Both sides of the certificate of the Wasserstein ball alone, and the worst case of a fixed classifier.
 
-Nothing here iterates, and nothing here is used to choose a step of the solver: these functions only judge points.
+Nothing here iterates, and the solver uses nothing here to choose a step: these functions only evaluate points.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from scipy.special import entr
 from surefoot._validation import FloatArray
 from surefoot.solvers.ball_cones import ConeSystem
 
-# The one linear system of `ball_newton`: normal equations in (θ, b, λ), whichever of n and d is the smaller.
+# The linear system of `ball_newton`: normal equations in (θ, b, λ), of the smaller of the sizes n and d.
 
 PROXIMAL = 1e-9
 
@@ -69,7 +69,7 @@ def balanced(A: FloatArray, w: FloatArray, p: FloatArray, s: FloatArray) -> Floa
 
 
 class RightHandSide(NamedTuple):
-    """The Newton system asks AᵀEΔz − κAᵀDΔλ + cone = Aᵀflow − (g_θ, 0) in (θ, b), and force in λ; flow (n,)."""
+    """The Newton system requires AᵀEΔz − κAᵀDΔλ + cone = Aᵀflow − (g_θ, 0) in (θ, b), and force in λ; flow (n,)."""
 
     flow: FloatArray
     g_theta: FloatArray
@@ -141,7 +141,7 @@ class WideEquations:
         self.small_scale = 1.0 / np.sqrt(np.maximum(np.abs(self.small).max(axis=0), 1e-300))
 
     def solve(self, right: RightHandSide) -> FloatArray:
-        """(Δθ, Δb, Δλ), refined in (θ, b, λ) as long as that lowers the residual."""
+        """(Δθ, Δb, Δλ), refined in (θ, b, λ) while the residual decreases."""
         best = self._solve_once(right.flow, right.g_theta, np.zeros(self.rest.shape[1]), right.force)
         r_theta, r_b, r_lam = self._residual(right, best)
         size = self._size(r_theta, r_b, r_lam)
@@ -286,10 +286,10 @@ def ball_upper_bound(
     label_cost: float = 1.0,
     norm: str = "l2",
 ) -> tuple[float, float]:
-    """Value of the robust risk at (θ, b), and the λ that attains it.
+    """Return the robust risk at (θ, b), and the λ that attains it.
 
-    Evaluates ελ + Σ_i w_i [log(1 + e^{−z_i}) + (z_i − λκ)_+] term by term at the best λ ≥ ‖θ‖_*; any λ ≥ ‖θ‖_* would
-    give a valid upper bound on the optimal value, so rounding in the choice of λ never invalidates it.
+    Evaluates ελ + Σ_i w_i [log(1 + e^{−z_i}) + (z_i − λκ)_+] term by term at the best λ ≥ ‖θ‖_*. Any λ ≥ ‖θ‖_* would
+    give a valid upper bound on the optimal value, so rounding in the choice of λ never invalidates the bound.
     """
     w = _weights(weights, len(y_sign))
     z = _margins(X, y_sign, coef, intercept)
@@ -313,7 +313,7 @@ def ball_lower_bound(
     norm: str = "l2",
     fit_intercept: bool = True,
 ) -> tuple[float, FloatArray, FloatArray]:
-    """Lower bound on the optimal robust risk from any (p, s), and the feasible pair that proves it.
+    """Return a lower bound on the optimal robust risk from any (p, s), and the feasible pair that proves it.
 
     For p_i, s_i in [0, 1], log(1 + e^{−z}) + (z − λκ)_+ ≥ H(p_i) − (p_i − s_i) z − s_i λκ with H the binary entropy.
     Minimising the right side over (θ, b, λ) gives the dual
@@ -322,15 +322,15 @@ def ball_lower_bound(
                                   ‖Σ w_i (p_i − s_i) y_i x_i‖ + κ Σ w_i s_i ≤ ε,    0 ≤ p, s ≤ 1
 
     The pair is first repaired: clipped to [0, 1], moved along y_i p_i (1 − p_i) to restore the equality, then scaled
-    by the largest t ≤ 1 that meets the inequality (the set is star-shaped around 0). The inequality is held up to the
-    rounding error of its own evaluation, 32 ulp of the sum of absolute terms; this matters at ε = 0 only.
+    by the largest t ≤ 1 that satisfies the inequality (the set is star-shaped around 0). The inequality holds up to the
+    rounding error of its own evaluation, 32 ulp of the sum of absolute terms, which matters at ε = 0 only.
 
     Returns
     -------
     value ≥ 0, p (n,), s (n,)
     """
     w = _weights(weights, len(y_sign))
-    if fit_intercept:  # the equality makes any shift of the features free: centred, the sums lose least to rounding
+    if fit_intercept:  # the equality allows any shift of the features: centred, the sums lose least to rounding
         X = X - w @ X
     return ball_dual_value(X, y_sign, p, s, w, radius, label_cost, norm, fit_intercept)
 
@@ -346,7 +346,7 @@ def ball_dual_value(
     norm: str,
     fit_intercept: bool,
 ) -> tuple[float, FloatArray, FloatArray]:
-    """Repair (p, s) and evaluate Σ w_i H(p_i), as `ball_lower_bound`, on features taken as they are."""
+    """Repair (p, s) and evaluate Σ w_i H(p_i), like `ball_lower_bound`, without centring the features."""
     p, s = np.clip(p, 0.0, 1.0), np.clip(s, 0.0, 1.0)
     if np.isinf(label_cost):
         s = np.zeros_like(p)

@@ -30,7 +30,7 @@ class ConeSystem(NamedTuple):
 
 
 class Cone(Protocol):
-    """What the Newton iteration asks of a norm constraint."""
+    """The interface of a norm constraint to the Newton iteration."""
 
     degree: float
 
@@ -186,7 +186,7 @@ class BoxCone:
 class CrossPolytopeCone:
     """‖θ‖₁ ≤ λ as t ± θ ≥ 0 and m = λ − Σ t ≥ 0, with multipliers g, h (d,) and l; t is eliminated.
 
-    Stationarity in t asks g + h = l. Complementarity is μ/d for each row of t ± θ and μ for m.
+    Stationarity in t requires g + h = l. Complementarity is μ/d for each row of t ± θ and μ for m.
     """
 
     degree = 3.0
@@ -303,7 +303,7 @@ class Hinge:
         return primal, min(ratio_step(self.s, self.ds), ratio_step(self.s_bar, -self.ds))
 
     def outliers(self, primal: float, dual: float, mu: float) -> FloatArray:
-        """What brings each product s̄u, sc (2, n) after the steps back into [μ/10, 10μ], at most 10μ downwards."""
+        """The correction that moves s̄u and sc (2, n) after the steps into [μ/10, 10μ], at most 10μ downwards."""
         products = np.stack(
             [
                 (self.s_bar - dual * self.ds) * (self.u + primal * self.du),

@@ -2,9 +2,9 @@
 
     min_{θ,b,λ,u}  ελ + Σ_i w_i [log(1 + e^{−z_i}) + u_i]    s.t.  u_i ≥ 0,  u_i ≥ z_i − λκ,  ‖θ‖_* ≤ λ
 
-with z = A(θ, b). The multipliers of the two constraints on u_i are w_i (1 − s_i) and w_i s_i; the slacks and u are
+with z = A(θ, b). The multipliers of the two constraints on u_i are w_i (1 − s_i) and w_i s_i. The slacks and u are
 eliminated, which leaves one symmetric positive definite system in (θ, b, λ) per iteration. A full Newton step satisfies
-the linear dual constraints exactly, so the stepped multipliers are handed to `dual_value` as lower-bound candidates.
+the linear dual constraints exactly, so the new multipliers are candidates for the lower bound, `dual_value`.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from surefoot.solvers.ball_algebra import (
 )
 from surefoot.solvers.ball_cones import CONES, Cone, Hinge
 
-# A step goes this share of the way to the boundary.
+# Share of the distance to the boundary that a step covers.
 TO_BOUNDARY = 0.99
-# The central path is followed to this share of the best gap; after so many steps without a better one it ends.
+# The central path is followed to this share of the best gap. It ends after this many steps without a better gap.
 GAP_SHARE, PATIENCE = 0.03, 30
-# Corrector steps per factorisation, as long as each lengthens the step.
+# Corrector steps per factorisation, as long as each makes the step longer.
 CORRECTORS = 3
 
 
@@ -170,7 +170,7 @@ class BallIterate:
         return self.p - self.curvature * self.dz, s
 
     def adopt(self, other: BallIterate) -> None:
-        """Take over the direction of another state at the same point."""
+        """Copy the direction of another state at the same point."""
         self.cone, self.hinge = other.cone, other.hinge
         self.dx, self.dlam, self.dz = other.dx, other.dlam, other.dz
 
@@ -226,19 +226,19 @@ def interior_point(
 
 
 def _offer_balanced(state: BallIterate, best: Incumbent) -> None:
-    """Where ε is below the rounding of Σ w_i (p_i − s_i) y_i x_i, offer the dual point that makes this sum vanish."""
+    """If ε is below the rounding of Σ w_i (p_i − s_i) y_i x_i, offer the dual point for which this sum vanishes."""
     p, s = (np.clip(v, 0.0, 1.0) for v in state.dual_candidate())
     if np.isfinite(p).all() and np.isfinite(s).all():
         best.offer_dual(state.problem, balanced(state.A, state.problem.w, p, s), s)
 
 
 def _iterate(state: BallIterate, best: Incumbent, tol: float) -> bool:
-    """One predictor-corrector iteration; False when rounding leaves no finite direction."""
+    """Take one predictor-corrector iteration. Returns False if rounding leaves no finite direction."""
     mu, degree = state.mu(), state.degree
     state.factor()
     state.direct(0.0, correct=False)
     reach = min(1.0, *state.max_steps())
-    # μ must not run ahead of the logistic part, whose progress only the gap sees
+    # μ must not run ahead of the logistic part, which shows in the gap only
     target = max(
         (1.0 - reach) ** 3 * mu, 1e-3 * mu, GAP_SHARE * min(best.gap, np.log(2.0)) / degree, 0.2 * tol / degree
     )
@@ -255,10 +255,11 @@ def _iterate(state: BallIterate, best: Incumbent, tol: float) -> bool:
 
 
 def _recentre(state: BallIterate, affine: BallIterate, target: float, correct: bool) -> tuple[float, float]:
-    """Lengthen the steps by up to three centrality correctors on the hinge (Gondzio, 1996); returns the steps.
+    """Lengthen the steps by up to three centrality correctors on the hinge (Gondzio, 1996). Returns the steps.
 
-    Each costs one more solve with the factor at hand. `affine` holds the state after the predictor, from which every
-    corrected direction is computed anew.
+    Each corrector costs one more solve with the current factor. `affine` holds the state after the predictor, from
+    which
+    each corrected direction is computed.
     """
     steps = state.safe_steps()
     for _ in range(CORRECTORS):

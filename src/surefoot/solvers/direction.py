@@ -1,4 +1,4 @@
-"""Newton's direction: the linear system of a step, damped until it can be solved, and the ray of the radius."""
+"""Newton's direction: the linear system of a step, damped until it is solvable, and the ray of the radius."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from surefoot._validation import FloatArray
 from surefoot.dual.objective import Evaluation
 from surefoot.kernels.arrays import arrays_of
 
-# From this ridge on the scaled matrix is far from singular.
+# With this ridge or more, the scaled matrix is far from singular.
 _WELL_CONDITIONED = 1e-8
 
 
 class StallError(RuntimeError):
-    """Newton could make no progress at this τ: rounding errors are as large as the decrease it asks for."""
+    """Newton's method made no progress at this τ: rounding errors are as large as the predicted decrease."""
 
 
 class Local(Protocol):
-    """A smooth objective at a point: value, gradient, and its second derivatives where they were asked for."""
+    """A smooth objective at a point: value, gradient, and the second derivatives if they were requested."""
 
     @property
     def value(self) -> float: ...
@@ -33,7 +33,7 @@ class Local(Protocol):
 
 
 class Factorized(Protocol):
-    """What solves matrix · x = right, from the lower triangle, which is overwritten; tame : far from singular."""
+    """Return a solver of matrix · x = right. The lower triangle is overwritten; tame : far from singular."""
 
     def __call__(self, matrix: Any, *, tame: bool) -> Callable[[FloatArray], FloatArray]: ...
 
@@ -43,9 +43,9 @@ Here = TypeVar("Here", bound=Local)
 
 @dataclass(frozen=True)
 class Direction(Generic[Here]):
-    """Newton's direction, its decrement and the ridge that it took.
+    """Newton's direction, its decrement and the ridge that was used.
 
-    decrement_at : the decrement at another point, by the second derivatives of this one.
+    decrement_at : the decrement at another point, with the second derivatives of this one.
     """
 
     step: FloatArray
@@ -61,13 +61,13 @@ def newton_direction(
     alpha: slice,
     factorized: Factorized,
 ) -> Direction[Evaluation]:
-    """Solve (H + ridge·(diag H + natural)) Δ = −g; the ridge grows until the factorisation stands.
+    """Solve (H + ridge·(diag H + natural)) Δ = −g. The ridge grows until the factorisation succeeds.
 
-    Coordinates: α is replaced by the multiple of `ray`, along which α, β and λ grow together. Near the minimal radius
-    optimal points lie far out on that ray, and a ridge on β must not hold them back.
+    Coordinates: α is replaced by the multiple of `ray`, along which α, β and λ grow together. Near the minimal radius,
+    optimal points are far out on that ray, and a ridge on β must not hold them back.
     """
     if evaluation.hessian is None:
-        raise ValueError("newton_direction needs an evaluation with second_order=True")
+        raise ValueError("newton_direction requires an evaluation with second_order=True")
     H, gradient = evaluation.hessian, gradient_along_ray(evaluation.gradient, ray, alpha)
     xp, on_diagonal, turned = arrays_of(H), np.arange(len(gradient)), _turned(H, ray, alpha)
     diagonal = xp.fetch(H.diagonal()).copy()
@@ -91,14 +91,14 @@ def newton_direction(
         decrement = float(-(step @ g))
         if np.isfinite(decrement) and decrement >= 0:
             step *= scale
-            along = step[alpha].sum()  # α itself moves by this much; zero where α is fixed
+            along = step[alpha].sum()  # the step of α; zero if α is fixed
             step[alpha] = 0.0
 
             def decrement_at(there: Evaluation, scale: FloatArray = scale, solve: Any = solve) -> float:
                 g = scale * gradient_along_ray(there.gradient, ray, alpha)
                 try:
                     return float(g @ solve(g))
-                except LinAlgError:  # nearly singular: nothing is known
+                except LinAlgError:  # nearly singular: the decrement is unknown
                     return np.inf
 
             return Direction(step + along * ray, decrement, ridge, decrement_at)
@@ -107,7 +107,7 @@ def newton_direction(
 
 
 def along_ray(H: Any, gradient: FloatArray, ray: FloatArray, alpha: slice) -> tuple[Any, FloatArray]:
-    """H (lower triangle) and gradient in coordinates where α is replaced by the multiple of the ray."""
+    """H (lower triangle) and gradient in coordinates in which α is replaced by the multiple of the ray."""
     turned = _turned(H, ray, alpha)
     if turned is None:
         return H, gradient
@@ -117,7 +117,7 @@ def along_ray(H: Any, gradient: FloatArray, ray: FloatArray, alpha: slice) -> tu
 
 
 def _turned(H: Any, ray: FloatArray, alpha: slice) -> FloatArray | None:
-    """The row of α in H once α is replaced by the multiple of the ray; None where that changes nothing."""
+    """The row of α in H after α is replaced by the multiple of the ray; None if nothing changes."""
     if alpha.stop == alpha.start or np.count_nonzero(ray) <= 1:
         return None
     product: FloatArray = arrays_of(H).symmetric_product(H, ray)
@@ -126,13 +126,13 @@ def _turned(H: Any, ray: FloatArray, alpha: slice) -> FloatArray | None:
 
 
 def _place(H: Any, row: FloatArray, at: int) -> None:
-    """Write a row, and the column that is its mirror image, to the lower triangle of a matrix."""
+    """Write a row and the column that mirrors it to the lower triangle of a matrix."""
     send = arrays_of(H).send
     H[at, :at], H[at:, at] = send(row[:at]), send(row[at:])
 
 
 def gradient_along_ray(gradient: FloatArray, ray: FloatArray, alpha: slice) -> FloatArray:
-    """The gradient in coordinates where α is replaced by the multiple of the ray."""
+    """The gradient in coordinates in which α is replaced by the multiple of the ray."""
     if alpha.stop == alpha.start:
         return gradient
     turned = gradient.copy()

@@ -1,18 +1,19 @@
 """A primal–dual interior-point method for learning over one decision set, from a point of the smoothed path.
 
-Where groups of anchors share almost no rows, Newton's method on the softmax crawls: the step that would balance them is
-right only while weights are what they were. Here the weights are variables of their own, multipliers of the
-constraints, and the last digits come in a few steps. Far from the optimum it is the slower one: the path leads to where
-it begins. The problem:
+If groups of anchors share almost no rows, Newton's method on the softmax is very slow: the step that balances the
+groups
+is right only while the weights stay as they are. Here the weights are separate variables, the multipliers of the
+constraints, and a few steps give the last digits. Far from the optimum this method is slower, so it starts from a point
+of the path. The problem:
 
     min  Σ_j m_j log Σ_k exp x_jᵀθ_k + ½ θᵀRθ + αε + Σ_i w_i β_i + Σ_k (λ̄_k p_hi − λ_k p_lo) + Σ_j m_j ψ_j
     s.t. α d_ji + β_i − u_jc(i) ≥ 0                                  multiplier π_ji: the plan
          ψ_j + x_jᵀθ_k + λ̄_k − λ_k + u_jc + α κ_kc ≥ 0               q_jkc: its labels and classes
          α, λ̄_k, λ_k ≥ 0
 
-This is the robust problem with every maximum written as constraints, which are linear: ψ_j + log Σ exp is Φ_j. The rows
-(u_j, ψ_j) meet each other through the global variables only, and are eliminated one by one in closed form: u_jc meets
-ψ_j alone.
+This is the robust problem with each maximum written as linear constraints: ψ_j + log Σ exp is Φ_j. The rows (u_j, ψ_j)
+are coupled through the global variables only, and are eliminated one by one in closed form, because u_jc is coupled to
+ψ_j only.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from surefoot.problem.sets import DecisionSet
 class InteriorProblem:
     """A decision set and a linear model over its rows; `free` (L,) are the classes that have a multiplier.
 
-    An exact probability has one multiplier of either sign, held in `up`; an interval has two, `up` and `down`.
+    An exact probability has one multiplier of either sign, stored in `up`. An interval has two, `up` and `down`.
     """
 
     ds: DecisionSet
@@ -52,16 +53,16 @@ class InteriorProblem:
 
     @property
     def is_interval(self) -> Any:
-        """(L,) which of the free classes."""
+        """(L,) True for the free classes with an interval."""
         return self.hi > self.lo
 
     @property
     def n_constraints(self) -> int:
-        """Constraints, those of the rows counted by their weights."""
+        """The number of constraints, with those of rows counted by row weight."""
         return len(self.ds.anchor_weights) + self.ds.present_label_cost.size + 1 + 2 * int(self.is_interval.sum())
 
     def spread(self, table: FloatArray) -> FloatArray:
-        """(N, n) from one entry per row and class, (N, C)."""
+        """(N, n) table from one entry per row and class, (N, C)."""
         return np.repeat(table, np.diff(self.ds.class_offsets), axis=1)
 
     def gather(self, table: FloatArray) -> FloatArray:
@@ -75,7 +76,7 @@ class InteriorProblem:
         return lam
 
     def per_interval(self, above: FloatArray | float, below: FloatArray) -> FloatArray:
-        """(L,) a quotient where there is an interval, 0 elsewhere."""
+        """(L,) a quotient for classes with an interval, 0 for the rest."""
         return np.divide(above, below, out=np.zeros(len(self.free)), where=self.is_interval)
 
 
@@ -101,7 +102,7 @@ class Variables:
     price_down: FloatArray
 
     def moved(self, step: Variables, primal: float, dual: float) -> Variables:
-        """The sum with a step, whose length is another for multipliers."""
+        """Add a step, with separate lengths for variables and multipliers."""
         values = {}
         for one in fields(self):
             size = dual if one.name in ("plan", "labels") or one.name.startswith("price") else primal
@@ -111,14 +112,14 @@ class Variables:
 
 @dataclass(frozen=True, eq=False)
 class Slacks:
-    """What the constraints leave to rows and anchors (N, n), and to rows and labels (N, K, C)."""
+    """Slacks of the constraints on rows and anchors (N, n), and on rows and labels (N, K, C)."""
 
     plan: FloatArray
     labels: FloatArray
 
     @classmethod
     def at_variables(cls, problem: InteriorProblem, at: Variables) -> Slacks:
-        """At variables, or of a step: constraints are linear and without a constant."""
+        """Slacks at variables, or of a step, because the constraints are linear without a constant."""
         ds = problem.ds
         plan = at.alpha * ds.distances
         plan += at.beta
@@ -130,7 +131,7 @@ class Slacks:
 
 @dataclass(frozen=True)
 class Multipliers:
-    """What the multipliers should become: (product wanted − second-order term) / slack."""
+    """Targets of the multipliers: (wanted product − second-order term) / slack."""
 
     plan: FloatArray
     labels: FloatArray
@@ -167,9 +168,9 @@ class Gradient:
 
 
 class RowSystem:
-    """Second derivatives at a point, rows eliminated.
+    """Second derivatives at a point, with the rows eliminated.
 
-    Columns of what is left: z = (α, λ (L,), β (n,)), and the scores η_k = x_jᵀ dθ_k of each row.
+    The remaining columns are z = (α, λ (L,), β (n,)), and the scores η_k = x_jᵀ dθ_k of each row.
     """
 
     def __init__(self, problem: InteriorProblem, at: Variables, slacks: Slacks):
@@ -180,8 +181,8 @@ class RowSystem:
         by_class, costs = self.V.sum(axis=1), self.V * ds.present_label_cost
         self.diagonal = own + by_class  # of u
         self.ratio = by_class / self.diagonal
-        self.corner = (self.ratio * own).sum(axis=1)  # of ψ, once u is eliminated: without cancellation
-        # how α and each η_k meet u and ψ, and each other
+        self.corner = (self.ratio * own).sum(axis=1)  # of ψ, after u is eliminated, without cancellation
+        # coupling of α and each η_k with u and ψ, and with each other
         self.u_alpha, self.u_scores = costs.sum(axis=1) - problem.gather(weighted), self.V.transpose(1, 0, 2)
         self.psi_alpha, self.psi_scores = costs.sum(axis=(1, 2)), self.V.sum(axis=2)
         self.alpha_beta = weighted.sum(axis=0)
@@ -235,11 +236,11 @@ class RowSystem:
         for lo, hi in problem.ds.class_columns:
             block[lo:hi, lo:hi] -= inside[:, lo:hi].T @ inside[:, lo:hi]
         block[np.diag_indices(len(block))] += W.sum(axis=0)
-        # β + 1, u + 1 and ψ − 1 change nothing: the step along them is held at zero
+        # β + 1, u + 1 and ψ − 1 change nothing, so the step in this direction is set to zero
         return np.asarray(block + block.diagonal().mean() / len(block))
 
     def reduced(self, g: Gradient) -> tuple[FloatArray, FloatArray]:
-        """A gradient once rows and the parts of λ are eliminated: by z (m,), and by the scores of each row (N, K)."""
+        """A gradient after elimination of rows and parts of λ: by z (m,), and by the scores of each row (N, K)."""
         problem = self.problem
         u, psi = self.solve_rows(g.u, g.psi)
         scores = g.scores - np.einsum("knc,nc->nk", self.u_scores, u) - self.psi_scores * psi[:, None]
@@ -250,7 +251,7 @@ class RowSystem:
         return np.concatenate([[alpha], lam, beta]), scores
 
     def step(self, g: Gradient, theta: FloatArray, z: FloatArray, to: Multipliers) -> tuple[Variables, Slacks]:
-        """The step of all variables, multipliers and slacks, from that of θ and z."""
+        """The step of all variables, multipliers and slacks, from the step of θ and z."""
         problem, at, L = self.problem, self.at, len(self.problem.free)
         alpha, lam, beta = float(z[0]), z[1 : 1 + L], z[1 + L :]
         eta = problem.model.scores(theta, slice(None)) + problem.lam(lam)
@@ -276,20 +277,22 @@ class RowSystem:
 # The method itself: predictor and corrector steps until the gap no longer falls.
 
 
-# A step goes this share of the way to the boundary; the ridge grows between these until a factorisation succeeds.
+# Share of the distance to the boundary that a step covers. The ridge grows between the next two until a factorisation
+# succeeds.
 _TO_BOUNDARY = 0.95
 _RIDGE, _LARGEST_RIDGE = 1e-12, 1e-6
-# A method that does not bring the gap down by this factor in so many steps is given up.
+# The method stops if the gap does not fall by this factor within this many steps.
 _LEAST_FALL, _PATIENCE = 0.85, 5
-# Share of the central plan, whose products with the slacks are equal, in the first one; the rest is the softmax plan.
+# Share of the central plan, whose products with the slacks are equal, in the first plan. The remainder is the softmax
+# plan.
 _CENTRAL = 0.1
-# Its gap, in units of that of the softmax plan.
+# Gap of the central plan, in units of that of the softmax plan.
 _FIRST_GAP = 3.0
 
 
 @dataclass(frozen=True, eq=False)
 class InteriorState:
-    """A point strictly inside; gap : Σ multiplier · slack; unpaid : mass off at the anchors, times its price."""
+    """A strictly interior point; gap : Σ multiplier · slack; unpaid : mass error at the anchors, times its price."""
 
     at: Variables
     slacks: Slacks
@@ -298,7 +301,7 @@ class InteriorState:
 
     @property
     def left(self) -> float:
-        """The larger of what is still to be gained and to be paid."""
+        """The larger of the gap and the unpaid mass."""
         return max(self.gap, self.unpaid)
 
     def point(self, problem: InteriorProblem) -> DualPoint:
@@ -319,9 +322,9 @@ class InteriorPoint:
         self.problem = InteriorProblem.from_decision_set(ds, model)
 
     def start(self, point: DualPoint, tau: float, gap: float) -> InteriorState:
-        """From a point of the path: each row at its centre, and mostly the softmax plan.
+        """Start from a point of the path: each row at its centre, and mostly the softmax plan.
 
-        gap : what smoothing costs at the point.
+        gap : the smoothing gap at the point.
         """
         with np.errstate(all="ignore"):  # from a point that is not finite there are no steps
             return self._start(point, tau, gap)
@@ -352,11 +355,11 @@ class InteriorPoint:
         return InteriorState(replace(at, plan=plan, labels=labels), slacks)
 
     def steps(self, state: InteriorState, most: int) -> Iterator[InteriorState]:
-        """Points of ever smaller gap; ends where float64 does, or where the gap no longer falls."""
+        """Points of decreasing gap. Ends at the precision of float64, or if the gap no longer falls."""
         left = []
         for _ in range(most):
             try:
-                with np.errstate(all="ignore"):  # what is not finite ends the method
+                with np.errstate(all="ignore"):  # values that are not finite end the method
                     state = self._next(state)
             except (LinAlgError, ArithmeticError):
                 return
@@ -366,14 +369,15 @@ class InteriorPoint:
                 return
 
     def _next(self, state: InteriorState) -> InteriorState:
-        """One predictor–corrector step (Mehrotra); the corrector counts as far as the predictor could go."""
+        """Blocks of z with itself (m, m), lower triangle, and with θ (m, q); weights of rows in θ (K, K, N)."""
         problem, at, slacks = self.problem, state.at, state.slacks
         system, mu = NewtonSystem(problem, at, slacks), _gap(at, slacks) / problem.n_constraints
         ahead, moved = system.direction(_without_barriers(at))
         primal, dual = _lengths(at, slacks, ahead, moved)
         there = Slacks(slacks.plan + primal * moved.plan, slacks.labels + primal * moved.labels)
         left = _gap(at.moved(ahead, primal, dual), there) / problem.n_constraints
-        wanted = mu * max(float(np.clip(left / mu, 0.0, 1.0)) ** 3, 1e-4)  # clipped first: the power could overflow
+        # clipped first, because the power could overflow
+        wanted = mu * max(float(np.clip(left / mu, 0.0, 1.0)) ** 3, 1e-4)
         step, moved = system.direction(_corrected(problem, state, wanted, primal * dual, ahead, moved))
         primal, dual = _lengths(at, slacks, step, moved, _TO_BOUNDARY)
         at = at.moved(step, primal, dual)
@@ -402,7 +406,7 @@ def _without_barriers(at: Variables) -> Multipliers:
 def _corrected(
     problem: InteriorProblem, state: InteriorState, mu: float, bent: float, step: Variables, moved: Slacks
 ) -> Multipliers:
-    """Products of μ, less a share `bent` of what a step of the predictor would make of second order."""
+    """Products of μ, minus a share `bent` of the second-order terms of a predictor step."""
     at, slacks, m = state.at, state.slacks, problem.ds.row_weights
     return Multipliers(
         (mu * m[:, None] - bent * (moved.plan * step.plan)) / slacks.plan,
@@ -414,7 +418,7 @@ def _corrected(
 
 
 def _lengths(at: Variables, slacks: Slacks, step: Variables, moved: Slacks, share: float = 1.0) -> tuple[float, float]:
-    """The longest steps, at most 1, of variables and of multipliers that go a share of the way to the boundary."""
+    """The longest steps, at most 1, of variables and multipliers that cover a share of the distance to the boundary."""
     intervals = at.price_up > 0
     primal = [(moved.plan, slacks.plan), (moved.labels, slacks.labels), (np.array(step.alpha), at.alpha)]
     primal += [(step.up[intervals], at.up[intervals]), (step.down[intervals], at.down[intervals])]
@@ -441,7 +445,7 @@ class NewtonSystem:
             for b in range(a, k):
                 p, q = self.proba[:, a + 1], self.proba[:, b + 1]
                 weight = weights[a + 1, b + 1] + m * p * (float(a == b) - q)
-                sign = 1.0 if a == b else -1.0  # of every weight but for rounding: half a product will do
+                sign = 1.0 if a == b else -1.0  # of every weight up to rounding, so half a product suffices
                 Y = model.X * np.sqrt(np.maximum(sign * weight, 0.0))[:, None]
                 blocks[a, b] += sign * (Y.T @ Y)
         corner = -(self.border.T @ self.border)
@@ -450,7 +454,7 @@ class NewtonSystem:
         self.scale, self.upper = _factor(corner + whole)
 
     def direction(self, to: Multipliers) -> tuple[Variables, Slacks]:
-        """The step towards multipliers."""
+        """The step towards the target multipliers."""
         model, m, X = self.problem.model, self.problem.ds.row_weights, self.problem.model.X
         gradient = Gradient.at_slacks(self.problem, to)
         z, scores = self.rows.reduced(gradient)
@@ -473,7 +477,7 @@ def _factor(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
         scaled *= scale
         np.fill_diagonal(scaled, 1.0)
         try:
-            # the lower triangle in C order is the upper one in Fortran order: LAPACK then works without a copy
+            # the lower triangle in C order is the upper one in Fortran order, so LAPACK makes no copy
             return scale, cholesky(scaled.T, lower=False, overwrite_a=True, check_finite=False)
         except LinAlgError:
             ridge *= 100.0

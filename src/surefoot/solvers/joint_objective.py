@@ -1,11 +1,11 @@
-"""The smoothed dual of learning against one decision set, or a union of them over the same rows, for Newton's method.
+"""The smoothed dual of learning against one decision set, or a union of sets over the same rows, for Newton's method.
 
 F_τ(θ, v_1, …, v_S) = min_t  t − μ Σ_s log((t − D_s(θ, v_s)) / μ),   μ = BARRIER·τ
 
 D_s is the smoothed dual of set s (`dual.py`) and v_s = (α_s, λ_s, β_s) its multipliers. F_τ is a smooth maximum of the
-D_s: at the best t the weights p_s = μ / (t − D_s) sum to one and are the derivatives ∂F_τ / ∂D_s. Unlike those of a
-softmax they fall only as fast as μ, so that the multipliers of a set that is not active stay determined. With one set
-F_τ is D_1 but for a constant, which is left out.
+D_s: at the best t the weights p_s = μ / (t − D_s) sum to one and are the derivatives ∂F_τ / ∂D_s. Softmax weights fall
+exponentially, but these fall only as fast as μ, so that the multipliers of an inactive set remain determined. With one
+set, F_τ is D_1 up to a constant, which is omitted.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ class JointPoint:
 
 def smooth_maximum(values: FloatArray, barrier: float) -> tuple[float, FloatArray]:
     """min_t t − μ Σ_s log((t − D_s)/μ) of values D (S,), and its derivatives (S,): positive weights that sum to one."""
-    if not np.isfinite(values).all():  # a trial step too far: no line search takes it
+    if not np.isfinite(values).all():  # a trial step too far, which the line search rejects
         return np.inf, np.full(len(values), 1.0 / len(values))
     top = float(values.max())
     below = (top - values) / barrier
-    # Σ_s 1/(x + below_s) = 1 by Newton from the left, where a convex falling function is approached from one side
+    # Σ_s 1/(x + below_s) = 1 by Newton from the left, because the function is convex and falling
     x = 1.0
     for _ in range(60):
         shares = 1.0 / (x + below)
@@ -62,7 +62,7 @@ def smooth_maximum(values: FloatArray, barrier: float) -> tuple[float, FloatArra
 class JointEvaluation:
     """F_τ at a point: its value and gradient, the evaluations of its sets and their weights p (S,).
 
-    theta_curvature : lower triangle of Σ_s p_s ∂²D_s/∂θ², where the Hessians of the sets lack the rows of θ.
+    theta_curvature : lower triangle of Σ_s p_s ∂²D_s/∂θ², if the Hessians of the sets have no rows of θ.
     """
 
     value: float
@@ -83,7 +83,7 @@ class JointEvaluation:
 
     @property
     def hessian(self) -> tuple[FloatArray, ...] | None:
-        """Second derivatives of the sets, or None where one lacks them."""
+        """Second derivatives of the sets, or None if a set has none."""
         found = [part.hessian for part in self.parts if part.hessian is not None]
         return tuple(found) if len(found) == len(self.parts) else None
 
@@ -136,7 +136,7 @@ class JointDual:
         return replace(joined, theta_curvature=curvature)
 
     def balance(self, point: JointPoint, here: JointEvaluation, tau: float) -> tuple[JointPoint, JointEvaluation]:
-        """The balance of each set by itself: it moves β_s alone."""
+        """Balance each set separately, which changes only β_s."""
         triples = zip(self._objectives, point.parts, here.parts, strict=True)
         moved = [one.balance(part, local, tau) for one, part, local in triples]
         if all(local is before for (_, local), before in zip(moved, here.parts, strict=True)):
@@ -151,19 +151,19 @@ class JointDual:
         return float(here.weights @ gaps + here.barrier * (len(self.duals) - 1.0 / here.weights.max()))
 
     def smoothing_cost(self, here: JointEvaluation, tau: float) -> float:
-        """The same without the widened radii."""
+        """`smoothing_gap` without the widened radii."""
         costs = np.array(
             [one.smoothing_cost(part, tau) for one, part in zip(self._objectives, here.parts, strict=True)]
         )
         return float(here.weights @ costs + here.barrier * (len(self.duals) - 1.0 / here.weights.max()))
 
     def direction(self, here: JointEvaluation, ridge: float) -> Direction[JointEvaluation]:
-        """Newton's direction; the ridge grows until the factorisation stands, as in `newton_direction`."""
+        """Newton's direction. The ridge grows until the factorisation succeeds, as in `newton_direction`."""
         if len(self.duals) == 1:
             one = self._objectives[0].direction(here.parts[0], ridge)
             return Direction(one.step, one.decrement, one.ridge, lambda there: one.decrement_at(there.parts[0]))
         if here.hessian is None:
-            raise ValueError("direction needs an evaluation with second_order=True")
+            raise ValueError("direction requires an evaluation with second_order=True")
         arrow = _Arrow.from_duals(self.duals, here)
         gradient = _ArrowGradient.from_duals(self.duals, here)
         while ridge < 1e8:
@@ -184,7 +184,7 @@ class JointDual:
 
 @dataclass(frozen=True)
 class _ArrowGradient:
-    """The gradient in Newton's coordinates: corner (p+1,) of (θ, t), and of each v_s."""
+    """The gradient in Newton's coordinates: corner (p+1,) of (θ, t), and the gradient of each v_s."""
 
     corner: FloatArray
     own: list[FloatArray]
@@ -199,10 +199,10 @@ class _ArrowGradient:
 
 @dataclass(frozen=True)
 class _Block:
-    """What one set adds to Newton's system, in coordinates where α_s is replaced by the multiple of its ray.
+    """The part of one set in Newton's system, in coordinates in which α_s is replaced by the multiple of its ray.
 
     own : (m, m) block of v_s, lower triangle valid; border : (m, p+1) block of v_s and (θ, t); natural : (m,); ray :
-    (m,) the direction of α_s, whose place is alpha.
+    (m,) the direction of α_s, whose position is alpha.
     """
 
     own: FloatArray
@@ -218,14 +218,14 @@ class _Block:
         scaled = self.own * scale[:, None]
         scaled *= scale
         np.fill_diagonal(scaled, 1.0)
-        # the lower triangle in C order is the upper one in Fortran order: LAPACK then works without a copy
+        # the lower triangle in C order is the upper one in Fortran order, so LAPACK makes no copy
         upper = cholesky(scaled.T, lower=False, overwrite_a=True, check_finite=False)
         right = self.border * scale[:, None]
         return scale, upper, solve_triangular(upper, right, trans=1, overwrite_b=True, check_finite=False)
 
     def turned_back(self, step: FloatArray) -> FloatArray:
         """The step in (α, λ, β)."""
-        along = step[self.alpha].sum()  # α itself moves by this much
+        along = step[self.alpha].sum()  # the step of α
         step = step.copy()
         step[self.alpha] = 0.0
         return step + along * self.ray
@@ -233,10 +233,10 @@ class _Block:
 
 @dataclass(frozen=True)
 class _Arrow:
-    """Newton's system in (θ, t) and the v_s: each v_s meets itself and (θ, t) only, so it is eliminated by itself.
+    """Newton's system in (θ, t) and the v_s. Each v_s is coupled to (θ, t) only, so it is eliminated separately.
 
-    H = Σ_s p_s ∇²D_s + p_s²/μ (∇D_s − e_t)(∇D_s − e_t)ᵀ. The coordinate t moves along with the weighted mean of the
-    ∂D_s/∂θ, which takes it out of the block of θ.
+    H = Σ_s p_s ∇²D_s + p_s²/μ (∇D_s − e_t)(∇D_s − e_t)ᵀ. The coordinate t moves with the weighted mean of the ∂D_s/∂θ,
+    which removes it from the block of θ.
     """
 
     blocks: list[_Block]
@@ -257,7 +257,7 @@ class _Arrow:
         blocks = []
         for dual, part, weight, stiff, slope in zip(duals, here.parts, here.weights, stiffness, slopes, strict=True):
             if part.hessian is None:
-                raise ValueError("Newton's system needs evaluations with second_order=True")
+                raise ValueError("Newton's system requires evaluations with second_order=True")
             H = arrays_of(part.hessian).fetch(part.hessian)
             if here.theta_curvature is None:
                 corner[:p, :p] += weight * H[:p, :p]
@@ -288,9 +288,9 @@ class _Arrow:
 def _along_ray(
     H: FloatArray, gradient: FloatArray, ray: FloatArray, alpha: slice, p: int
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Rows (m, p+m) of v_s in the Hessian of its set, lower triangle, where α_s is replaced by the multiple of the ray.
+    """Rows (m, p+m) of v_s in the Hessian of its set, lower triangle, with α_s replaced by the multiple of the ray.
 
-    Returned: the block with θ (m, p), that of v_s itself (m, m), and the gradient (m,).
+    Returned: the block with θ (m, p), the block of v_s (m, m), and the gradient (m,).
     """
     border, own = H[:, :p], gradient_along_ray(gradient, ray, slice(alpha.start + p, alpha.stop + p))[p:]
     if alpha.stop == alpha.start or np.count_nonzero(ray) <= 1:
@@ -303,7 +303,7 @@ def _along_ray(
 
 @dataclass(frozen=True)
 class _ArrowFactors:
-    """What solves Newton's system: scale, Cholesky factor and L⁻¹ border by block; scale and factor of the rest."""
+    """The factors of Newton's system: scale, Cholesky factor and L⁻¹ border by block; scale and factor of the rest."""
 
     blocks: list[_Block]
     eliminated: list[tuple[FloatArray, FloatArray, FloatArray]]

@@ -1,4 +1,4 @@
-"""The minimal radius: the smallest at which the decision set is not empty, by its closed form."""
+"""The minimal radius, the smallest radius at which the decision set is not empty, in closed form."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _RELABELING_ROUNDING = 1e-15
 
 @dataclass(frozen=True)
 class ShareTransport:
-    """share (K, K), [k, c]: share of label c turned into k; its cost; κ_kc + to_k − from_c ≥ 0, tight if share > 0."""
+    """share (K, K), [k, c]: share of label c changed to k; its cost; κ_kc + to_k − from_c ≥ 0, tight if share > 0."""
 
     share: FloatArray
     cost: float
@@ -31,10 +31,10 @@ class ShareTransport:
 def cheapest_label_flow(p: FloatArray, intervals: FloatArray, label_cost: FloatArray) -> ShareTransport:
     """Min Σ_kc f_kc κ_kc over flows f ≥ 0 (K, K) with Σ_k f_kc = p_c and p_lo_k ≤ Σ_c f_kc ≤ p_hi_k.
 
-    p : (K,) label frequencies; intervals : (K, 2); label_cost : (K, K), κ_kc ≥ 0 the cost of turning c into k.
+    p : (K,) label frequencies; intervals : (K, 2); label_cost : (K, K), κ_kc ≥ 0 the cost of changing c to k.
 
-    Frequencies are sums of weights: a bound that one misses by rounding is moved there, and what rounding leaves
-    between the sums of p and of the intervals is added to the largest bound.
+    Frequencies are sums of weights. A bound that a frequency misses by rounding is moved to the frequency, and the
+    rounding difference between the sums of p and of the intervals is added to the largest bound.
     """
     K = len(p)
     least, most = intervals.T
@@ -60,14 +60,14 @@ def cheapest_label_flow(p: FloatArray, intervals: FloatArray, label_cost: FloatA
 
 
 def _integers(*arrays: FloatArray) -> tuple[list[list[int]], int]:
-    """The same numbers times a unit, a power of two that makes all of them whole."""
+    """Multiply numbers by a unit, a power of two that makes all of them whole."""
     ratios = [[float(value).as_integer_ratio() for value in array] for array in arrays]
     unit = max(below for row in ratios for _, below in row)
     return [[above * (unit // below) for above, below in row] for row in ratios], unit
 
 
 def _admit(total: int, lo: list[int], hi: list[int]) -> None:
-    """Let Σ lo ≤ total ≤ Σ hi hold exactly."""
+    """Make Σ lo ≤ total ≤ Σ hi hold exactly."""
     surplus, lack = sum(lo) - total, total - sum(hi)
     if surplus > 0:
         lo[lo.index(max(lo))] -= surplus
@@ -78,8 +78,8 @@ def _admit(total: int, lo: list[int], hi: list[int]) -> None:
 class _LabelNetwork:
     """Flow from labels c to labels k and on to a sink, by shortest augmenting paths.
 
-    Nodes: label c as given (c), label k as wanted (K + k), the sink (2K). The way from k to the sink has room p_lo_k at
-    a price −M that any plan pays for, then p_hi_k − p_lo_k for nothing: so lower bounds are met first.
+    Nodes: given label c (c), wanted label k (K + k), the sink (2K). The arc from k to the sink has capacity p_lo_k at a
+    price −M that any plan pays for, then p_hi_k − p_lo_k at price zero, so lower bounds are satisfied first.
     """
 
     def __init__(self, K: int, supply: list[int], lo: list[int], hi: list[int], costs: list[list[int]]) -> None:
@@ -97,7 +97,7 @@ class _LabelNetwork:
             self._add_arc(K + k, self.sink, hi[k] - lo[k], 0)
 
     def _add_arc(self, tail: int, head: int, room: int, price: int) -> None:
-        """An arc, and after it the way back: arc e and e ^ 1 belong together."""
+        """Add an arc and its reverse. Arcs e and e ^ 1 belong together."""
         for start, end, free, cost in ((tail, head, room, price), (head, tail, 0, -price)):
             self.leaving[start].append(len(self.heads))
             self.heads.append(end)
@@ -108,7 +108,7 @@ class _LabelNetwork:
         return self.room[2 * (k * self.K + c) + 1]
 
     def send_all(self) -> None:
-        """Send the supply of all labels along cheapest paths; each saturates an arc or a supply."""
+        """Send the supply of all labels along cheapest paths. Each path saturates an arc or a supply."""
         while any(self.left):
             starts = [c for c in range(self.K) if self.left[c]]
             distance, arrived_by = self._distances(dict.fromkeys(starts, 0))
@@ -125,14 +125,14 @@ class _LabelNetwork:
                 self.room[arc ^ 1] += amount
 
     def potentials(self) -> tuple[list[int], list[int]]:
-        """Multipliers of the labels wanted and of the labels given that prove the flow to be the cheapest."""
+        """Multipliers of the wanted and of the given labels that prove the flow to be the cheapest."""
         distance, _ = self._distances(dict.fromkeys(range(2 * self.K + 1), 0))
         at_sink = distance[self.sink]
         wanted = [at_sink - distance[self.K + k] for k in range(self.K)]
         return wanted, [at_sink - distance[c] for c in range(self.K)]
 
     def _distances(self, distance: dict[int, int]) -> tuple[dict[int, int], dict[int, int | None]]:
-        """Shortest distances over arcs with room, from nodes at given distances, and the last arc to each node."""
+        """Shortest distances over arcs with capacity, from nodes at given distances, and the last arc to each node."""
         arrived_by: dict[int, int | None] = dict.fromkeys(distance)
         changed = list(distance)
         while changed:
@@ -150,14 +150,14 @@ class _LabelNetwork:
         return distance, arrived_by
 
 
-# Radii are compared with the minimal one to this relative accuracy: that of the transport solver itself.
+# Radii are compared with the minimal radius to this relative accuracy, the accuracy of the transport solver.
 _RADIUS_ACCURACY = 1e-9
-# Differences of costs below this share of the prices are rounding.
+# Differences of costs below this share of the prices are rounding errors.
 _ROUNDING = 64.0 * float(np.finfo(float).eps)
 
 
 class FeatureTransport(Protocol):
-    """Plain transport between rows and anchors, its cost from above and from below, and the potentials (n,) behind."""
+    """Plain transport between rows and anchors: upper and lower bound of its cost, and the potentials (n,)."""
 
     @property
     def cost(self) -> float: ...
@@ -166,16 +166,17 @@ class FeatureTransport(Protocol):
     @property
     def potentials(self) -> FloatArray: ...
     def adversary(self, ds: DecisionSet, relabel: FloatArray, cost: float) -> Adversary:
-        """The plan, with the share relabel (K, K), [k, c], of each anchor class c turned into label k."""
+        """The plan, with the share relabel (K, K), [k, c], of each anchor class c changed to label k."""
 
 
 @dataclass(frozen=True)
 class MinimalRadius:
     """ε_min = W_d(P_X, P̂_X) + cheapest relabeling of p̂ into the intervals, and the adversary that attains it.
 
-    value : from above, at this radius the set is known not to be empty; lower : from below, equal but for rounding
-    where rows are held in memory. anchor_potentials b (n,) and label_potentials l (K,) prove it: d_ji + κ_kc + b_i +
-    l_k ≥ u_j for all, tight on the plan.
+    value : an upper bound, at which the set is known not to be empty; lower : a lower bound, equal up to rounding if
+    rows
+    are in memory. anchor_potentials b (n,) and label_potentials l (K,) prove it: d_ji + κ_kc + b_i + l_k ≥ u_j for all,
+    tight on the plan.
     """
 
     value: float
@@ -188,7 +189,7 @@ class MinimalRadius:
 
     @classmethod
     def from_transport(cls, ds: DecisionSet, transport: FeatureTransport) -> MinimalRadius:
-        """Features and labels are moved independently of each other (docs/solver.md)."""
+        """Combine the two parts, because features and labels move independently of each other (docs/solver.md)."""
         relabeling = cheapest_relabeling(ds)
         value = transport.cost + relabeling.cost
         return cls(
@@ -202,7 +203,7 @@ class MinimalRadius:
         )
 
     def excess(self, radius: float) -> float:
-        """What a radius leaves beyond the potentials' own dual value: 0 where that may be rounding."""
+        """The radius minus the dual value of the potentials; 0 if the difference may be rounding."""
         size = self.value + float(np.abs(self.anchor_potentials).max() + np.abs(self.label_potentials).max())
         unproved = self.value - self.lower
         return max(radius - self.value, 0.0) + (unproved if unproved > _ROUNDING * size else 0.0)
@@ -213,7 +214,7 @@ class MinimalRadius:
 
 
 def solve_minimal_radius(ds: DecisionSet, transport: FeatureTransport | None = None) -> MinimalRadius:
-    """The closed form, for rows that are held in memory, or with a transport that is known."""
+    """Evaluate the closed form for rows in memory, or with a known transport."""
     if transport is None:
         transport = solve_transport(ds.distances, ds.row_weights, ds.anchor_weights)
     return MinimalRadius.from_transport(ds, transport)
@@ -225,14 +226,14 @@ def cheapest_relabeling(ds: DecisionSet) -> ShareTransport:
 
 
 def check_radius(ds: DecisionSet, minimal: MinimalRadius) -> None:
-    """Refuse an empty decision set before any iteration, and one of which it is not known whether it is empty."""
+    """Reject an empty decision set before any iteration, and a set that may be empty."""
     if ds.radius < min(minimal.lower, minimal.value) * (1.0 - _RADIUS_ACCURACY):
         raise InfeasibleRadiusError(ds.radius, minimal.value)
     if ds.radius < minimal.value * (1.0 - _RADIUS_ACCURACY):
         raise ParameterError(
             "radius",
             f"must not lie between the two bounds of the minimal radius, {minimal.lower:.9g} and {minimal.value:.9g}, "
-            "where it is not known whether the set is empty",
+            "because the set may be empty there",
             f"{ds.radius:.9g}",
-            "Pass a $radius above.",
+            "Pass a larger $radius.",
         )

@@ -1,7 +1,7 @@
 """Exact solver: damped Newton on the smoothed dual, following the smoothing τ down to a target gap.
 
-The method itself (`follow`, `centre_objective`) knows only a `SmoothObjective`; `follow_path` and `centre` run it on
-the dual of one decision set.
+The method itself (`follow`, `centre_objective`) uses only the interface `SmoothObjective`. `follow_path` and `centre`
+run it on the dual of one decision set.
 """
 
 from __future__ import annotations
@@ -18,18 +18,20 @@ from surefoot.dual.models import DualPoint
 from surefoot.dual.objective import BARRIER, Evaluation, SmoothedDual
 from surefoot.solvers.direction import Direction, Here, StallError, newton_direction
 
-# The ridge of an undamped step, and the first where steps are damped, on a scaled diagonal of ones.
+# The ridge of an undamped step, and the first ridge of a damped one, on a scaled diagonal of ones.
 _SMALLEST_RIDGE, _FIRST_DAMPING = 1e-11, 1e-4
-# A decrement above this multiple of the objective is none of the objective's.
+# A decrement above this multiple of the objective is a rounding error.
 _MOST_DECREMENT = 1.0
-# τ falls by at most this power of `decrease` in one round, where rounds take one step; a round that then takes so many
-# steps is given up, and τ falls by `decrease` alone.
+# If rounds take one step, τ falls by up to this power of `decrease` in a round. A round that then takes this many steps
+# is abandoned, and τ falls by `decrease` alone.
 _FASTEST, _LONG = 3, 12
-# Second derivatives one step old tell that a point is centred where they find this share of the decrement allowed.
+# A point counts as centred if second derivatives from the previous step find at most this share of the allowed
+# decrement.
 _SAFE = 0.5
-# Logarithm of the factor by which an anchor's mass is off where a Sinkhorn update moves it: of many anchors, more move.
+# A Sinkhorn update moves an anchor whose mass is off by this factor (logarithm) or more. With many anchors the smaller
+# factor applies.
 _OFF, MANY_ANCHORS, _OFF_OF_MANY = 0.3, 256, 0.1
-# Share of an anchor's weight below which the mass that it receives is rounding error.
+# A mass below this share of the anchor's weight is a rounding error.
 _SMALLEST_MASS = 1e-14
 
 
@@ -37,9 +39,10 @@ _SMALLEST_MASS = 1e-14
 class NewtonOptions:
     """How τ falls and when a round ends.
 
-    `decrease` is the factor on τ between rounds, `centering` the share of the smoothing cost below which the Newton
-    decrement ends a round, `max_steps` bounds the Newton steps of the whole path, `smallest_tau` ends it where
-    float64 does.
+    `decrease` is the factor on τ between rounds. A round ends once the Newton decrement is below the share `centering`
+    of
+    the smoothing cost. `max_steps` bounds the Newton steps of the whole path, and `smallest_tau` ends the path at the
+    precision of float64.
     """
 
     decrease: float = 0.5
@@ -57,7 +60,7 @@ Point = TypeVar("Point")
 
 @dataclass(frozen=True)
 class PathState(Generic[Point]):
-    """A point on the path with its smoothing: what a warm start needs, and what the certificate reads."""
+    """A point on the path with its smoothing, used by warm starts and by the certificate."""
 
     point: Point
     tau: float
@@ -70,35 +73,35 @@ PathPoint = PathState[DualPoint]
 
 
 class SmoothObjective(Protocol[Point, Here]):
-    """A smooth convex function F_τ of a point, as Newton's method sees it."""
+    """The interface of a smooth convex function F_τ to Newton's method."""
 
     @property
     def positive(self) -> NDArray[np.intp]:
-        """Coordinates of the packed point that must stay positive."""
+        """Coordinates of the packed point that must remain positive."""
 
     def pack(self, point: Point) -> FloatArray: ...
     def unpack(self, vector: FloatArray, template: Point) -> Point: ...
     def evaluate(self, point: Point, tau: float, *, second_order: bool, limit: float = np.inf) -> Here:
-        """F_τ; where it is above `limit`, a smaller function that is above it as well will do."""
+        """Evaluate F_τ. If F_τ is above `limit`, return it or any smaller function that is also above `limit`."""
 
     def balance(self, point: Point, here: Here, tau: float) -> tuple[Point, Here]:
-        """A cheap move where Newton's model fails, and the second derivatives where it ends."""
+        """A cheap move for points where Newton's model fails, with the second derivatives at its end."""
 
     def direction(self, here: Here, ridge: float) -> Direction[Here]:
-        """Newton's direction, with at least the ridge given."""
+        """Newton's direction, with at least the given ridge."""
 
     def smoothing_gap(self, point: Point, here: Here, tau: float) -> float:
-        """What τ costs at a minimiser of F_τ."""
+        """The gap that τ causes at a minimiser of F_τ."""
 
     def smoothing_cost(self, here: Here, tau: float) -> float:
-        """What τ costs there by entropy and barriers alone: points are centred to a share of it."""
+        """The part of the gap due to entropy and barriers. Points are centred to a share of it."""
 
 
 @dataclass(frozen=True)
 class OneSet:
     """The smoothed dual of one decision set as an objective of Newton's method.
 
-    apart : as one of several sets, whose curvature of θ is computed for all at once.
+    apart : True for one of several sets whose curvature in θ is computed together.
     """
 
     dual: SmoothedDual
@@ -121,11 +124,12 @@ class OneSet:
         return self.dual.evaluate(point, tau, second_order=second_order, limit=limit)
 
     def balance(self, point: DualPoint, here: Evaluation, tau: float) -> tuple[DualPoint, Evaluation]:
-        """Sinkhorn updates of β where an anchor's mass is off by more than a factor e: Newton's model fails there."""
+        """Apply Sinkhorn updates of β if an anchor's mass is off by a large factor, where Newton's model fails."""
         weights = self.dual.set.anchor_weights
         least = _OFF if len(weights) < MANY_ANCHORS else _OFF_OF_MANY
         for _ in range(6):
-            # a mass below rounding error is unknown: a step shorter than the exact one still lowers F, a longer may not
+            # a mass below rounding error is unknown: a step shorter than the exact one still lowers F, a longer one may
+            # not
             ratio = np.log(np.maximum(1.0 - here.gradient[self.dual.layout.beta] / weights, _SMALLEST_MASS))
             if np.abs(ratio).max() < 1.0:
                 break
@@ -170,12 +174,12 @@ def follow(
     final_tau: float = 0.0,
     finished: Callable[[PathState[Point]], bool] | None = None,
 ) -> PathState[Point]:
-    """Shrink τ, centring at each, until the gap that smoothing causes is at most target_gap, or τ at most final_tau.
+    """Shrink τ, centring at each, until the smoothing gap is at most target_gap, or τ at most final_tau.
 
-    `finished` may end it earlier: it is asked after each round.
+    `finished` is called after each round and may end the path earlier.
     """
     state, tau, power, used = start, start.tau, 1, 2
-    # with α fixed θ may run off along directions whose curvature vanishes: the path is then followed step by step
+    # with α fixed, θ may diverge along directions of vanishing curvature: the path is then followed step by step
     fixed = len(objective.positive) == 0
     older: PathState[Point] | None = None
     while state.steps < options.max_steps and tau >= options.smallest_tau:
@@ -197,7 +201,7 @@ def follow(
             on_round(state)
         if state.smoothing_gap <= target_gap or tau <= final_tau or (finished is not None and finished(state)):
             break
-        # τ stays on a grid, whatever the gap: the last τ, and so the result, then does not depend on rounding
+        # τ stays on a grid for every gap, so that the last τ, and the result, do not depend on rounding
         widened = state.smoothing_gap > 2.0 * objective.smoothing_cost(
             here, tau
         )  # α then grows as τ falls, and must be followed
@@ -207,7 +211,7 @@ def follow(
 
 
 def _fall(state: PathState[Point], power: int, target_gap: float, final_tau: float, options: NewtonOptions) -> float:
-    """The factor on τ: a power of `decrease`, none beyond the one at which the path is likely to end."""
+    """The factor on τ: a power of `decrease`, but no smaller than the power at which the path is likely to end."""
     for smaller in range(1, power):
         factor = float(options.decrease**smaller)
         if factor * state.smoothing_gap <= target_gap or factor * state.tau <= final_tau:
@@ -218,7 +222,7 @@ def _fall(state: PathState[Point], power: int, target_gap: float, final_tau: flo
 def _predict(
     objective: SmoothObjective[Point, Here], state: PathState[Point], older: PathState[Point] | None, tau: float
 ) -> Point:
-    """Secant predictor along τ, taken only where it lowers F_τ: near τ = 0 the path is linear in τ, far from it not."""
+    """Secant predictor along τ, used only if it lowers F_τ. The path is linear in τ near τ = 0, but not far from it."""
     if older is None or state.smoothing_gap > 1e-1:
         return state.point
     now, before = objective.pack(state.point), objective.pack(older.point)
@@ -252,11 +256,13 @@ def centre_objective(
     centred: Callable[[Point, Here, float], bool] | None = None,
     expected: int = 0,
 ) -> tuple[Point, Here, int]:
-    """Damped Newton at fixed τ until the point is centred.
+    """Take damped Newton steps at fixed τ until the point is centred.
 
-    By default: half the decrement is a share of the smoothing cost. `centred` judges a point, its evaluation and its
-    decrement. From step `expected` on, if not 0, a point is first judged by the second derivatives of the step before:
-    where those suffice, its own are never computed, and the evaluation returned lacks them.
+    By default a point is centred if half the decrement is at most a share of the smoothing cost. `centred` is an
+    alternative test of a point, its evaluation and its decrement. From step `expected` on, if not 0, a point is first
+    tested with the second derivatives of the previous step. If they suffice, its own are never computed, and the
+    returned
+    evaluation has none.
     """
     point, ridge, eager = start, _SMALLEST_RIDGE, True
     here = objective.evaluate(point, tau, second_order=True)
@@ -270,7 +276,7 @@ def centre_objective(
         if near:
             if ridge == _SMALLEST_RIDGE:
                 return point, here, step
-            ridge = _SMALLEST_RIDGE  # a damped direction proves nothing: look again without
+            ridge = _SMALLEST_RIDGE  # a damped direction proves nothing: test again without damping
             continue
         patient = centred is None and 0 < expected <= step + 1
         point, here, move, trials = _line_search(objective, point, here, move, tau, eager and not patient)
@@ -308,7 +314,7 @@ class _Move(Generic[Here]):
     ) -> _Move[Here]:
         newton = objective.direction(here, ridge)
         while newton.decrement > _MOST_DECREMENT * max(1.0, abs(here.value)) and newton.ridge < _FIRST_DAMPING:
-            newton = objective.direction(here, 100.0 * newton.ridge)  # F has no such decrease: H is nearly singular
+            newton = objective.direction(here, 100.0 * newton.ridge)  # F has no such decrease, so H is nearly singular
         change = newton.step[objective.positive]
         falling = change < 0
         limits = -0.9 * objective.pack(point)[objective.positive][falling] / change[falling]
@@ -318,9 +324,11 @@ class _Move(Generic[Here]):
 def _line_search(
     objective: SmoothObjective[Point, Here], point: Point, here: Here, move: _Move[Here], tau: float, eager: bool
 ) -> tuple[Point, Here, _Move[Here], int]:
-    """Cubic backtracking; every second failure past the first two also damps the direction (Levenberg–Marquardt).
+    """Cubic backtracking. Every second failure after the first two also damps the direction (Levenberg–Marquardt).
 
-    The first trial carries its Hessian where the search is `eager`: it will most likely be accepted. Later ones do not.
+    If the search is `eager`, the first trial computes its Hessian, because it will most likely be accepted. Later
+    trials
+    do not.
     """
     vector, size = objective.pack(point), move.largest
     noise = 1e-15 * max(1.0, abs(here.value))

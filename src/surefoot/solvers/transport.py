@@ -25,14 +25,14 @@ from surefoot.problem.rows import fingerprints
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.newton import NewtonOptions, PathPoint, follow_path
 
-# POT's network simplex, without the array libraries that POT looks for.
+# POT's network simplex, without the array libraries that POT imports.
 
 _BACKENDS = ("PYTORCH", "JAX", "TENSORFLOW", "CUPY")
 _lock = Lock()
 
 
 def network_simplex() -> Callable[..., Any]:
-    """`ot.emd`, from POT itself where it has been imported."""
+    """`ot.emd`, from POT itself if it has been imported."""
     with _lock:
         return _emd()
 
@@ -69,17 +69,18 @@ def _without_backends() -> Iterator[None]:
                 os.environ[name] = value
 
 
-# Rows at equal distances from all anchors, as one: on a grid of few points the network simplex goes round in ties.
+# Rows at equal distances from all anchors are merged, because ties between few distinct points make the network simplex
+# cycle.
 
-# It pays where there are so many times fewer distinct rows.
+# Merging is worthwhile if there are this many times fewer distinct rows.
 _FEWER = 2
 
 
 @dataclass(frozen=True, eq=False)
 class EqualRows:
-    """Rows (N,) with their weights by the distinct row (D,) that each is equal to.
+    """Rows (N,) with their weights, grouped by equality into distinct rows (D,).
 
-    member_of : (N,) which of the distinct rows; first : (D,) the first row of each.
+    member_of : (N,) the distinct row of each row; first : (D,) the first row of each group.
     """
 
     weights: FloatArray
@@ -88,14 +89,14 @@ class EqualRows:
 
     @classmethod
     def from_distances(cls, distances: FloatArray, weights: FloatArray) -> EqualRows | None:
-        """None where too few rows are equal."""
+        """Return None if too few rows are equal."""
         parts = list(row_chunks(*distances.shape))
         marks = np.concatenate([fingerprints(distances[part]) for part in parts])
         _, first, member_of = np.unique(marks, return_index=True, return_inverse=True)
         if _FEWER * len(first) > len(marks):
             return None
         if any((distances[part] != distances[first[member_of[part]]]).any() for part in parts):
-            return None  # two rows have the same fingerprint by chance
+            return None  # two different rows have the same fingerprint by chance
         return cls(weights, member_of, first)
 
     @property
@@ -104,9 +105,9 @@ class EqualRows:
         return np.asarray(np.bincount(self.member_of, self.weights, len(self.first)), dtype=np.float64)
 
     def spread(self, plan: csr_array) -> csr_array:
-        """The plan (N, n) of all rows from that of the distinct ones (D, n).
+        """The plan (N, n) of all rows from the plan of the distinct ones (D, n).
 
-        Equal rows fill the anchors of theirs one after the other, so that few of them are split.
+        Equal rows fill the anchors of their group one after the other, so that few of them are split.
         """
         entries = np.diff(plan.indptr)
         alone = np.flatnonzero((entries[self.member_of] == 1) & (self.weights > 0))
@@ -138,26 +139,27 @@ def _north_west(rows: FloatArray, columns: FloatArray) -> tuple[NDArray[np.intp]
 
 # Transport over few pairs of rows and anchors: the network simplex, with more pairs until none is missing.
 
-# Nearest anchors of each row, and rows of each anchor in units of N / n, to begin with; pairs added per row and round.
+# Initial numbers of nearest anchors per row, and of nearest rows per anchor in units of N / n; pairs added per row and
+# round.
 _NEAREST_ANCHORS, _NEAREST_ROWS, _ADDED = 6, 2, 12
-# Rounds after which it gives up: each but the last few brings the bounds much closer.
+# Rounds after which the method gives up. Each round except the last few brings the bounds much closer.
 _MOST_ROUNDS = 60
-# The bounds agree where they differ by no more than this share of the cost; pairs that gain less than this share of
-# the largest distance are not missing.
+# The bounds agree if they differ by at most this share of the cost. Pairs that gain less than this share of the largest
+# distance are not missing.
 _AGREE, _ROUNDING = 1e-12, 1e-15
 
 
 def transport_over_pairs(
     distances: DistanceRows, rows: FloatArray, anchors: FloatArray, max_steps: int
 ) -> tuple[csr_array, FloatArray] | None:
-    """Plan (N, n) and potentials (n,), exact to rounding; None where the simplex takes more pivots than `max_steps`.
+    """Plan (N, n) and potentials (n,), exact to rounding; None if the simplex takes more pivots than `max_steps`.
 
-    All rows and anchors must have weight.
+    All rows and anchors must have positive weight.
     """
     emd, (N, n) = network_simplex(), distances.shape
     anchors = anchors * (rows.sum() / anchors.sum())
     pairs, largest = _first_pairs(distances, rows, anchors)
-    # the simplex' tolerances are absolute, so the largest distance must be near 1; powers of two lose no digits
+    # the simplex has absolute tolerances, so the largest distance must be near 1; powers of two lose no digits
     exponent = int(np.frexp(largest)[1])
     for _ in range(_MOST_ROUNDS):
         row, anchor = pairs // n, pairs % n
@@ -179,7 +181,7 @@ def transport_over_pairs(
 
 
 def _first_pairs(distances: DistanceRows, rows: FloatArray, anchors: FloatArray) -> tuple[NDArray[np.int64], float]:
-    """Numbers j·n + i of near pairs and of those of some plan, in order, and the largest distance."""
+    """Sorted indices j·n + i of near pairs and of the pairs of one feasible plan, and the largest distance."""
     from surefoot.kernels.compiled import nearest_rows
 
     N, n = distances.shape
@@ -197,7 +199,7 @@ def _first_pairs(distances: DistanceRows, rows: FloatArray, anchors: FloatArray)
 
 
 def _pairs_of_a_plan(rows: FloatArray, anchors: FloatArray) -> NDArray[np.int64]:
-    """Numbers of the pairs of the plan that fills one anchor after the other: with them there is a plan."""
+    """Indices of the pairs of the plan that fills one anchor after the other, which ensure that a plan exists."""
     row = anchor = 0
     left, room = float(rows[0]), float(anchors[0])
     found = []
@@ -216,7 +218,7 @@ def _pairs_of_a_plan(rows: FloatArray, anchors: FloatArray) -> NDArray[np.int64]
 
 
 def _nearest(distances: DistanceRows, potentials: FloatArray, count: int) -> tuple[NDArray[np.int64], FloatArray]:
-    """Of each row the anchors (N, count) of least d_ji + b_i, and these values."""
+    """For each row the anchors (N, count) of least d_ji + b_i, and these values."""
     from surefoot.kernels.compiled import nearest_anchors
 
     N = distances.shape[0]
@@ -235,15 +237,16 @@ def _lengths(distances: DistanceRows, row: NDArray[np.int64], anchor: NDArray[np
     return found
 
 
-# Up to this many entries, or rows per anchor, the network simplex alone is faster than Newton and a small simplex.
+# With at most this many entries, or rows per anchor, the network simplex alone is faster than Newton and a small
+# simplex.
 _SIMPLEX_ENTRIES, _SIMPLEX_ROWS = 1_500_000, 30
-# From this many entries on, with many rows per anchor, it is asked whether rows coincide.
+# From this many entries on, with many rows per anchor, equal rows are merged.
 _MERGE_ENTRIES = 100_000
-# From this many entries on the network simplex is given few pairs at a time.
+# From this many entries on, the network simplex works on few pairs at a time.
 _PAIRS_ENTRIES = 8_000_000
-# How far, in units of the mean distance, smoothing may leave Newton's potentials from optimal.
+# Largest error of Newton's potentials due to smoothing, in units of the mean distance.
 _SMOOTHING = 1e-4
-# Pivots of the network simplex before it starts anew with the rows in another order, and how often it may.
+# Pivots of the network simplex before it restarts with the rows in another order, and the number of attempts.
 _FEWEST_STEPS, _ATTEMPTS = 300_000, 4
 
 
@@ -253,7 +256,7 @@ class TransportSolution:
 
     Attributes
     ----------
-    cost : float, cost of the plan, an upper bound of W_d.
+    cost : float, cost of the plan, an upper bound on W_d.
     lower : float, value of the dual at the potentials.
     plan : sparse (N, n), marginals row_weights and anchor_weights.
     potentials : (n,) b with W_d ≥ Σ_j m_j min_i (d_ji + b_i) − Σ_i w_i b_i.
@@ -265,7 +268,7 @@ class TransportSolution:
     potentials: FloatArray
 
     def adversary(self, ds: DecisionSet, relabel: FloatArray, cost: float) -> LabelTable:
-        """Labels (N, K) of the plan, with the share relabel (K, K), [k, c], of class c turned into label k."""
+        """Labels (N, K) of the plan, with the share relabel (K, K), [k, c], of class c changed to label k."""
         by_class = np.zeros((self.plan.shape[0], ds.n_classes))
         entries = self.plan.tocoo()
         np.add.at(by_class, (entries.row, ds.anchor_labels[entries.col]), entries.data)
@@ -275,11 +278,12 @@ class TransportSolution:
 
 
 def solve_transport(distances: FloatArray, row_weights: FloatArray, anchor_weights: FloatArray) -> TransportSolution:
-    """Exact transport (N, n) for N possibly much larger than n.
+    """Solve transport (N, n) exactly, for N possibly much larger than n.
 
-    Rows that coincide are moved as one. Large problems are solved by smoothed Newton in the n potentials alone; rows
-    whose best anchor is clear are then fixed and the network simplex settles the rest, so the result is a vertex, exact
-    to rounding, at a fraction of the cost.
+    Equal rows are moved as one. Large problems are solved by smoothed Newton in the n potentials alone. Rows whose best
+    anchor is clear are then fixed, and the network simplex solves the rest. The result is a vertex, exact to rounding,
+    at a
+    fraction of the cost.
     """
     N, n = distances.shape
     equal = (
@@ -302,15 +306,15 @@ def solve_transport(distances: FloatArray, row_weights: FloatArray, anchor_weigh
 
 
 def pairs_pay(shape: tuple[int, ...]) -> bool:
-    """Whether (N, n) distances are many, with few rows per anchor."""
+    """Return True if (N, n) distances are many, with few rows per anchor."""
     N, n = shape
     return N * n > _PAIRS_ENTRIES and N / n <= _SIMPLEX_ROWS
 
 
 def transport_by_pairs(distances: DistanceRows, rows: FloatArray, anchors: FloatArray) -> TransportSolution | None:
-    """Exact transport that holds few pairs of rows and anchors at a time; None where that does not pay, or failed.
+    """Solve transport exactly with few pairs of rows and anchors at a time; None if this is slower or failed.
 
-    It pays where there are many pairs but few rows per anchor. All rows and anchors must have weight.
+    It is faster for many pairs with few rows per anchor. All rows and anchors must have positive weight.
     """
     if not pairs_pay(distances.shape) or rows.min() <= 0 or anchors.min() <= 0:
         return None
@@ -325,17 +329,17 @@ def _steps(shape: tuple[int, ...]) -> int:
 def _simplex(distances: FloatArray, rows: FloatArray, anchors: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Plan (N, n) and potentials (n,) by the network simplex.
 
-    On degenerate problems it may go round in circles; in another order of the rows it takes other pivots.
+    On degenerate problems the simplex may cycle. Another order of the rows leads to other pivots.
     """
     emd = network_simplex()
     anchors = anchors * (rows.sum() / anchors.sum())
-    # its tolerances are absolute, so the largest distance must be near 1; powers of two lose no digits
+    # absolute tolerances require a largest distance near 1; powers of two lose no digits
     exponent = int(np.frexp(distances.max())[1])
     if 0 <= exponent <= 2:
-        exponent = 0  # 1/2 to 4 is near enough, and spares a copy
+        exponent = 0  # 1/2 to 4 is near enough, and avoids a copy
     else:
         distances = np.ldexp(distances, -exponent)
-    rng, back = np.random.default_rng(0), None  # back: which row of the problem each row is
+    rng, back = np.random.default_rng(0), None  # back: the index of each row in the problem
     steps = _steps(distances.shape)
     for attempt in range(_ATTEMPTS):
         if attempt > 0:
@@ -369,10 +373,10 @@ def _smoothed_potentials(distances: FloatArray, rows: FloatArray, anchors: Float
 def cross_over(
     distances: DistanceRows, rows: FloatArray, anchors: FloatArray, potentials: FloatArray
 ) -> TransportSolution:
-    """Exact transport from nearly optimal potentials (n,).
+    """Solve transport exactly from nearly optimal potentials (n,).
 
-    Rows whose best anchor leads by the widest margins are fixed to it, the simplex settles the others, and more rows
-    are set free until the plan is optimal.
+    Rows whose best anchor leads by the widest margins are fixed to it, the simplex solves the rest, and more rows are
+    freed until the plan is optimal.
     """
     best, lead = _leaders(distances, potentials)
     order = np.argsort(lead)
@@ -389,7 +393,7 @@ def cross_over(
 
 
 def _leaders(distances: DistanceRows, potentials: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
-    """The anchor of least reduced cost of each row, and by how much it leads the second."""
+    """The anchor of least reduced cost of each row, and its lead over the second."""
     N, n = distances.shape
     best, lead = np.zeros(N, dtype=np.intp), np.full(N, np.inf)
     for rows, chunk in distances.chunks():

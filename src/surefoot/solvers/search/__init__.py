@@ -1,1 +1,1 @@
-"""Exact search: follow the smoothed dual until upper and lower bound meet."""
+"""Exact search: follow the smoothed dual until upper and lower bound agree."""

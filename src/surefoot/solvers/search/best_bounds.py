@@ -1,8 +1,8 @@
-"""Both bounds of min_θ max_s max_{μ ∈ set s} E_μ ℓ_θ found so far, for one decision set or a union of them.
+"""The best bounds of min_θ max_s max_{μ ∈ set s} E_μ ℓ_θ so far, for one decision set or a union of sets.
 
-The supremum of a linear function over a union is that over its convex hull, so a mixture of one adversary per set
-attains it, and the minimax theorem holds. Upper and lower bound may come from different points: every bound holds for
-the problem itself.
+The supremum of a linear function over a union is the supremum over its convex hull, so a mixture of one adversary per
+set attains it, and the minimax theorem holds. Upper and lower bound may come from different points, because every bound
+holds for the problem itself.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from surefoot.solvers.joint_objective import JointPoint
 from surefoot.solvers.minimal_radius import MinimalRadius
 from surefoot.solvers.newton import PathState
 
-# Adversaries of smaller weight are left out of the mixture.
+# Adversaries of smaller weight are dropped from the mixture.
 _LEAST_WEIGHT = 1e-7
-# Share of tol that a classifier which hedges may lose beyond the lower bound.
+# Share of tol that a hedging classifier may lose beyond the lower bound.
 _HEDGE = 0.7
 
-# Bounds may cross by this share of tol; an adversary is led back by halving, so often at most.
+# Bounds may cross by this share of tol. An adversary is moved back by halving, at most this many times.
 _LEVEL, _MOST_HALVINGS = 0.1, 30
 
 JointState = PathState[JointPoint]
@@ -43,12 +43,12 @@ class SetAtRadius:
 
     @cached_property
     def opened(self) -> DecisionSet:
-        """The set, or where its radius is the minimal one, one larger by rounding error: it then has an interior."""
+        """The set itself. At the minimal radius, a set enlarged by rounding error, which has an interior."""
         return self.decision_set.with_radius(opened_radius(self.decision_set, self.minimal.value, share=0.4))
 
     @property
     def closed(self) -> bool:
-        """Whether the radius is the minimal one; where that is zero, float64 knows no larger one to open the set to."""
+        """True if the radius is the minimal one (which opening does not change if it is zero)."""
         radius = self.decision_set.radius
         return radius < self.opened.radius or radius == self.minimal.value == 0.0
 
@@ -60,7 +60,8 @@ class SetAtRadius:
 class UpperBound:
     """The largest of the dual values at the points (S) of all sets, which share one θ.
 
-    floors : (S) the least Φ over the rows; weights : (S,) of the sets where the points were found; path : there.
+    floors : (S) the smallest Φ over the rows; weights : (S,) of the sets at these points; path : the state at these
+    points.
     """
 
     risk: float
@@ -73,7 +74,7 @@ class UpperBound:
 
 @dataclass(frozen=True)
 class MixtureBound:
-    """A lower bound for the union: the smallest loss under a mixture of adversaries (S), by weights (S,)."""
+    """A lower bound for the union: the smallest loss under a mixture of adversaries (S), with weights (S,)."""
 
     bound: LowerBound
     weights: FloatArray
@@ -83,7 +84,7 @@ class MixtureBound:
 
 @dataclass
 class BestBounds:
-    """The best bounds so far. Every lower bound holds for the union, whichever sets take part in its mixture."""
+    """The best bounds so far. Every lower bound holds for the union, whichever sets contribute to its mixture."""
 
     sweep: RowStore
     model: Model
@@ -100,13 +101,13 @@ class BestBounds:
         return [member.problem(self.model) for member in self.members]
 
     def risk(self, s: int, point: DualPoint) -> tuple[float, float]:
-        """The dual value of one set, and its least Φ."""
+        """The dual value of one set, and its smallest Φ."""
         return self.sweep.upper_bound(self.problems[s], point)
 
     def risk_beyond(self, s: int, point: DualPoint) -> tuple[float, float]:
         """`risk` of the point moved by α times the potentials of the minimal radius, without their cancellation.
 
-        Their own dual value is the minimal radius, so α prices only what a plan costs beyond the cheapest one.
+        The dual value of these potentials is the minimal radius, so α only prices the cost beyond the cheapest plan.
         """
         ds, minimal = self.members[s].decision_set, self.members[s].minimal
         point = replace(point, beta=point.beta - ds.anchor_weights @ point.beta)
@@ -118,16 +119,17 @@ class BestBounds:
     def consider_points(
         self, points: list[DualPoint], found: list[tuple[float, float]], weights: FloatArray, path: JointState
     ) -> None:
-        """Keep dual points of all sets if the largest of their values and least Φ, `found`, is the least so far."""
+        """Keep dual points of all sets with values and floors `found`, if the largest value is the smallest so far."""
         risks, floors = zip(*found, strict=True)
         if np.isfinite(risks).all() and (self.upper is None or max(risks) < self.upper.risk):
             self.upper = UpperBound(max(risks), risks, tuple(points), floors, weights, path)
 
     def consider_hedge(self, theta: FloatArray, tol: float, path: JointState) -> None:
-        """Where the lower bound is that of a constant answer, log K: keep θ, scaled down until any labels would do.
+        """If the lower bound is near log K, that of a constant classifier: keep θ, scaled down to stay within tol.
 
-        A classifier that gives every label the same probability loses log K whatever the labels are. One that leans
-        towards θ by very little loses little more, and still says which label it would choose.
+        A classifier that gives every label the same probability has loss log K for any labels. A classifier that leans
+        slightly
+        towards θ loses slightly more, and still prefers a label.
         """
         if self.lower is None or not isinstance(self.model, LinearModel):
             return
@@ -136,13 +138,13 @@ class BestBounds:
         largest = self._without_constraints(theta)[1][0][0] - constant
         if room <= 0 or not np.isfinite(largest):
             return
-        # the loss at θ is convex along a line from zero: a share of θ loses at most that share of the difference
+        # the loss at θ is convex along a line from zero, so a share of θ loses at most that share of the difference
         share = min(1.0, room / max(largest, 1e-300))
         points, found = self._without_constraints(share * theta)
         self.consider_points(points, found, np.full(len(self.members), 1.0 / len(self.members)), path)
 
     def _without_constraints(self, theta: FloatArray) -> tuple[list[DualPoint], list[tuple[float, float]]]:
-        """Dual points with a price on nothing: the mean over rows of the largest loss, for every set alike."""
+        """Dual points without prices: the mean over rows of the largest loss, the same for every set."""
         n, K = len(self.members[0].decision_set.anchor_weights), self.members[0].decision_set.n_classes
         point = DualPoint(theta, 0.0, np.zeros(K), np.zeros(n))
         found = self.risk(0, point)
@@ -151,14 +153,14 @@ class BestBounds:
     def soft_adversaries(
         self, weights: FloatArray, points: list[DualPoint], tau: float
     ) -> dict[int, tuple[Adversary, FloatArray]]:
-        """Adversaries of the soft plans with their label probabilities (K,), those of little weight left out."""
+        """Adversaries of the soft plans with their label probabilities (K,), without those of negligible weight."""
         chosen = np.flatnonzero(weights >= _LEAST_WEIGHT).tolist()
         return {s: self.sweep.soft_adversary(self.problems[s], points[s], tau) for s in chosen}
 
     def consider_mixture(
         self, wanted: dict[int, tuple[Adversary, FloatArray]], weights: FloatArray, theta: FloatArray
     ) -> float:
-        """Mix the adversaries wanted, after each was moved into its set; the best lower bound so far."""
+        """Move the wanted adversaries into their sets, mix them, and return the best lower bound so far."""
         adversaries: list[Adversary] = [member.minimal.adversary for member in self.members]
         shares = np.zeros(len(weights))
         for s, (one, labels) in wanted.items():
@@ -172,9 +174,9 @@ class BestBounds:
         return self.lower.bound.value
 
     def uncross(self, tol: float) -> None:
-        """Lead an adversary that attains more than the upper bound back towards those of the minimal radius.
+        """Move an adversary that attains more than the upper bound towards those of the minimal radius.
 
-        It then spends more than the radius, by no more than the allowance, and need not.
+        Such an adversary exceeds the radius, by no more than the allowance, and does not need to.
         """
         if self.upper is None or self.lower is None or self.gap >= -_LEVEL * tol:
             return
@@ -199,7 +201,7 @@ class BestBounds:
         return MixtureBound(bound, found.weights, tuple(adversaries), mixed)
 
     def _retreat(self, s: int) -> Adversary:
-        """The best adversary so far is a better place to retreat to than the cheapest one, when it is as cheap."""
+        """The adversary to retreat to: the best so far if it is as cheap as the cheapest, otherwise the cheapest."""
         ds, minimal = self.members[s].decision_set, self.members[s].minimal
         most = minimal.value + allowance(ds, minimal.value)
         if self.lower is not None and self.lower.adversaries[s].transport_cost <= most:

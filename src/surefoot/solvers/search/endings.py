@@ -1,4 +1,4 @@
-"""How a search begins and ends: coarse starts, a constant classifier, the interior-point end, polishing."""
+"""Beginnings and ends of a search: coarse starts, a constant classifier, the interior-point end, polishing."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from surefoot.solvers.newton import MANY_ANCHORS, NewtonOptions, PathPoint, cent
 from surefoot.solvers.search.best_bounds import BestBounds, JointState, SetAtRadius
 from surefoot.solvers.transport import TransportSolution
 
-# The stages of a search, in order; a vertex or an interior point may end a path. Ordinarily there is one path.
+# The stages of a search, in order. A vertex or an interior point may end a path. Usually there is one path.
 AT_MINIMUM, WARM, QUICK, COLD = "minimal radius", "warm start", "path", "path from zero"
 PROGRAM, VERTEX, INSIDE = "linear program", "vertex", "interior point"
 
 
 @dataclass(frozen=True)
 class Stage:
-    """A stage of a search: its name, the certified gap after it, and whether it moved a bound."""
+    """A stage of a search: its name, the certified gap after it, and True if it improved a bound."""
 
     name: str
     gap: float
@@ -44,14 +44,14 @@ class StopRule:
     reached: bool = False
 
     def update(self, risk: float, smoothing_gap: float) -> bool:
-        """Return whether the rule is reached by an upper bound found at this smoothing gap."""
+        """Return True if an upper bound found at this smoothing gap satisfies the rule."""
         self.reached = risk <= self.below or risk - 1.5 * smoothing_gap > self.above
         return self.reached
 
 
 @dataclass
 class SearchLog:
-    """What a search did: its stages, the number of Newton steps, and the states visited on the latest paths."""
+    """A record of a search: its stages, the number of Newton steps, and the states visited on the latest paths."""
 
     stages: list[Stage] = field(default_factory=list)
     n_steps: int = 0
@@ -62,18 +62,18 @@ class SearchLog:
         self.stages.append(Stage(name, gap, True))
 
 
-# Where no classifier is better than one that gives every label the same probability: the worst case is log K.
+# If no classifier beats one that gives every label the same probability, the worst case is log K.
 
-# Where F_τ is that of a constant answer, bounds are asked early, again each time that τ has fallen to this share.
+# If F_τ is that of a constant classifier, bounds are computed early, and again each time τ has fallen to this share.
 _ASK_AGAIN = 0.2
-# Not where smoothing costs more than this multiple of log K: F_τ is then large in any case.
+# This is skipped if smoothing costs more than this multiple of log K, because F_τ is then large in any case.
 _TOO_SMOOTH = 0.05
-# A set for which some classifier is better than a constant one by this multiple of tol is none to hedge against.
+# A set for which some classifier beats a constant one by this multiple of tol needs no hedge.
 _BETTER = 0.6
 
 
 class SearchInProgress(Protocol):
-    """What is asked of a `Search`."""
+    """The attributes of a `Search` that are used here."""
 
     judge: BestBounds
     tol: float
@@ -90,7 +90,7 @@ class SearchInProgress(Protocol):
 
 
 def looks_constant(search: SearchInProgress, joint: JointDual, path: JointState) -> bool:
-    """Whether a classifier that answers the same everywhere may be the best, as far as F_τ can tell."""
+    """Return True if, judging by F_τ, a constant classifier may be optimal."""
     if not search.judge.model.learns or search.fixed_alpha or path.tau > _ASK_AGAIN * search.tau_of_constant:
         return False
     if path.smoothing_gap > _TOO_SMOOTH * np.log(search.members[0].decision_set.n_classes):
@@ -104,9 +104,10 @@ def looks_constant(search: SearchInProgress, joint: JointDual, path: JointState)
 
 
 def hedge_against_one_set(search: SearchInProgress, quick: Callable[[Any], JointState | None]) -> None:
-    """Try the set with most room alone: if it allows no classifier better than a constant one, no union does.
+    """Solve the set with the largest excess alone.
 
-    If it does allow a better one, its path shows that early.
+    If no classifier beats a constant one over this set, none does over the union. If some classifier does, the path
+    shows that early.
     """
     members, judge = search.members, search.judge
     s = int(np.argmax([one.decision_set.radius - one.minimal.value for one in members]))
@@ -128,33 +129,37 @@ def hedge_against_one_set(search: SearchInProgress, quick: Callable[[Any], Joint
     search.log.ended_by(QUICK, judge.gap)
 
 
-# The end of a path by an interior-point method, where one set is learned against and its rows are held in memory.
+# The end of a path by an interior-point method, for learning against one set with rows in memory.
 
-# It takes over at this τ, in units of the loss; at this one where a round took more steps than so many: Newton crawls.
+# It starts at this τ, in units of the loss. It starts at the second τ if a round took more than this many steps, where
+# Newton is slow.
 _TAU, _EARLY_TAU, _MANY_STEPS = 4e-3, 2e-2, 15
-# Where it led nowhere it is tried again once τ has fallen to this share.
+# If it failed, it is tried again once τ has fallen to this share.
 _AGAIN = 0.1
-# It works on the whole plan at once: problems of more distances are left to the path.
+# It holds the whole plan at once. Problems of more distances are left to the path.
 _MOST_DISTANCES = 400_000
 _MOST_INTERIOR_STEPS = 60
-# Bounds are asked for where the method's own gap, and the mass it has yet to place, are this share of tol; and again.
+# Bounds are computed once the method's own gap and its unpaid mass are at most the first share of tol, and again at the
+# second.
 _SURE, _SURER = 0.2, 0.1
-# On small problems it goes on to this gap, where neither the order of rows nor the start leaves a trace.
+# On small problems it continues to this gap, so that neither the order of rows nor the start affects the result.
 _EXACT = 1e-8
 
 
 @dataclass
 class InteriorEnd:
-    """When a path may end inside, and what it takes.
+    """When a path may end by the interior-point method, and its state.
 
-    at : the next τ at which it is tried, early : where Newton crawls; due : whether it is time to; taken : its steps.
+    at : the next τ at which it is tried; early : the τ for slow Newton steps; due : True if it should run now; taken :
+    its
+    steps.
     """
 
     judge: BestBounds
     tol: float
     at: float
     early: float
-    steps: int = 0  # of the path when it was last asked
+    steps: int = 0  # of the path at the last check
     due: bool = False
     taken: int = 0
 
@@ -163,7 +168,7 @@ class InteriorEnd:
         return cls(judge, tol, _TAU * judge.model.scale, _EARLY_TAU * judge.model.scale)
 
     def wanted(self, path: JointState) -> bool:
-        """Whether to try now: asked after each round of a path."""
+        """Return True if the method should run now. Called after each round of a path."""
         used, self.steps = path.steps - self.steps, path.steps
         crawls = used > _MANY_STEPS and path.tau <= self.early
         self.due = (path.tau <= self.at or crawls) and self._fits()
@@ -178,10 +183,10 @@ class InteriorEnd:
         return judge.sweep.distances.size <= _MOST_DISTANCES
 
     def run(self, path: JointState, *, exact: bool) -> bool:
-        """Whether it brought the certified gap within tol, from a point of a path; exact : then go on to `_EXACT`."""
+        """Return True if it brought the certified gap within tol; exact : then continue to `_EXACT`."""
         judge, member, sweep, model = self.judge, self.judge.members[0], self.judge.sweep, self.judge.model
         if not isinstance(model, LinearModel) or not isinstance(sweep, InMemoryRows):
-            raise TypeError("only a linear model over rows in memory is learned inside")
+            raise TypeError("the interior-point method requires a linear model over rows in memory")
         self.at = self.early = _AGAIN * path.tau
         kept = np.flatnonzero(sweep.weights > 0)  # a row without weight has no centre
         ds = replace(member.opened, distances=sweep.distances[kept], row_weights=sweep.weights[kept])
@@ -209,11 +214,11 @@ class InteriorEnd:
         """Improve both bounds."""
         judge, sweep = self.judge, self.judge.sweep
         if not isinstance(sweep, InMemoryRows):
-            raise TypeError("plans are held where rows are")
+            raise TypeError("plans require rows in memory")
         point, one = state.point(method.problem), np.ones(1)
         joint, share = state.plan(method.problem)
         without = sweep.weights <= 0
-        if without.any():  # rows that the method does not know answer as the softmax does
+        if without.any():  # rows that the method omits get the labels of the softmax plan
             losses = judge.model.over(sweep).losses(point.theta, slice(None))
             soft = soft_plan(judge.problems[0].decision_set, sweep.distances, losses, point, path.tau)
             soft[0][~without], soft[1][~without] = joint, share
@@ -230,9 +235,9 @@ _MOST_POLISHING_STEPS = 30
 def polish(
     joint: JointDual, path: JointState, options: NewtonOptions, *, tol: float, scale: float, typical: float
 ) -> tuple[JointState, bool]:
-    """Centre until what is left to repair in the plans' marginals costs the lower bound far less than tol.
+    """Centre until the repair of the plans' marginals costs the lower bound far less than tol.
 
-    Also returned: whether it ran out of steps.
+    Also returns True if it ran out of steps.
     """
     allowed = max(0.05 * tol, 0.3 * (tol - path.smoothing_gap))
 
@@ -254,7 +259,7 @@ def polish(
 def _repair_costs(
     dual: SmoothedDual, point: DualPoint, gradient: FloatArray, scale: float, typical: float
 ) -> tuple[float, float]:
-    """About what it costs the adversary to make its anchor marginal, and its label probabilities, exact."""
+    """Approximate cost for the adversary to make its anchor marginal, and its label probabilities, exact."""
     ds, at = dual.set, dual.layout
     price = point.alpha if at.alpha_free else scale / typical
     off, label_cost = gradient[at.beta], float(ds.label_cost.max())
@@ -263,16 +268,17 @@ def _repair_costs(
     return float(anchors), float(np.abs(gradient[at.lam]).sum() * (price * label_cost + 4.0 * scale))
 
 
-# A coarse start has about this many rows, so many per anchor at least and at most, fewer where anchors are many.
+# A coarse start has about this many rows, and between these numbers per anchor, with a smaller minimum if anchors are
+# many.
 COARSE_ROWS = 2000
 _FEWEST_PER_ANCHOR, _MOST_PER_ANCHOR, _FEWEST_OF_MANY = 3, 60, 2
-# A sample of more than this share of the rows saves nothing.
+# A sample of more than this share of the rows saves no time.
 LARGEST_SHARE = 0.4
 
 
 @dataclass(frozen=True)
 class CoarseProblem:
-    """A decision set over some of the rows, its model, and where to start on it."""
+    """A decision set over some of the rows, its model, and a starting point."""
 
     decision_set: DecisionSet
     model: Model
@@ -288,11 +294,12 @@ def coarsen(
     rng: np.random.Generator,
     n_sets: int = 1,
 ) -> CoarseProblem | None:
-    """Keep a few rows of each anchor of an optimal plan, with weights that leave every anchor's mass as it was.
+    """Keep a few rows of each anchor of an optimal plan, with weights that preserve every anchor's mass.
 
     The kept part of the plan still has zero reduced cost under the potentials, so it is optimal between the kept rows
-    and the anchors: the coarse minimal radius is its cost, and the excess over it can be kept exactly. None where too
-    few rows would be saved. `scale` is the size of the losses. The more sets there are, the fewer rows are kept.
+    and the anchors. The coarse minimal radius is its cost, and the excess over it can be kept exactly. Returns None if
+    too
+    few rows would be saved. `scale` is the size of the losses. With more sets, fewer rows are kept.
     """
     N, n = distances.shape
     fewest = _FEWEST_OF_MANY if n >= MANY_ANCHORS else _FEWEST_PER_ANCHOR
@@ -321,7 +328,7 @@ def coarsen(
 
 
 def cold_start(ds: DecisionSet, model: Model, scale: float, distance: float) -> PathPoint:
-    """Where every path can begin: θ = 0, potentials zero, τ as large as the losses, `distance` a typical one."""
+    """A start for every path: θ = 0, potentials zero, τ as large as the losses; `distance` is a typical distance."""
     labels, anchors = np.zeros(ds.n_classes), np.zeros(len(ds.anchor_weights))
     return PathPoint(DualPoint(np.zeros(model.shape), scale / distance, labels, anchors), tau=scale)
 
@@ -331,7 +338,7 @@ def start_from_potentials(
 ) -> PathPoint:
     """Potentials (n,) of the minimal radius at a smoothing τ of a twentieth of `scale`, the size of the losses.
 
-    They are scaled so that τ blurs over a twentieth of `cost`, which is that of the transport and not zero.
+    They are scaled so that τ smooths over a twentieth of `cost`, the non-zero cost of the transport.
     """
     tau = 0.05 * scale
     alpha = 20.0 * tau / cost

@@ -1,4 +1,4 @@
-"""Linear programs of a search: the vertex that ends it where losses are fixed, and the repair of its adversaries."""
+"""Linear programs of a search: the vertex that ends it for fixed losses, and the repair of its adversaries."""
 
 from __future__ import annotations
 
@@ -20,22 +20,23 @@ from surefoot.dual.row_store import RowStore, table_of
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.search.best_bounds import BestBounds, JointState
 
-# Linear programs over the triples (row, label, anchor) that can matter: exact, and cheap where few can.
+# Linear programs over the triples (row, label, anchor) that may be used: exact, and cheap if they are few.
 
 _MOST_TRIPLES = 400_000
 _EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 _ENLARGED, _SIDES = 1e7, (("A_ub", "b_ub"), ("A_eq", "b_eq"))
-# Rows from which the slack that so many triples need is estimated.
+# Rows from which the slack of a given number of triples is estimated.
 _SAMPLE = 400
 
 
 @dataclass(frozen=True, eq=False)
 class Triples:
-    """Triples (row j, label k, anchor i) that a plan may use, and the decision set's constraints on it.
+    """Triples (row j, label k, anchor i) that a plan may use, and the decision set's constraints on the plan.
 
     row_weights : (N,) of all rows; largest_cost : of any row and anchor.
-    rows, labels, anchors, short, cost, loss : (T,) of each triple, `short` how far its value at some dual point falls
-    short of the best of its row, cost the ground cost, loss that of its row and label.
+    rows, labels, anchors, short, cost, loss : (T,) of each triple. `short` is the gap between the best value of the row
+    and
+    the value of the triple at some dual point, cost the ground cost, loss the loss of row and label.
     """
 
     decision_set: DecisionSet
@@ -50,7 +51,7 @@ class Triples:
 
     @classmethod
     def from_table(cls, ds: DecisionSet, row_weights: FloatArray, largest_cost: float, table: FloatArray) -> Triples:
-        """From the rows that `Block.near_triples` gives."""
+        """Build triples from the table of `Block.near_triples`."""
         rows, labels, anchors = (table[:, column].astype(np.intp) for column in range(3))
         rest = (np.ascontiguousarray(table[:, column]) for column in (3, 4, 5))
         return cls(ds, row_weights, largest_cost, rows, labels, anchors, *rest)
@@ -69,7 +70,7 @@ class Triples:
         return self.rows, self.labels, self.anchors, self.short, self.cost, self.loss
 
     def nearest(self, count: int) -> tuple[Triples, float]:
-        """So many triples of least `short`, and those level with the last; and how short that is, infinite if fewer."""
+        """The `count` triples of smallest `short`, with ties, and the largest such value (infinite if fewer)."""
         slack = float(np.partition(self.short, count - 1)[count - 1]) if count <= len(self) else np.inf
         return self[self.short <= slack], slack
 
@@ -91,7 +92,7 @@ class Triples:
         }
 
     def mass_of_single(self, single: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray, float]:
-        """Mass on anchors (n,), on labels (K,), and the cost, of the rows that have one triple only."""
+        """Mass on anchors (n,), on labels (K,), and the cost, of the rows that have only one triple."""
         ds, fixed = self.decision_set, self[single]
         mass = self.row_weights[fixed.rows]
         on_anchors = np.bincount(fixed.anchors, weights=mass, minlength=len(ds.anchor_weights))
@@ -99,15 +100,15 @@ class Triples:
         return cast("FloatArray", on_anchors), cast("FloatArray", on_labels), float(mass @ fixed.cost)
 
     def may_hold_a_plan(self) -> bool:
-        """False where some row has no triple, or rows with one alone exceed the mass of an anchor."""
+        """Return False if some row has no triple, or if rows with one triple exceed the mass of an anchor."""
         count = np.bincount(self.rows, minlength=len(self.row_weights))
         on_anchors = self.mass_of_single(count[self.rows] == 1)[0]
         return bool(count.min() > 0 and np.all(on_anchors <= self.decision_set.anchor_weights + 1e-12))
 
     def transport_cost(self, plan: FloatArray) -> float:
-        """Cost of a plan (T,) whose marginals a solver left off by its tolerance, once they are made exact.
+        """Cost of a plan (T,) after correcting marginals that a solver satisfies only up to its tolerance.
 
-        Rows are scaled to their weight; mass beyond that of an anchor goes elsewhere, at the largest cost there is.
+        Rows are scaled to their weight. Mass that exceeds an anchor's weight is moved at the largest cost.
         """
         ds, weights = self.decision_set, self.row_weights
         total = np.bincount(self.rows, weights=plan, minlength=len(weights))
@@ -128,7 +129,7 @@ class Triples:
 
 
 def slack_of_nearest(sweep: RowStore, problem: DualProblem, point: DualPoint, counts: list[int]) -> list[float]:
-    """Estimates, from some of the rows, of the slack that so many triples need."""
+    """Estimate the slack needed to obtain the given numbers of triples, from a sample of rows."""
     ds, N = problem.decision_set, sweep.n_rows
     sample = np.unique(np.linspace(0, N - 1, min(N, _SAMPLE)).astype(np.intp))
     gaps = sweep.gather(problem, Block.sampled_gaps, point, sample)
@@ -137,13 +138,13 @@ def slack_of_nearest(sweep: RowStore, problem: DualProblem, point: DualPoint, co
 
 
 def triples_near(sweep: RowStore, problem: DualProblem, point: DualPoint, most: int) -> Triples:
-    """About the `most` triples that fall least short of the best of their row."""
+    """About the `most` triples with the smallest gap to the best of their row."""
     slack = slack_of_nearest(sweep, problem, point, [int(1.1 * most)])[0]
     return _triples(sweep, problem, sweep.gather(problem, Block.near_triples, point, slack))
 
 
 def triples_within(sweep: RowStore, problem: DualProblem, point: DualPoint, slack: float) -> Triples | None:
-    """Triples within slack of their row's best; None if they are too many."""
+    """Triples within slack of the best of their row; None if they are too many."""
     if sweep.n_rows > _MOST_TRIPLES:
         return None
     found = sweep.gather(problem, Block.near_triples, point, slack)
@@ -151,7 +152,7 @@ def triples_within(sweep: RowStore, problem: DualProblem, point: DualPoint, slac
 
 
 def cheapest_triples(sweep: RowStore, problem: DualProblem, prices: DualPoint, slack: float) -> Triples | None:
-    """Triples of reduced cost at most slack, of which the cheapest plans are made; None if they are too many."""
+    """Triples of reduced cost at most slack, which make up the cheapest plans; None if they are too many."""
     if sweep.n_rows > _MOST_TRIPLES:
         return None
     found = sweep.gather(problem, Block.cheapest_triples, prices, slack)
@@ -161,9 +162,9 @@ def cheapest_triples(sweep: RowStore, problem: DualProblem, prices: DualPoint, s
 def with_violated(
     sweep: RowStore, problem: DualProblem, triples: Triples, point: DualPoint, slack: float
 ) -> Triples | None:
-    """The triples, and those that a dual point prices better than all of their row by more than slack.
+    """Add the triples that a dual point prices above all triples of their row by more than slack.
 
-    Of each row and label the best is added, if it is one; None where there is none.
+    At most the best triple of each row and label is added. Returns None if there is none.
     """
     price = point.lam[triples.labels] + point.alpha * triples.cost + point.beta[triples.anchors]
     kept = np.full(sweep.n_rows, -np.inf)
@@ -182,12 +183,14 @@ def _triples(sweep: RowStore, problem: DualProblem, table: FloatArray) -> Triple
 
 
 def solve_restricted(triples: Triples, priced: Triples | None = None) -> tuple[LabelTable, DualPoint] | None:
-    """Max Σ π_jki ℓ_jk over plans π on some triples (j, k, i), by HiGHS: a vertex, and the multipliers that price it.
+    """Max Σ π_jki ℓ_jk over plans π on some triples (j, k, i), by HiGHS: a vertex, and its multipliers.
 
-    The decision set's constraints are exact, so the plan is feasible; it is optimal for the whole set if enough triples
-    were kept, which the dual value at the returned point (without θ) tells. None if the kept ones admit no plan.
-    priced : the same triples with other costs, and a decision set whose radius these may add up to; the plan is then
-    exact to the rounding of float64.
+    The decision set's constraints are exact, so the plan is feasible. It is optimal for the whole set if enough triples
+    were kept, which the dual value at the returned point (without θ) shows. Returns None if the kept triples admit no
+    plan.
+    priced : the same triples with other costs, and a decision set whose radius bounds their sum. The plan is then exact
+    to
+    the rounding of float64.
     """
     exactly, priced = priced is not None, triples if priced is None else priced
     ds = priced.decision_set
@@ -201,7 +204,7 @@ def solve_restricted(triples: Triples, priced: Triples | None = None) -> tuple[L
     room = ds.anchor_weights - on_anchors
     free = priced[~single]
     open_rows, position = np.unique(free.rows, return_inverse=True)
-    # constraints that follow from others are left out: with them, rounding alone could make the program infeasible
+    # redundant constraints are dropped: with them, rounding alone could make the program infeasible
     binding = free_label_multipliers(ds.intervals)
     by_label = free.sums_over(free.labels, K)[binding]
     lo, hi = (ds.intervals[binding] - on_labels[binding, None]).T
@@ -228,7 +231,7 @@ def solve_restricted(triples: Triples, priced: Triples | None = None) -> tuple[L
 
 
 def _refined(loss: FloatArray, program: dict[str, Any], x: FloatArray) -> FloatArray:
-    """A solution (T,) whose rounding is that of float64, not of the solver: what x leaves is solved for, enlarged."""
+    """Refine a solution (T,) to the rounding of float64, by solving for its enlarged residual."""
     left = {right: _ENLARGED * (program[right] - program[matrix] @ x) for matrix, right in _SIDES}
     bounds = np.column_stack([-_ENLARGED * x, np.full(len(x), np.inf)])
     more = linprog(-loss, **program | left, bounds=bounds, method="highs-ds", options=_EXACT)
@@ -236,9 +239,9 @@ def _refined(loss: FloatArray, program: dict[str, Any], x: FloatArray) -> FloatA
 
 
 def _only_plan(triples: Triples, on_labels: FloatArray, radius: float) -> tuple[LabelTable, DualPoint] | None:
-    """Where each row has one triple nothing is left to choose: the plan, if it is feasible, and multipliers of zero.
+    """Return the only plan, if each row has one triple and the plan is feasible, with multipliers of zero.
 
-    Those price nothing, so that the triples which are missing show.
+    Zero multipliers price nothing, so that missing triples become visible.
     """
     ds = triples.decision_set
     found = triples.adversary(triples.row_weights[triples.rows])
@@ -249,9 +252,9 @@ def _only_plan(triples: Triples, on_labels: FloatArray, radius: float) -> tuple[
 
 
 def nearest_feasible(triples: Triples, wanted: FloatArray, radius: float) -> LabelTable | None:
-    """A plan within radius, on these triples, whose labels differ least, in mass, from those wanted (N, K).
+    """A plan within radius, on these triples, whose labels differ least, in mass, from `wanted` (N, K).
 
-    min Σ_jk |Σ_i π_jki − m_j q_jk| over plans. None as in `solve_restricted`.
+    min Σ_jk |Σ_i π_jki − m_j q_jk| over plans. Returns None under the conditions of `solve_restricted`.
     """
     N, K, T = len(triples.row_weights), triples.decision_set.n_classes, len(triples)
     parts = triples.constraints(radius)
@@ -272,24 +275,24 @@ def nearest_feasible(triples: Triples, wanted: FloatArray, radius: float) -> Lab
     return triples.adversary(np.maximum(solved.x[:T], 0.0) / N) if solved.status == 0 else None
 
 
-# Triples beyond one per row in the two linear programs tried at fixed losses: share of N, at least per anchor, at most.
+# Triples beyond one per row in the two linear programs tried for fixed losses: share of N, minimum per anchor, maximum.
 _VERTEX_SIZES = ((0.3, 10, 4000), (0.4, 20, 6000))
-# Programs over triples, each with those that the last one lacked, before the path goes on.
+# Number of programs over triples, each with the triples missing in the last one, before the path continues.
 _MOST_ADDITIONS, _MOST_ADDED = 6, 2000
-# At the minimal radius triples count whose reduced cost is below about twice this share of the allowance.
+# At the minimal radius, triples with reduced cost below about twice this share of the allowance are used.
 _TIGHT = 0.2
-# The allowance where the minimal radius is zero, as a share of distances and label costs.
+# The allowance if the minimal radius is zero, as a share of distances and label costs.
 _ROUNDING = 1e-12
-# A program over all triples takes a second where they are no more than this.
+# A program over at most this many triples takes about a second.
 _FEW_TRIPLES = 20_000
 # A program over more rows takes longer than the path.
 _MOST_ROWS = 1 << 21
 
 
 def try_vertex(judge: BestBounds, path: JointState, tol: float) -> None:
-    """At fixed losses the problem is a linear program: try one over the triples that can matter at this τ.
+    """Try a linear program, for fixed losses, over the triples that may be used at this τ.
 
-    Few triples make a small program, but they must hold an optimal vertex: their slack is to be some τ wide.
+    Few triples make a small program, but they must contain an optimal vertex, so their slack must be a few τ wide.
     """
     sweep, problem, point = judge.sweep, judge.problems[0], path.point.parts[0]
     N, n = sweep.n_rows, len(problem.decision_set.anchor_weights)
@@ -308,17 +311,18 @@ def try_vertex(judge: BestBounds, path: JointState, tol: float) -> None:
 
 
 def vertex_at_minimal_radius(judge: BestBounds, path: JointState, tol: float) -> None:
-    """At the minimal radius every plan is a cheapest one: the program over the triples that such plans are made of.
+    """Solve the program over the triples of cheapest plans. At the minimal radius, every plan is a cheapest one.
 
-    These are known by the potentials of the minimal radius, (b, l): their reduced cost d + κ + b + l − u is zero. A
-    price α on it, times which (b, l) are added to the multipliers of the program, keeps all others out. A little above
-    the minimal radius others are let in, as far as there is room, if the problem is small.
+    The potentials (b, l) of the minimal radius identify these triples: their reduced cost d + κ + b + l − u is zero.
+    With a
+    price α on the reduced cost, and α (b, l) added to the multipliers of the program, all other triples are excluded. A
+    little above the minimal radius, other triples are admitted up to the excess, if the problem is small.
     """
     member, model = judge.members[0], judge.model
     ds, minimal = member.decision_set, member.minimal
     tight = allowance(ds, minimal.value) or _ROUNDING * (float(ds.label_cost.max()) + ds.median_distance)
     if tight <= 0:
-        return  # nothing costs anything: any plan will do
+        return  # nothing has a cost: any plan is optimal
     steep = model.scale / (_TIGHT * tight)
     _vertex_beyond(judge, path, 0.0, 2.0 * _TIGHT * tight, (0.1 * steep, steep, 10.0 * steep))
     few = judge.sweep.n_rows * ds.n_classes * len(ds.anchor_weights) <= _FEW_TRIPLES
@@ -327,7 +331,7 @@ def vertex_at_minimal_radius(judge: BestBounds, path: JointState, tol: float) ->
 
 
 def _vertex_beyond(judge: BestBounds, path: JointState, room: float, slack: float, alphas: tuple[float, ...]) -> None:
-    """The program over triples of reduced cost up to slack, which may add up to the room; at its own α, or at these."""
+    """Solve the program over triples of reduced cost up to slack, with sum at most `room`, and price by `alphas`."""
     minimal, theta = judge.members[0].minimal, np.zeros(judge.model.shape)
     prices = DualPoint(theta, 1.0, minimal.label_potentials, minimal.anchor_potentials)
     triples = cheapest_triples(judge.sweep, judge.problems[0], prices, slack)
@@ -339,7 +343,7 @@ def _vertex_beyond(judge: BestBounds, path: JointState, room: float, slack: floa
         return
     adversary, point = solved
     rest = np.flatnonzero(prices.lam == 0)
-    if room > 0:  # α prices labels as well
+    if room > 0:  # α also prices labels
         point = replace(point, lam=point.lam - point.alpha * prices.lam)
     elif len(rest) == 1:
         point = replace(point, lam=point.lam - point.lam[rest], beta=point.beta + point.lam[rest])
@@ -351,17 +355,17 @@ def _vertex_beyond(judge: BestBounds, path: JointState, room: float, slack: floa
 
 
 def _cheapest_only(triples: Triples, prices: DualPoint) -> Triples:
-    """Nothing is priced; a label that has a price is given as often, or as seldom, as it may be."""
+    """Remove all costs. A label with a price has its largest, or smallest, allowed probability."""
     ds, rest = triples.decision_set, np.flatnonzero(prices.lam == 0)
     lo, hi = ds.intervals.T
     paid = np.where(prices.lam != 0, np.where(prices.lam > 0, hi, lo), [lo, hi]).T
-    if len(rest) == 1:  # the others leave this one no choice, and it needs no multiplier
+    if len(rest) == 1:  # it is determined by the rest, and needs no multiplier
         paid[rest] = 1.0 - np.delete(paid[:, 0], rest).sum()
     return replace(triples, decision_set=replace(ds, intervals=paid, radius=1.0), cost=np.zeros(len(triples)))
 
 
 def _beyond_cheapest(triples: Triples, prices: DualPoint, room: float) -> Triples:
-    """Priced by what plans cost beyond the cheapest: reduced costs, and labels given less often than is cheapest."""
+    """Use the cost beyond the cheapest plan: reduced costs, and labels less frequent than in the cheapest plan."""
     ds = triples.decision_set
     cheapest = float(np.where(prices.lam > 0, ds.intervals[:, 1], ds.intervals[:, 0]) @ prices.lam)
     cost = triples.short - prices.lam[triples.labels]
@@ -369,7 +373,7 @@ def _beyond_cheapest(triples: Triples, prices: DualPoint, room: float) -> Triple
 
 
 def vertices_within(judge: BestBounds, slack: float, tol: float) -> None:
-    """The program over all triples within slack at the best dual point so far, if they are not too many."""
+    """Solve the program over all triples within slack at the best dual point so far, if they are not too many."""
     if judge.upper is None:
         return
     opened = DualProblem.from_decision_set(judge.members[0].opened, judge.model)
@@ -381,7 +385,7 @@ def vertices_within(judge: BestBounds, slack: float, tol: float) -> None:
 def _solve_with_additions(
     judge: BestBounds, problem: DualProblem, path: JointState, triples: Triples, tol: float
 ) -> None:
-    """Solve the program over these triples; add those that its prices show to be missing, a few times."""
+    """Solve the program over these triples. Add the triples that its prices show to be missing, a few times."""
     theta, weights, wanted = path.point.theta, np.ones(1), triples
     for _ in range(_MOST_ADDITIONS):
         solved = solve_restricted(wanted)
@@ -396,12 +400,12 @@ def _solve_with_additions(
             return
         more = with_violated(judge.sweep, problem, wanted, point, 1e-9 * judge.model.scale)
         if more is None or len(more) - len(triples) > _MOST_ADDED:
-            return  # nothing is missing, or the prices are far off: a smaller τ will know better
+            return  # nothing is missing, or the prices are far off: a smaller τ gives better ones
         wanted = more
 
 
 def repair_by_linear_program(judge: BestBounds, slack: float) -> None:
-    """Move the labels of each soft plan no further than it takes to be feasible."""
+    """Make the labels of each soft plan feasible by the smallest possible move."""
     if judge.upper is None:
         return
     points, weights, path = list(judge.upper.points), judge.upper.weights, judge.upper.path

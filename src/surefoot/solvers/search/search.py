@@ -1,7 +1,8 @@
-"""Search for both bounds of a robust problem: follow paths of the smoothed dual, certify, repair, go on.
+"""Search for both bounds of a robust problem: follow paths of the smoothed dual, certify, repair, continue.
 
-One loop serves one decision set, a union of sets, rows in memory and rows in blocks. Sets of a union that turn out
-not to matter are left behind as τ falls; the upper bound asks all of them, and one that matters after all is taken in
+One loop serves one decision set, a union of sets, rows in memory and rows in blocks. Sets of a union that turn out to
+be
+inactive are dropped as τ falls. The upper bound checks all sets, and a dropped set that is active after all is added
 again.
 """
 
@@ -47,19 +48,20 @@ from surefoot.solvers.search.linear_programs import (
 
 # Near the minimal radius the set is widened by this share of the ground cost per unit of relative smoothing.
 ROOM = 2e-2
-# At the minimal radius itself α is fixed at these multiples of loss / ground cost, one after the other; how high is
-# enough depends on ties among plans. Newton steps for each, unless the problem is small.
+# At the minimal radius itself, α is fixed at these multiples of loss / ground cost, one after the other, because the
+# sufficient value depends on ties among plans. The last number is the limit on Newton steps for each, unless the
+# problem is small.
 _STEEP, _STEPS_AT_MINIMUM = (1e4, 3e5, 1e7), 200
-# There the path of a union ends at this share of tol, if not before: a smaller τ adds rounding errors only.
+# There the path of a union ends at this share of tol at the latest, because a smaller τ only adds rounding errors.
 _SMOOTH_ENOUGH = 0.1
-# Those sets do not matter whose dual value is below the largest by this multiple of the smoothing gap. They are left
-# behind each time that τ has fallen to this share, and once they are this share of all. One that matters after all
-# rejoins at a τ of at least the last number.
+# A set is inactive if its dual value is below the largest by this multiple of the smoothing gap. Inactive sets are
+# dropped each time τ has fallen to this share, and once they are this share of all sets. A dropped set rejoins at a τ
+# of at least the last number.
 _FAR, _STAGE, _MANY, _REJOIN_TAU = 2.0, 0.3, 0.25, 3e-3
-# Where polishing runs out of steps, a linear program over this share of the loss repairs the adversary, on problems of
-# at most so many distances, those of all sets counted.
+# If polishing runs out of steps, a linear program over this share of the loss repairs the adversary, on problems of at
+# most this many distances, summed over all sets.
 _REPAIR_SHARE, _FEW_TO_REPAIR = 1e-2, 2_000_000
-# Problems of at most so many distances are solved to rounding at their last τ.
+# Problems of at most this many distances are solved to rounding at their last τ.
 SMALL = 100_000
 
 
@@ -68,8 +70,8 @@ class Search:
     """A search in progress.
 
     typical : size of a distance; scale : size of the losses.
-    points : (S) latest dual point of each set. `tau_when_left` has the τ at which a set was left behind.
-    fixed_alpha : whether α is fixed, at the minimal radius.
+    points : (S) latest dual point of each set. `tau_when_left` has the τ at which a set was dropped.
+    fixed_alpha : True if α is fixed, at the minimal radius.
     tau_of_constant : the τ at which a constant classifier was tried last.
     interior : the interior-point end of the current path.
     """
@@ -97,7 +99,7 @@ class Search:
 
     @property
     def ended(self) -> bool:
-        """Whether no more is asked of either bound."""
+        """True if neither bound needs to improve."""
         return self.gap <= self.tol or self.stop.reached
 
     @property
@@ -109,7 +111,7 @@ class Search:
         return self.judge.sweep.n_rows * len(self.members[0].decision_set.anchor_weights)
 
     def run(self, start: JointState | None, quick: Callable[[Search], JointState | None]) -> None:
-        """Climb down the ladder of stages until the gap is within tol: from `start`, else from where `quick` says."""
+        """Run the stages in order until the gap is within tol, from `start`, or from the start given by `quick`."""
         if any(member.closed for member in self.members):
             self._stage(AT_MINIMUM, self._at_minimal_radius)
         if not self.ended and start is None and len(self.members) > 2 and self.judge.model.learns:
@@ -137,13 +139,13 @@ class Search:
         self.log.stages[at:] = [Stage(name, self.gap, improved and not inner), *inner]
 
     def cold(self) -> JointState:
-        """Where every path can begin."""
+        """The start of a path from zero."""
         model = self.judge.model
         starts = [cold_start(one.decision_set, model, self.scale, self.typical) for one in self.members]
         return PathState(JointPoint(tuple(one.point for one in starts)), self.scale)
 
     def dual(self, member: SetAtRadius, *, exact: bool = True) -> SmoothedDual:
-        """The smoothed problem of one set, given room to move while τ is large; or with α fixed where it is."""
+        """The smoothed problem of one set, with a wider radius while τ is large, or with α fixed if it is."""
         model, sweep, minimal = self.judge.model, self.judge.sweep, member.minimal
         if self.fixed_alpha and member.closed:
             return SmoothedDual(member.decision_set, model, sweep, alpha_free=False, exact=exact)
@@ -158,17 +160,18 @@ class Search:
         )
 
     def ground(self, member: SetAtRadius) -> float:
-        """Size of ground costs: radii are measured in it."""
+        """Size of ground costs, the unit of radii."""
         return member.minimal.value or self.typical
 
     def _joint(self, inside: list[int], *, exact: bool) -> JointDual:
         return JointDual([self.dual(self.members[s], exact=exact) for s in inside])
 
     def _at_minimal_radius(self) -> None:
-        """Where losses are fixed, by a linear program over the cheapest plans; else fix α of the sets without interior.
+        """Solve a linear program over the cheapest plans for fixed losses; else fix α of the sets without interior.
 
-        So high that no loss pays for leaving the cheapest plans: with losses of size `scale`, a plan dearer by δ would
-        have to gain αδ.
+        α is so large that no loss justifies leaving the cheapest plans: with losses of size `scale`, a plan that costs
+        δ more
+        would have to gain αδ.
         """
         if not self.judge.model.learns and len(self.members) == 1:
             vertex_at_minimal_radius(self.judge, self.cold(), self.tol)
@@ -183,7 +186,7 @@ class Search:
             if self.gap <= self.tol:
                 break
         self.fixed_alpha, self.options = False, options
-        self.log.visited.clear()  # at an α so high no other problem should start
+        self.log.visited.clear()  # no other problem should start from an α this large
 
     def _steep_start(self, member: SetAtRadius, steepness: float) -> DualPoint:
         model, minimal = self.judge.model, member.minimal
@@ -194,7 +197,7 @@ class Search:
         return DualPoint(np.zeros(model.shape), alpha, alpha * lam, alpha * beta)
 
     def _by_linear_program(self) -> None:
-        """Where Newton stalls: at fixed losses the problem is a linear program; so is the repair of an adversary."""
+        """If Newton stalls: solve the problem for fixed losses, or repair an adversary, by a linear program."""
         shares = (1e-3, 1e-2, 1e-1)
         for share in shares if self.judge.model.learns or self.n_distances > SMALL else (*shares, np.inf):
             if self.judge.model.learns:
@@ -205,14 +208,14 @@ class Search:
                 return
 
     def descend(self, start: JointState, final_tau: float) -> JointState:
-        """The early part of the path, to a smoothing from which a larger problem goes on."""
+        """Follow the early part of the path, to a smoothing from which a larger problem continues."""
         joint = self._joint(list(range(len(self.members))), exact=False)
         path = follow(joint, start, 0.0, self.options, self._visit, final_tau)
         self.log.visited.clear()
         return path
 
     def follow(self, path: JointState, *, leave_behind: bool) -> None:
-        """Follow the path of all sets until the certified gap is within tol or it can go no further."""
+        """Follow the path of all sets until the certified gap is within tol or the path cannot continue."""
         inside, target = list(range(len(self.members))), self.tol
         leave_behind = leave_behind and len(inside) > 1
         begun = path.tau
@@ -252,14 +255,14 @@ class Search:
         self.log.n_steps += path.steps + self.interior.taken
 
     def _finished(self, joint: JointDual, leave_behind: bool, path: JointState) -> bool:
-        """Whether a path may end before its smoothing is small enough: asked after each round."""
+        """Return True if a path may end before its smoothing is small enough. Called after each round."""
         inside = not self.fixed_alpha and self.interior.wanted(path)
         if self._is_decided(path) or inside or self._vertex(path) or looks_constant(self, joint, path):
             return True
         return leave_behind and (~self._near(joint, path)).mean() >= _MANY
 
     def _ends_inside(self, path: JointState) -> bool:
-        """Try to end by an interior-point method, where it is time to."""
+        """Try to end by an interior-point method, if it is due."""
         if self.stop.reached or not self.interior.due:
             return False
         found = self.interior.run(path, exact=self.n_distances <= SMALL)
@@ -268,13 +271,13 @@ class Search:
         return found
 
     def _is_decided(self, path: JointState) -> bool:
-        """Whether the one set is known to be good, or bad, enough."""
+        """Return True if the single set is known to satisfy the stop rule."""
         if self.stop == StopRule() or len(self.members) > 1:
             return False
         return self.stop.update(self.judge.risk(0, path.point.parts[0])[0], path.smoothing_gap)
 
     def _ask_early(self, inside: list[int], path: JointState) -> JointState:
-        """Both bounds, at a τ that is large still."""
+        """Compute both bounds at a large τ."""
         joint = self._joint(inside, exact=True)
         if not self.stop.reached:
             path, _ = self._polish(joint, path)
@@ -284,7 +287,7 @@ class Search:
         return path
 
     def _vertex(self, path: JointState) -> bool:
-        """Try to end at a vertex, where losses are fixed and there is one set."""
+        """Try to end at a vertex, for fixed losses and a single set."""
         if self.judge.model.learns or len(self.members) > 1 or self.members[0].closed:
             return False
         try_vertex(self.judge, path, self.tol)
@@ -293,7 +296,7 @@ class Search:
         return self.gap <= self.tol
 
     def _leave_behind(self, joint: JointDual, inside: list[int], path: JointState) -> tuple[list[int], JointState]:
-        """Drop the sets whose dual value lies below the largest by far more than a smaller τ could change."""
+        """Drop the sets whose dual value is below the largest by far more than a smaller τ could change."""
         near = self._near(joint, path)
         for s, part in zip(inside, path.point.parts, strict=True):
             self.points[s], self.tau_when_left[s] = part, path.tau
@@ -302,19 +305,19 @@ class Search:
 
     @staticmethod
     def _near(joint: JointDual, path: JointState) -> NDArray[np.bool_]:
-        """Which sets matter still: their dual values are not below the largest by far."""
+        """Mask of the active sets, whose dual values are close to the largest."""
         here = joint.evaluate(path.point, path.tau, second_order=False)
         values = np.array([part.value for part in here.parts])
         near: NDArray[np.bool_] = values >= values.max() - _FAR * path.smoothing_gap
         return near
 
     def _rejoin(self, inside: list[int], path: JointState) -> JointState:
-        """Start again from the points at hand, at a τ where the sets now taken in can still change much."""
+        """Restart from the current points, at a τ at which the sets that rejoin can still change much."""
         point = JointPoint.with_theta(path.point.theta, [self.points[s] for s in inside])
         return PathState(point, max(path.tau, _REJOIN_TAU), path.steps)
 
     def _certify(self, joint: JointDual, inside: list[int], path: JointState) -> list[int]:
-        """Improve both bounds; return the sets left behind over which this classifier is worse than the lower bound."""
+        """Improve both bounds. Return the dropped sets over which this classifier is worse than the lower bound."""
         judge, theta = self.judge, path.point.theta
         for s, part in zip(inside, path.point.parts, strict=True):
             self.points[s] = part
@@ -334,13 +337,13 @@ class Search:
         return [s for s, (risk, _) in enumerate(found) if risk > allowed]
 
     def _worst_case(self, s: int, theta: FloatArray, allowed: float) -> tuple[tuple[float, float], DualPoint]:
-        """The risk of a classifier over one set, penalty included, its least Φ, and the dual point that proves it.
+        """The risk of a classifier over one set, penalty included, its smallest Φ, and the dual point that proves it.
 
-        Only as exact as it takes to tell whether it is allowed.
+        It is only as exact as necessary to decide whether it is at most `allowed`.
         """
         model = self.judge.model
         if not isinstance(model, LinearModel):
-            raise TypeError("only a union of sets, learned against, leaves sets behind")
+            raise TypeError("only learning against a union of sets drops sets")
         sweep, frozen = self.judge.sweep.at_coefficients(model, theta)
         penalty = model.penalty_value(theta)
         inner = Search(
@@ -370,14 +373,14 @@ class Search:
         return polish(joint, path, self.options, tol=self.tol, scale=self.scale, typical=self.typical)
 
     def _repair(self) -> None:
-        """Repair the adversary by a linear program, on small problems: a smaller τ would not place the missing mass."""
+        """Repair the adversary by a linear program, on small problems: a smaller τ would not move the missing mass."""
         if self.judge.model.learns and self.n_distances * len(self.members) <= _FEW_TO_REPAIR:
             repair_by_linear_program(self.judge, _REPAIR_SHARE * self.scale)
             if self.gap <= self.tol:
                 self.log.ended_by(PROGRAM, self.gap)
 
     def _refine(self, joint: JointDual, inside: list[int], path: JointState) -> JointState:
-        """Go on to rounding at the last τ, on small problems: the order of rows and steps then leaves no trace."""
+        """On small problems, continue to rounding at the last τ, so that the order of rows and steps has no effect."""
         if self.n_distances > SMALL:
             return path
         options, before = replace(self.options, round_steps=12), np.inf
@@ -390,7 +393,7 @@ class Search:
         try:
             point, _, used = centre_objective(joint, path.point, path.tau, options, centred=no_smaller)
         except StallError:
-            return path  # no decrease left to find: the point is as good as float64 allows
+            return path  # no decrease is left: the point is as good as float64 allows
         exact = replace(path, point=point, steps=path.steps + used)
         found, self.judge.upper = self.judge.upper, None
         self._certify(joint, inside, exact)
@@ -399,7 +402,7 @@ class Search:
         return exact
 
     def checkpoint(self) -> JointState | None:
-        """An early point of the path, smooth enough to start a nearby problem from; None where no path led here."""
+        """An early point of the path, smooth enough to start a nearby problem from; None if no path led here."""
         if not self.log.visited:
             return None
         largest_tau = 0.02 * self.scale
@@ -408,5 +411,5 @@ class Search:
 
 
 def fixed_loss_options(options: NewtonOptions) -> NewtonOptions:
-    """Where losses are fixed a linear program ends the path, which need not be followed closely."""
+    """Options for fixed losses, where a linear program ends the path, which need not be followed closely."""
     return replace(options, decrease=options.decrease**2)

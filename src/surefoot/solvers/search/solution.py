@@ -1,4 +1,4 @@
-"""Solve a robust problem to a certified gap, and the quick start of problems held in memory."""
+"""Solve a robust problem to a certified gap, and the quick start of problems in memory."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ from surefoot.solvers.search.endings import Stage, StopRule, coarsen, start_from
 from surefoot.solvers.search.search import Search, fixed_loss_options
 from surefoot.solvers.transport import TransportSolution
 
-# Solve a robust problem to a certified gap: the inner problem at fixed losses, or learning a linear model.
+# Solve a robust problem to a certified gap: the inner problem for fixed losses, or learning a linear model.
 
 
 @dataclass(frozen=True, eq=False)
 class SetSolution:
     """One set of a solution: the dual point (with the common θ) that proves `risk`, and an adversary in the set.
 
-    floor : the least Φ over the rows. The adversary of a set without weight in the mixture is some distribution in it.
+    floor : the smallest Φ over the rows. If a set has no weight in the mixture, its adversary is an arbitrary element.
     """
 
     decision_set: DecisionSet
@@ -46,18 +46,20 @@ class SetSolution:
 
 @dataclass(frozen=True, eq=False)
 class Solution:
-    """A solved robust problem over one set or a union of them, with both bounds, recomputed at the returned point.
+    """A solved robust problem over one set or a union of sets, with both bounds, recomputed at the returned point.
 
     parts : one per set, in the order given.
-    weights : (S,) of the adversaries in the mixture; they sum to one, and are zero for sets that do not matter.
-    adversary : Σ_s weights_s · (adversary of set s); its transport cost mixes theirs, each by its set's label cost. So
-        it bounds W_c of the mixture only where all sets have the same label cost.
+    weights : (S,) of the adversaries in the mixture. They sum to one, and are zero for inactive sets.
+    adversary : Σ_s weights_s · (adversary of set s). Its transport cost mixes theirs, each in the label cost of its
+    set, so
+        it bounds W_c of the mixture only if all sets have the same label cost.
     risk, lower : bounds of min_θ max_s max_μ E_μ ℓ_θ + penalty; the first holds for this θ, the second for every θ.
-    status : "optimal" (gap ≤ tol), "separable" (no finite θ attains the minimum; the bounds hold), or "stopped"
-    (gap > tol).
-    path : where the upper bound was found; checkpoint : an early point of the path, smooth enough to start a nearby
-        problem from, or None.
-    stages : of the search, in the order in which they ran; n_steps : Newton steps of all of them.
+    status : "optimal" (gap ≤ tol), "separable" (no finite θ attains the minimum; the bounds are valid), or "stopped"
+        (gap > tol).
+    path : the state at which the upper bound was found; checkpoint : an early point of the path, smooth enough to start
+    a
+        nearby problem from, or None.
+    stages : of the search, in order; n_steps : the total of their Newton steps.
     """
 
     model: Model
@@ -74,7 +76,7 @@ class Solution:
 
     @classmethod
     def from_search(cls, search: Search) -> Solution:
-        """The best bounds that a search has found."""
+        """Build a solution from the best bounds of a search."""
         upper, lower = search.judge.upper, search.judge.lower
         if upper is None or lower is None:
             raise RuntimeError("no point was certified: follow a path first")
@@ -84,7 +86,7 @@ class Solution:
                 search.members, upper.points, lower.adversaries, upper.risks, upper.floors, strict=True
             )
         )
-        # where the bounds cross, the adversary attains more than was proved: what it attains is printed, not less
+        # if the bounds cross, the adversary attains more than was proved: the attained value is reported
         risk, least = max(upper.risk, lower.bound.value), meet(upper.risk, lower.bound.value)
         status = "stopped" if not risk - least <= search.tol else "separable" if lower.bound.unbounded else "optimal"
         return cls(
@@ -115,7 +117,7 @@ class Solution:
 
     @property
     def point(self) -> DualPoint:
-        """The dual point of the first set, the only one where there is one."""
+        """The dual point of the first set, or of the only one."""
         return self.parts[0].point
 
     @property
@@ -124,13 +126,13 @@ class Solution:
 
     @property
     def label_proba(self) -> FloatArray:
-        """(N, K) labels of the mixture, where rows are held in memory."""
+        """(N, K) labels of the mixture, for rows in memory."""
         return np.asarray(self.adversary.label_proba)
 
 
 @contextmanager
 def solver_threads(n_jobs: int | None) -> Iterator[ThreadPoolExecutor | None]:
-    """One BLAS thread, and an executor for groups of rows when n_jobs asks for more than one thread."""
+    """Limit BLAS to one thread, and return an executor for groups of rows if n_jobs is more than one."""
     workers = effective_n_jobs(n_jobs)
     with one_blas_thread():
         if workers <= 1:
@@ -156,8 +158,9 @@ def solve(
     """Solve min_θ max_s max_{μ ∈ set s} E_μ ℓ_θ + penalty (max_μ alone for fixed losses) to a certified gap ≤ tol.
 
     sweep : over the rows; model : without rows; members : decision sets over the same rows, each with its minimal
-    radius; typical : size of a distance. `quick` says where a path may begin later than at zero. `stop_below` : no
-    upper bound of one set below this is asked for. The solution knows which stages it took (docs/solver.md).
+    radius; typical : size of a distance. `quick` returns a later start of the path than zero. `stop_below` : stop if
+    the
+    upper bound of a single set is below this. The solution lists its stages (docs/solver.md).
     """
     for member in members:
         check_radius(member.decision_set, member.minimal)
@@ -179,7 +182,7 @@ def solve_certified(
     n_jobs: int | None = 1,
     on_round: Callable[[JointState], None] | None = None,
 ) -> Solution:
-    """`solve` for one decision set whose rows, and those of its model, are held in memory."""
+    """`solve` for one decision set whose rows, with those of its model, are in memory."""
     minimal = minimal if minimal is not None else solve_minimal_radius(ds)
     return solve_held(
         [(ds, minimal)], model, tol=tol, warm_start=warm_start, options=options, n_jobs=n_jobs, on_round=on_round
@@ -196,7 +199,7 @@ def solve_held(
     n_jobs: int | None = 1,
     on_round: Callable[[JointState], None] | None = None,
 ) -> Solution:
-    """`solve` for sets over the same rows, held in memory; label costs, intervals and radii may differ."""
+    """`solve` for sets over the same rows, in memory. Label costs, intervals and radii may differ."""
     _check_sets(sets, model)
     with solver_threads(n_jobs) as executor:
         rows = InMemoryRows.from_decision_set(sets[0][0], model, executor)
@@ -214,13 +217,13 @@ def solve_held(
 
 
 def typical_distance(rows: InMemoryRows, ds: DecisionSet) -> float:
-    """Mean distance between rows and anchors, or the label cost where all rows coincide."""
+    """Mean distance between rows and anchors, or the label cost if all rows are equal."""
     return rows.mean_distance(ds.anchor_weights) or float(ds.label_cost.max())
 
 
 def _check_sets(sets: Sequence[tuple[DecisionSet, MinimalRadius]], model: Model) -> None:
     if not sets:
-        raise ValueError("a union needs at least one decision set; got none. Pass a list of (set, minimal radius).")
+        raise ValueError("a union requires at least one decision set, got none. Pass a list of (set, minimal radius).")
     if not isinstance(model, LinearModel):
         return
     first = sets[0][0]
@@ -233,7 +236,7 @@ def _check_sets(sets: Sequence[tuple[DecisionSet, MinimalRadius]], model: Model)
         same = ds.row_weights is first.row_weights or np.array_equal(ds.row_weights, first.row_weights)
         if not same or ds.n_classes != model.n_classes:
             raise ValueError(
-                f"all sets of a union must share their rows, and the {model.n_classes} classes of the model; set "
+                f"all sets of a union must share their rows and the {model.n_classes} classes of the model; set "
                 f"{position} has {ds.n_classes} classes, and its row weights {'agree' if same else 'disagree'} with "
                 "those of set 0. Build all sets from one decision set."
             )
@@ -244,20 +247,20 @@ _COARSE_TAU = 0.02
 
 
 def quick_start_in_memory(search: Search) -> JointState | None:
-    """Follow the early part of the path over few rows, the same for all sets; where those are no fewer, leave it out.
+    """Follow the early part of the path over a few rows, the same for all sets, if that saves rows.
 
-    None where the potentials of the minimal radius say nothing, or the path over few rows failed.
+    Returns None if the potentials of the minimal radius give no start, or if the path over few rows failed.
     """
     sweep, model = search.judge.sweep, search.judge.model
     if not isinstance(sweep, InMemoryRows):
-        raise TypeError("a coarse start needs rows in memory")
+        raise TypeError("a coarse start requires rows in memory")
     with_rows = model.over(sweep)
     coarse = []
     for member in search.members:
         transport = member.minimal.transport
         if not isinstance(transport, TransportSolution) or transport.cost <= 0:
             return None
-        rng = np.random.default_rng(0)  # the same for each: the sets must keep the same rows
+        rng = np.random.default_rng(0)  # the same seed for each, because the sets must keep the same rows
         found = coarsen(
             replace(member.opened, row_weights=sweep.weights),
             sweep.distances,
@@ -277,7 +280,7 @@ def quick_start_in_memory(search: Search) -> JointState | None:
 
 
 def _from_potentials(search: Search) -> JointState | None:
-    """From the potentials of the minimal radius, where there is one set."""
+    """Start from the potentials of the minimal radius, if there is one set."""
     if len(search.members) > 1:
         return None
     member = search.members[0]
