@@ -63,11 +63,11 @@ def measured(N: int, n: int, d: int) -> Iterator[dict[str, Any]]:
     packed = fused_rows._packed(D, 5.0, 0.01, beta)
     for what, tile in itertools.product(("LEAST", "MOMENTS"), ROW_TILES):
         values = dict(zip(("entries", "columns", "num_warps"), tile, strict=True))
-        kind = getattr(fused_rows.kernels, what)
+        kind = getattr(fused_rows, what)
         ms = setting(fused_rows.ROW_TILE, values, lambda kind=kind: fused_rows._moments(D, packed, columns, kind))
         yield {"kernel": f"row_moments {what}", "tile": tile, "ms": ms}
     at = fused_rows.FusedRows.from_rows(SoftRows(5.0, 0.01, beta, torch.eye(2, **made), columns))
-    m, low = torch.full((N,), 1.0 / N, **made), fused_rows._moments(D, packed, columns, fused_rows.kernels.LEAST)[0]
+    m, low = torch.full((N,), 1.0 / N, **made), fused_rows._moments(D, packed, columns, fused_rows.LEAST)[0]
     per_row = (low, torch.rand((2, N), **made), torch.rand((2, N), **made), torch.rand((2, 2, N), **made))
     weights = torch.empty((part, n), **made)
     for tile in COLUMN_TILES:

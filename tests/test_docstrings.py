@@ -33,7 +33,7 @@ NOT_CHECKED = {
 # skorch and torch call these on what they train; users do not, and parameters are theirs to describe.
 HOOKS = {"extra_repr", "get_iterator", "get_loss", "initialize_criterion", "initialize_module", "train_step"}
 
-NEED_TRITON = {"surefoot.kernels.torch_fused", "surefoot.kernels.triton_rows"}
+NEED_TRITON = {"surefoot.kernels.torch_fused"}
 
 NO_EXAMPLE = {
     "surefoot.active.simulation.simulate": "docs/active-learning.md runs one: learning curves take seconds",

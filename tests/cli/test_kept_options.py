@@ -14,12 +14,12 @@ from sklearn.metrics import accuracy_score, log_loss
 from typer.main import get_command
 
 import surefoot as sf
-import surefoot.cli.running
 from generators import Result, make_pool
 from surefoot._errors import CodedWarning, InfeasibleRadiusError, ParameterError
 from surefoot._printing import rounded_down, rounded_up, share_at_least, share_at_most
+from surefoot.cli import app_model, app_pool  # noqa: F401 - each adds its commands
+from surefoot.cli.app import app
 from surefoot.cli.output import OPTIONS, sentence
-from surefoot.cli.running import app
 from surefoot.pool.notes import Code, about_answers
 from surefoot.pool.options import read_options, settle, split_names
 from surefoot.pool.store import Store, store_path

@@ -1,6 +1,12 @@
-"""Passes over distances on a GPU by the kernels of `triton_rows`, without temporary arrays of that size.
+"""Passes over distances on a GPU in Triton: the sums of `torch_rows`, without temporary arrays of that size.
 
-The Hessian is an exception: the anchors' weights (B, n) of a chunk of rows are stored, and cuBLAS multiplies them.
+The first part are the kernels, each of which reads the distances at most once from the device's memory: `row_moments`
+per row and class, `joint_rows` per row over labels and classes, `column_sums` per anchor. Numbers of type float reach a
+kernel in float32, so α and 1/τ are passed in one array with β: `at` = [α, 1/τ, β…]. Arrays over rows are stored class
+by class, (C, B), so that neighbouring threads read neighbouring numbers.
+
+The second part launches them. The Hessian is an exception: the anchors' weights (B, n) of a chunk of rows are stored,
+and cuBLAS multiplies them.
 """
 
 from __future__ import annotations
@@ -12,10 +18,298 @@ from itertools import pairwise
 from typing import Any
 
 import torch
+import triton
+import triton.language as tl
 from torch import Tensor
 
-from surefoot.kernels import triton_rows as kernels
 from surefoot.kernels.torch_rows import SoftRows, add_theta_sums
+
+# What `row_moments` computes, besides the smallest value of each class.
+LEAST = tl.constexpr(0)
+TOTALS = tl.constexpr(1)
+MOMENTS = tl.constexpr(2)
+REPAIRED = tl.constexpr(3)
+# exp(-800) is zero in float64: larger exponents would only produce 0 · ∞.
+_FAR = tl.constexpr(800.0)
+
+
+@triton.jit
+def _prices(base, at, cols, stop, inside):
+    """Distances of a tile, and α d + β, which is infinite outside the class."""
+    valid = cols < stop
+    beta = tl.load(at + 2 + cols, mask=valid, other=float("inf"))
+    d = tl.load(base + cols[None, :], mask=inside[:, None] & valid[None, :], other=0.0)
+    return d, tl.load(at) * d + beta[None, :]
+
+
+@triton.jit(do_not_specialize=["n_rows", "n", "n_classes"])
+def row_moments(
+    D, at, plan, out, offsets, n_rows, n, n_classes, WHAT: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr
+):
+    """Moments of each row and class, with v = α d + β and e = exp((least v − v) / τ).
+
+    out (·, C, B): least v; Σ e; then with MOMENTS Σ e d, Σ e d², Σ e (v − least) / τ; with REPAIRED, and plan (3, n)
+    with rows keep, within, across: Σ e keep, Σ e d keep, Σ d within, Σ d across.
+    """
+    c = tl.program_id(1)
+    rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
+    inside, wide = rows < n_rows, n_rows.to(tl.int64)
+    first, stop = tl.load(offsets + c), tl.load(offsets + c + 1)
+    rate = tl.load(at + 1)
+    base = D + rows[:, None] * n
+    least = tl.full([BM, BN], float("inf"), D.dtype.element_ty)
+    for start in range(first, stop, BN):
+        _, v = _prices(base, at, start + tl.arange(0, BN), stop, inside)
+        least = tl.minimum(least, v)
+    low = tl.min(least, axis=1)
+    place, step = out + c * wide + rows, n_classes * wide
+    tl.store(place, low, mask=inside)
+    if WHAT != LEAST:
+        zero = tl.zeros([BM, BN], D.dtype.element_ty)
+        total, t1, t2, t3, t4 = zero, zero, zero, zero, zero
+        for start in range(first, stop, BN):
+            cols = start + tl.arange(0, BN)
+            valid = cols < stop
+            d, v = _prices(base, at, cols, stop, inside)
+            excess = tl.minimum((v - low[:, None]) * rate, _FAR)
+            e = tl.exp(-excess)
+            total += e
+            if WHAT == MOMENTS:
+                moved = e * d
+                t1 += moved
+                t2 += moved * d
+                t3 += e * excess
+            if WHAT == REPAIRED:
+                held = e * tl.load(plan + cols, mask=valid, other=0.0)[None, :]
+                t1 += held
+                t2 += held * d
+                t3 += d * tl.load(plan + n + cols, mask=valid, other=0.0)[None, :]
+                t4 += d * tl.load(plan + 2 * n + cols, mask=valid, other=0.0)[None, :]
+        tl.store(place + step, tl.sum(total, axis=1), mask=inside)
+        if WHAT >= MOMENTS:
+            tl.store(place + 2 * step, tl.sum(t1, axis=1), mask=inside)
+            tl.store(place + 3 * step, tl.sum(t2, axis=1), mask=inside)
+            tl.store(place + 4 * step, tl.sum(t3, axis=1), mask=inside)
+        if WHAT == REPAIRED:
+            tl.store(place + 5 * step, tl.sum(t4, axis=1), mask=inside)
+
+
+@triton.jit
+def _share(gain, kappa, soft, k, c, rows, inside, wide, n_labels, n_classes, alpha, rate, top):
+    """Logarithm of the unnormalised probability of label k and class c of each row."""
+    value = tl.load(gain + rows * n_labels + k, mask=inside, other=0.0)
+    value -= alpha * tl.load(kappa + k * n_classes + c)
+    value -= tl.load(soft + c * wide + rows, mask=inside, other=0.0)
+    return (value - top) * rate
+
+
+@triton.jit
+def _log_totals(moments, gain, kappa, soft, rows, inside, wide, n_labels, n_classes, alpha, rate, BM: tl.constexpr):
+    """Fill soft (C, B). Return, for each row, the largest value over labels and classes, and the log of the sum."""
+    top = tl.full([BM], float("-inf"), tl.float64)
+    for c in range(n_classes):
+        place = moments + c * wide + rows
+        low = tl.load(place, mask=inside, other=0.0).to(tl.float64)
+        total = tl.load(place + n_classes * wide, mask=inside, other=1.0).to(tl.float64)
+        at_c = low - tl.log(total) / rate
+        tl.store(soft + c * wide + rows, at_c, mask=inside)
+        for k in range(n_labels):
+            value = tl.load(gain + rows * n_labels + k, mask=inside, other=0.0)
+            value -= alpha * tl.load(kappa + k * n_classes + c)
+            top = tl.maximum(top, value - at_c)
+    tl.debug_barrier()
+    total = tl.zeros([BM], tl.float64)
+    for k in range(n_labels):
+        for c in range(n_classes):
+            log_p = _share(gain, kappa, soft, k, c, rows, inside, wide, n_labels, n_classes, alpha, rate, top)
+            total += tl.exp(log_p)
+    return top, tl.log(total)
+
+
+@triton.jit
+def _labels(
+    moments, gain, kappa, soft, q, label_cost, rows, inside, wide, n_labels, n_classes, alpha, rate, top, log_all,
+    BM: tl.constexpr,
+):  # fmt: skip
+    """Fill q and E[c e_k] (K, B). Return E c, E c² and the entropy of the plan for each row."""
+    step = n_classes * wide
+    mean = tl.zeros([BM], tl.float64)
+    second = tl.zeros([BM], tl.float64)
+    entropy = tl.zeros([BM], tl.float64)
+    for k in range(n_labels):
+        q_k = tl.zeros([BM], tl.float64)
+        cost_k = tl.zeros([BM], tl.float64)
+        for c in range(n_classes):
+            log_p = _share(gain, kappa, soft, k, c, rows, inside, wide, n_labels, n_classes, alpha, rate, top) - log_all
+            p = tl.exp(log_p)
+            kap = tl.load(kappa + k * n_classes + c)
+            place = moments + c * wide + rows
+            total = tl.load(place + step, mask=inside, other=1.0).to(tl.float64)
+            t1 = tl.load(place + 2 * step, mask=inside, other=0.0).to(tl.float64) / total
+            t2 = tl.load(place + 3 * step, mask=inside, other=0.0).to(tl.float64) / total
+            t3 = tl.load(place + 4 * step, mask=inside, other=0.0).to(tl.float64) / total
+            q_k += p
+            cost_k += p * (t1 + kap)
+            second += p * (t2 + kap * (2.0 * t1 + kap))
+            entropy += p * (t3 + tl.log(total) - tl.maximum(log_p, -_FAR))
+        mean += cost_k
+        tl.store(q + k * wide + rows, q_k, mask=inside)
+        tl.store(label_cost + k * wide + rows, cost_k, mask=inside)
+    tl.debug_barrier()
+    return mean, second, entropy
+
+
+@triton.jit
+def _classes(
+    moments, gain, kappa, soft, q, factor, kbar, spread, rows, inside, wide, n_labels, n_classes, alpha, rate, top,
+    log_all, mean, BM: tl.constexpr,
+):  # fmt: skip
+    """Fill factor and kbar (C, B), and spread (K, C, B)."""
+    for c in range(n_classes):
+        share = tl.zeros([BM], tl.float64)
+        cost = tl.zeros([BM], tl.float64)
+        for k in range(n_labels):
+            log_p = _share(gain, kappa, soft, k, c, rows, inside, wide, n_labels, n_classes, alpha, rate, top) - log_all
+            p = tl.exp(log_p)
+            share += p
+            cost += p * tl.load(kappa + k * n_classes + c)
+        some = share > 1e-300
+        over = 1.0 / tl.where(some, share, 1.0)
+        place = c * wide + rows
+        total = tl.load(moments + n_classes * wide + place, mask=inside, other=1.0).to(tl.float64)
+        tl.store(factor + place, share / total, mask=inside)
+        tl.store(kbar + place, tl.where(some, cost * over - mean, 0.0), mask=inside)
+        for k in range(n_labels):
+            log_p = _share(gain, kappa, soft, k, c, rows, inside, wide, n_labels, n_classes, alpha, rate, top) - log_all
+            q_k = tl.load(q + k * wide + rows, mask=inside, other=0.0)
+            there = spread + (k * n_classes + c) * wide + rows
+            tl.store(there, tl.where(some, tl.exp(log_p) * over - q_k, 0.0), mask=inside)
+
+
+@triton.jit(do_not_specialize=["n_rows", "n_labels", "n_classes"])
+def joint_rows(
+    moments, gain, weights, kappa, scalars, soft, factor, kbar, spread, q, label_cost, partial, n_rows, n_labels,
+    n_classes, BM: tl.constexpr,
+):  # fmt: skip
+    """Compute the joint distribution of label and class of each row from the moments of each class, in float64.
+
+    moments (5, C, B) of `row_moments`; gain (B, K) = ℓ − λ; kappa (K, C); scalars [α, 1/τ].
+    Out: soft (C, B) = −τ log Σ exp(−v/τ); factor (C, B) = P(c) / Σ e; kbar (C, B) = E[κ | c] − E c; spread (K, C, B) =
+    P(k | c) − P(k); q (K, B); label_cost (K, B) = Cov(c, e_k); and for each program the partial sums over its rows of
+    m φ, m E c, m Var c, m entropy, then (K,) m q, (K,) m label_cost, (K, K) −m q qᵀ.
+    """
+    rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
+    inside = rows < n_rows
+    alpha, rate = tl.load(scalars), tl.load(scalars + 1)
+    m = tl.load(weights + rows, mask=inside, other=0.0)
+    wide = n_rows.to(tl.int64)
+    top, log_all = _log_totals(
+        moments, gain, kappa, soft, rows, inside, wide, n_labels, n_classes, alpha, rate, BM
+    )  # fmt: skip
+    mean, second, entropy = _labels(
+        moments, gain, kappa, soft, q, label_cost, rows, inside, wide, n_labels, n_classes, alpha, rate, top, log_all,
+        BM,
+    )  # fmt: skip
+    _classes(
+        moments, gain, kappa, soft, q, factor, kbar, spread, rows, inside, wide, n_labels, n_classes, alpha, rate, top,
+        log_all, mean, BM,
+    )  # fmt: skip
+    mine = partial + tl.program_id(0).to(tl.int64) * (4 + 2 * n_labels + n_labels * n_labels)
+    tl.store(mine, tl.sum(m * (top + log_all / rate)))
+    tl.store(mine + 1, tl.sum(m * mean))
+    tl.store(mine + 2, tl.sum(m * (second - mean * mean)))
+    tl.store(mine + 3, tl.sum(m * entropy))
+    for k in range(n_labels):
+        place = k * wide + rows
+        q_k = tl.load(q + place, mask=inside, other=0.0)
+        cost_k = tl.load(label_cost + place, mask=inside, other=0.0) - mean * q_k
+        tl.store(label_cost + place, cost_k, mask=inside)
+        tl.store(mine + 4 + k, tl.sum(m * q_k))
+        tl.store(mine + 4 + n_labels + k, tl.sum(m * cost_k))
+        for other in range(n_labels):
+            q_l = tl.load(q + other * wide + rows, mask=inside, other=0.0)
+            tl.store(mine + 4 + 2 * n_labels + k * n_labels + other, -tl.sum(m * q_k * q_l))
+
+
+@triton.jit(do_not_specialize=["n_rows", "n"])
+def column_sums(
+    D, at, low, factor, kbar, spread, weights, A, partial, tiles, n_rows, n, STORE: tl.constexpr, ALL: tl.constexpr,
+    BM: tl.constexpr, BN: tl.constexpr, STEPS: tl.constexpr,
+):  # fmt: skip
+    """Sum the anchors' weights a = e · factor over rows; each program sums BM · STEPS rows of a tile of anchors.
+
+    tiles (T, 3) : first anchor, stop and class; low, factor, kbar (C, B); spread (C, B) of one label.
+    partial (P, 3, n) : Σ m a (d + kbar), Σ m a, Σ m a spread; without ALL (P, 1, n), only the last.
+    A (B, n) : with STORE, √m a.
+    """
+    tile = tiles + 3 * tl.program_id(1)
+    first, stop, c = tl.load(tile), tl.load(tile + 1), tl.load(tile + 2).to(tl.int64)
+    cols = first + tl.arange(0, BN)
+    valid = cols < stop
+    alpha, rate = tl.load(at), tl.load(at + 1)
+    beta = tl.load(at + 2 + cols, mask=valid, other=float("inf"))
+    labels = tl.zeros([BM, BN], tl.float64)
+    mass, cost = labels, labels
+    begin = tl.program_id(0).to(tl.int64) * (BM * STEPS)
+    for at_step in range(STEPS):
+        rows = begin + at_step * BM + tl.arange(0, BM)
+        inside = rows < n_rows
+        place = c * n_rows + rows
+        least = tl.load(low + place, mask=inside, other=float("-inf"))
+        share = tl.load(factor + place, mask=inside, other=0.0)
+        m = tl.load(weights + rows, mask=inside, other=0.0)
+        cells = rows[:, None] * n + cols[None, :]
+        d = tl.load(D + cells, mask=inside[:, None] & valid[None, :], other=0.0)
+        e = tl.exp(-tl.minimum((alpha * d + beta[None, :] - least[:, None]) * rate, _FAR)).to(tl.float64)
+        if STORE:
+            root = e * (share * tl.sqrt(m))[:, None]
+            tl.store(A + cells, root.to(A.dtype.element_ty), mask=inside[:, None] & valid[None, :])
+        w = e * (share * m)[:, None]
+        labels += w * tl.load(spread + place, mask=inside, other=0.0)[:, None]
+        if ALL:
+            mass += w
+            cost += w * (d.to(tl.float64) + tl.load(kbar + place, mask=inside, other=0.0)[:, None])
+    block = partial + tl.program_id(0).to(tl.int64) * n * (3 if ALL else 1)
+    if ALL:
+        tl.store(block + cols, tl.sum(cost, axis=0), mask=valid)
+        tl.store(block + n + cols, tl.sum(mass, axis=0), mask=valid)
+        tl.store(block + 2 * n + cols, tl.sum(labels, axis=0), mask=valid)
+    else:
+        tl.store(block + cols, tl.sum(labels, axis=0), mask=valid)
+
+
+# How feature differences are combined into a distance.
+EUCLIDEAN = tl.constexpr(0)
+MANHATTAN = tl.constexpr(1)
+CHEBYSHEV = tl.constexpr(2)
+
+
+@triton.jit(do_not_specialize=["n_rows", "n", "n_features"])
+def feature_distances(
+    X, Z, out, n_rows, n, n_features, HOW: tl.constexpr, UNROLL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr
+):  # fmt: skip
+    """Distances (B, n), by differences, of rows X (d, B) and anchors Z (d, n), both given feature by feature."""
+    rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
+    cols = tl.program_id(1) * BN + tl.arange(0, BN)
+    inside, valid = rows < n_rows, cols < n
+    wide = n_rows.to(tl.int64)
+    found = tl.zeros([BM, BN], tl.float64)
+    for t in tl.range(0, n_features, loop_unroll_factor=UNROLL):
+        x = tl.load(X + t * wide + rows, mask=inside, other=0.0)
+        z = tl.load(Z + t * n + cols, mask=valid, other=0.0)
+        apart = x[:, None] - z[None, :]
+        if HOW == EUCLIDEAN:
+            found += apart * apart
+        elif HOW == MANHATTAN:
+            found += tl.abs(apart)
+        else:
+            found = tl.maximum(found, tl.abs(apart))
+    if HOW == EUCLIDEAN:
+        found = tl.sqrt(found)
+    tl.store(
+        out + rows[:, None] * n + cols[None, :], found.to(out.dtype.element_ty), mask=inside[:, None] & valid[None, :]
+    )
+
 
 # Tile sizes that were fastest on an H200 (benchmarks/gpu_tiles.py): entries of a tile, its columns, and warps.
 ROW_TILE = {"entries": 128, "columns": 64, "num_warps": 1}
@@ -45,12 +339,12 @@ class FusedRows:
 
 def class_least(D: Tensor, alpha: float, beta: Tensor, columns: Sequence[tuple[int, int]]) -> Tensor:
     """(B, C) the smallest α d + β over the anchors of each class."""
-    return _moments(D, _packed(D, alpha, 1.0, beta), columns, kernels.LEAST)[0].T
+    return _moments(D, _packed(D, alpha, 1.0, beta), columns, LEAST)[0].T
 
 
 def class_totals(D: Tensor, alpha: float, beta: Tensor, tau: float, columns: Sequence[tuple[int, int]]) -> Tensor:
     """(B, C) log Σ exp(−(α d + β) / τ) over the anchors of each class."""
-    low, total = _moments(D, _packed(D, alpha, tau, beta), columns, kernels.TOTALS)
+    low, total = _moments(D, _packed(D, alpha, tau, beta), columns, TOTALS)
     return (torch.log(total) - low / tau).T
 
 
@@ -61,7 +355,7 @@ def class_repaired(
 
     The means are E keep, E[keep d], Σ within d and Σ across d.
     """
-    found = _moments(D, _packed(D, alpha, tau, beta), columns, kernels.REPAIRED, plan)
+    found = _moments(D, _packed(D, alpha, tau, beta), columns, REPAIRED, plan)
     low, total, kept, kept_distance, moved, across = (part.T for part in found)
     return torch.log(total) - low / tau, kept / total, kept_distance / total, moved, across
 
@@ -79,14 +373,14 @@ def add_row_sums(
 ) -> None:
     """Add the sums of `torch_rows.add_row_sums`. D and the point have their own precision; the rest is float64."""
     B, K, C = len(D), gain.shape[1], len(at.columns)
-    moments = _moments(D, at.packed, at.columns, kernels.MOMENTS)
+    moments = _moments(D, at.packed, at.columns, MOMENTS)
     made: Any = {"dtype": torch.float64, "device": D.device}
     factor, kbar, soft = torch.empty((3, C, B), **made)
     spread = torch.empty((K, C, B), **made)
     q, label_cost = torch.empty((2, K, B), **made)
     programs = _tiles_of(B, JOINT_TILE["BM"])
     partial = torch.empty((programs, 4 + 2 * K + K * K), **made)
-    kernels.joint_rows[(programs,)](
+    joint_rows[(programs,)](
         moments, gain.contiguous(), m, at.kappa, at.scalars, soft, factor, kbar, spread, q, label_cost, partial,
         B, K, C, **JOINT_TILE,
     )  # fmt: skip
@@ -107,8 +401,8 @@ def distances(rows: Tensor, anchors: Tensor, how: str, out: Tensor) -> None:
     """Distances (B, n) of rows (B, d) to anchors (n, d), by differences, into `out`, in its precision."""
     (B, d), n = rows.shape, len(anchors)
     grid = (_tiles_of(B, DISTANCE_TILE["BM"]), _tiles_of(n, DISTANCE_TILE["BN"]))
-    kind = {"euclidean": kernels.EUCLIDEAN, "manhattan": kernels.MANHATTAN, "chebyshev": kernels.CHEBYSHEV}[how]
-    kernels.distances[grid](rows.T.contiguous(), anchors.T.contiguous(), out, B, n, d, HOW=kind, **DISTANCE_TILE)
+    kind = {"euclidean": EUCLIDEAN, "manhattan": MANHATTAN, "chebyshev": CHEBYSHEV}[how]
+    feature_distances[grid](rows.T.contiguous(), anchors.T.contiguous(), out, B, n, d, HOW=kind, **DISTANCE_TILE)
 
 
 def _packed(D: Tensor, alpha: float, tau: float, beta: Tensor) -> Tensor:
@@ -124,7 +418,7 @@ def _moments(
     found = D.new_empty(({0: 1, 1: 2, 2: 5, 3: 6}[what.value], C, B))
     BN = min(ROW_TILE["columns"], _power_of_two(max(hi - lo for lo, hi in columns)))
     BM = ROW_TILE["entries"] // BN
-    kernels.row_moments[(_tiles_of(B, BM), C)](
+    row_moments[(_tiles_of(B, BM), C)](
         D, packed, packed if plan is None else plan, found, _offsets(tuple(columns), D.device), B, n, C,
         WHAT=what, BM=BM, BN=BN, num_warps=ROW_TILE["num_warps"],
     )  # fmt: skip
@@ -147,7 +441,7 @@ def _add_column_sums(
         first = k == 1
         partial = torch.empty((programs, 3 if first else 1, n), dtype=torch.float64, device=D.device)
         of_label = spread[min(k, len(spread) - 1)]
-        kernels.column_sums[(programs, len(tiles))](
+        column_sums[(programs, len(tiles))](
             D, at.packed, low, factor, kbar, of_label, m, D if weights is None else weights, partial, tiles, B, n,
             STORE=first and weights is not None, ALL=first, **COLUMN_TILE,
         )  # fmt: skip

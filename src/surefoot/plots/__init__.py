@@ -3,7 +3,6 @@
 Needs matplotlib: `pip install "surefoot[plots]"`.
 """
 
-from surefoot.plots.certificate import CertificateDisplay, RadiusCurveDisplay
-from surefoot.plots.worst_case import WorstCaseDisplay
+from surefoot.plots.displays import CertificateDisplay, RadiusCurveDisplay, WorstCaseDisplay
 
 __all__ = ["CertificateDisplay", "RadiusCurveDisplay", "WorstCaseDisplay"]
