@@ -19,8 +19,8 @@ from generators import numbered, told
 from surefoot.active import ProvenLabeling, RandomSampling
 from surefoot.bounds.engine import AuditEngine, AuditPolicy, level_of
 from surefoot.pool.database import Event
-from surefoot.pool.labeling.label_log import LabelLog
-from surefoot.pool.labeling.schedule import AuditSchedule, Goal, is_shared
+from surefoot.pool.label_log import LabelLog
+from surefoot.pool.schedule import AuditSchedule, Goal, is_shared
 from surefoot.pool.store import FrozenBlobs
 
 GOLDEN = json.loads((Path(__file__).parent / "golden_audits.json").read_text())

@@ -14,7 +14,7 @@ from surefoot.bounds.engine import AuditEngine
 from surefoot.bounds.finish import plan_finish
 from surefoot.pool import database as e
 from surefoot.pool.database import Event
-from surefoot.pool.labeling.finishing import (
+from surefoot.pool.finishing import (
     LABELED_BY,
     MODEL,
     PERSON,
@@ -23,8 +23,8 @@ from surefoot.pool.labeling.finishing import (
     check_unfinished,
     finished_table,
 )
-from surefoot.pool.labeling.label_log import LabelLog
-from surefoot.pool.labeling.schedule import (
+from surefoot.pool.label_log import LabelLog
+from surefoot.pool.schedule import (
     AUDITING,
     FINISHED,
     FINISHING,
@@ -33,7 +33,7 @@ from surefoot.pool.labeling.schedule import (
     LabelingSettings,
     freeze_events,
 )
-from surefoot.pool.labeling.service import LabelingService, status
+from surefoot.pool.service import LabelingService, status
 from surefoot.pool.store import FrozenBlobs, Person, Store
 from surefoot.pool.table import TableError, read_labeled_table
 

@@ -13,9 +13,9 @@ import numpy as np
 from starlette.testclient import TestClient
 
 from serve.services import CLASSES, Knowing, store_of
-from surefoot.pool.labeling.label_log import Neighbours
-from surefoot.pool.labeling.schedule import Goal, LabelingSettings
-from surefoot.pool.labeling.service import LabelingService
+from surefoot.pool.label_log import Neighbours
+from surefoot.pool.schedule import Goal, LabelingSettings
+from surefoot.pool.service import LabelingService
 from surefoot.pool.table import read_labeled_table
 from surefoot.pool.table.reading import PLAIN
 from surefoot.serve import bind, guarded, run_server

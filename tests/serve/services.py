@@ -6,9 +6,9 @@ from pathlib import Path
 
 import numpy as np
 
-from surefoot.pool.labeling.label_log import Job, Ranking
-from surefoot.pool.labeling.schedule import Goal, LabelingSettings
-from surefoot.pool.labeling.service import LabelingService
+from surefoot.pool.label_log import Job, Ranking
+from surefoot.pool.schedule import Goal, LabelingSettings
+from surefoot.pool.service import LabelingService
 from surefoot.pool.store import Store
 from surefoot.pool.store_labels import open_store
 from surefoot.pool.table import Table, read_labeled_table

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from serve.rooms import Client, make_room
 from serve.services import CLASSES, truth
-from surefoot.pool.labeling.schedule import AUDITING, PROVED
+from surefoot.pool.schedule import AUDITING, PROVED
 from surefoot.serve.app import COOKIE
 
 

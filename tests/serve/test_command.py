@@ -19,7 +19,7 @@ from generators import make_pool
 from serve.rooms import write_pool
 from serve.services import Knowing
 from surefoot.cli import run
-from surefoot.pool.labeling.label_log import Job, Ranking
+from surefoot.pool.label_log import Job, Ranking
 from surefoot.pool.store import Store, store_path
 from surefoot.serve.state import RANK, REPORT, Process, WorkerError
 

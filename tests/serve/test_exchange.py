@@ -11,7 +11,7 @@ import pytest
 
 from serve.rooms import Client, make_room, write_pool
 from surefoot.cli import run
-from surefoot.pool.labeling.exchange import config
+from surefoot.pool.exchange import config
 from surefoot.pool.table import read_labeled_table
 
 

@@ -12,9 +12,9 @@ from surefoot.bounds.audit import Audit
 from surefoot.bounds.engine import TOO_LONG, level_of
 from surefoot.pool import database as e
 from surefoot.pool.database import NotSavedError
-from surefoot.pool.labeling.label_log import Neighbours
-from surefoot.pool.labeling.schedule import AUDITING, LEARNING, PROVED, Goal, is_shared, pack, unpack
-from surefoot.pool.labeling.service import Answer, AnswerError, LabelingService, agreement, fleiss_kappa
+from surefoot.pool.label_log import Neighbours
+from surefoot.pool.schedule import AUDITING, LEARNING, PROVED, Goal, is_shared, pack, unpack
+from surefoot.pool.service import Answer, AnswerError, LabelingService, agreement, fleiss_kappa
 
 
 def label_next(desk: LabelingService, person: object, n: int = 1) -> list[int]:

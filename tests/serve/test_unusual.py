@@ -18,9 +18,9 @@ from serve.rooms import Client, make_room, write_pool
 from serve.services import CLASSES, make_desk
 from serve.test_kills import CLIENTS, answer_and_kill
 from surefoot.pool import database as e
-from surefoot.pool.labeling import service as desks
-from surefoot.pool.labeling.label_log import LabelLog
-from surefoot.pool.labeling.service import LONGEST_NOTE, AnswerError
+from surefoot.pool import service as desks
+from surefoot.pool.label_log import LabelLog
+from surefoot.pool.service import LONGEST_NOTE, AnswerError
 from surefoot.serve.app import COOKIE
 
 ODD_NOTES = [

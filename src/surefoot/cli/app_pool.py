@@ -26,9 +26,9 @@ from surefoot.pool.options import read_loss, split_names
 from surefoot.pool.store import Store, clean_name, store_path
 
 if TYPE_CHECKING:
-    from surefoot.pool.labeling.label_log import RowRanker
-    from surefoot.pool.labeling.service import LabelingService
+    from surefoot.pool.label_log import RowRanker
     from surefoot.pool.options import FitOptions
+    from surefoot.pool.service import LabelingService
     from surefoot.pool.table import Pool
     from surefoot.pool.worst import Radii
 
@@ -169,9 +169,9 @@ def label(
     """Ask for labels, one row at a time; each is stored at once, and all are written into the table at the end."""
     goal_loss, choices = read_loss(loss), call.settle_pool(pool, tol=1e-3)
     from surefoot.cli.label import LabelAsking, check_labelable, seated
-    from surefoot.pool.labeling.terminal import LabelLoop
     from surefoot.pool.store import files_of, store_path
     from surefoot.pool.table import clean, read_content
+    from surefoot.pool.terminal import LabelLoop
 
     check_writable(pool)
     check_writable(store_path(pool))
@@ -194,7 +194,7 @@ def label(
             loop = LabelLoop(cleaned, choices, sitting, goal_loss, target_risk, random_first, pool_size)
             return LabelAsking(call.output, loop).run()
         from surefoot.cli.audit import ProofAsking
-        from surefoot.pool.labeling.terminal import proven_labeling
+        from surefoot.pool.terminal import proven_labeling
 
         with sitting.store.log("proof") as log:
             proving = proven_labeling(
@@ -284,7 +284,7 @@ def serve(
     with _demo_pool(demo) as made:
         robot = None
         if made is not None:
-            from surefoot.pool.labeling.label_log import LABEL
+            from surefoot.pool.label_log import LABEL
 
             pool, robot = made
             guidelines = guidelines or pool.with_name("guidelines.md")
@@ -296,7 +296,7 @@ def serve(
             return _invite_to(call.output, pool, invite, host, port)
         import_extra("starlette", "serve", "the labeling page")
         import_extra("uvicorn", "serve", "the labeling page")
-        from surefoot.pool.labeling.schedule import Goal, LabelingSettings
+        from surefoot.pool.schedule import Goal, LabelingSettings
         from surefoot.serve import run_site
 
         for option, value, example in (("--target", target, 0.05), ("--level", level, 0.9)):
@@ -322,7 +322,7 @@ def _demo_pool(wanted: bool) -> Iterator[tuple[Path, Any] | None]:
     if not wanted:
         yield None
         return
-    from surefoot.pool.labeling.label_log import write_demo
+    from surefoot.pool.label_log import write_demo
 
     with tempfile.TemporaryDirectory(prefix="surefoot-demo-") as folder:
         yield write_demo(Path(folder))

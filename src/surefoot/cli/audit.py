@@ -17,9 +17,9 @@ from surefoot.bounds.result import ErrorBound
 from surefoot.cli.label import Asking
 from surefoot.cli.output import NOT_REACHED, OK, Output, rounded_percent
 from surefoot.pool.database import AUDIT, FREEZE, LEARN
-from surefoot.pool.labeling.terminal import Sitting, save_proved
 from surefoot.pool.stored import Classifier
 from surefoot.pool.table import Pool, Table, TableError
+from surefoot.pool.terminal import Sitting, save_proved
 
 # How often a classifier that is worth an audit is taken to err, as a share of the target, to say how long it may take.
 _BELIEVED_SHARE = 0.25

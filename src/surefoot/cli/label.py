@@ -19,17 +19,17 @@ from surefoot._files import OutputFile, check_outputs, check_writable, write_byt
 from surefoot._printing import cell_text, count, rounded_up, share_at_most, visible
 from surefoot.cli.app import Call
 from surefoot.cli.output import NOT_REACHED, OK, Output
+from surefoot.pool import exchange as label_studio
 from surefoot.pool.database import FREEZE
-from surefoot.pool.labeling import exchange as label_studio
-from surefoot.pool.labeling.exchange import CSV, PARQUET, answers_file, labeled_file
-from surefoot.pool.labeling.label_log import LabelLog
-from surefoot.pool.labeling.schedule import unpack
-from surefoot.pool.labeling.terminal import LabelLoop, Sitting, sitting_at
+from surefoot.pool.exchange import CSV, PARQUET, answers_file, labeled_file
+from surefoot.pool.label_log import LabelLog
 from surefoot.pool.options import AUTO, DEFAULT
+from surefoot.pool.schedule import unpack
 from surefoot.pool.store import MOVED_AUDITS, Store, files_of, store_path
 from surefoot.pool.store_labels import labels_to_write, open_store, stored_book, with_labels, write_table
 from surefoot.pool.table import Table, TableError, read_content
 from surefoot.pool.table.reading import is_parquet
+from surefoot.pool.terminal import LabelLoop, Sitting, sitting_at
 from surefoot.pool.training import Fit
 from surefoot.problem.losses import LOG_LOSS
 

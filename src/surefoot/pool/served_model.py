@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from surefoot.bounds.result import ErrorBound
 from surefoot.pool.appraisal import Appraisal, appraise, cross_fitted
-from surefoot.pool.labeling.label_log import Job, Ranking
+from surefoot.pool.label_log import Job, Ranking
 from surefoot.pool.model import TrainedModel, train
 from surefoot.pool.model_file import model_file_of, save_model
 from surefoot.pool.next_rows import candidates

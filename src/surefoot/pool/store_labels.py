@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from surefoot.pool import database as e
 from surefoot.pool.database import Event
-from surefoot.pool.labeling.label_log import LabelLog
+from surefoot.pool.label_log import LabelLog
 from surefoot.pool.store import MOVED_AUDITS, Store, store_path
 from surefoot.pool.table import Table, TableError, read_content
 from surefoot.pool.table.cells import row_keys

@@ -26,9 +26,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from surefoot._errors import FileError, import_extra
 from surefoot._printing import address
-from surefoot.pool.labeling.label_log import Neighbours, RowRanker
-from surefoot.pool.labeling.schedule import LabelingSettings
-from surefoot.pool.labeling.service import LabelingService
+from surefoot.pool.label_log import Neighbours, RowRanker
+from surefoot.pool.schedule import LabelingSettings
+from surefoot.pool.service import LabelingService
 from surefoot.pool.store_labels import open_store
 from surefoot.pool.table import Pool, Table
 from surefoot.serve.app import make_app

@@ -21,12 +21,12 @@ from starlette.responses import FileResponse, HTMLResponse, JSONResponse, PlainT
 from starlette.routing import Route
 
 from surefoot._errors import ParameterError
+from surefoot.pool import exchange as label_studio
 from surefoot.pool.database import NotSavedError
-from surefoot.pool.labeling import exchange as label_studio
-from surefoot.pool.labeling.exchange import CSV, PARQUET, answers_file, labeled_file
-from surefoot.pool.labeling.label_log import as_job
-from surefoot.pool.labeling.schedule import AUDITING, PROVED
-from surefoot.pool.labeling.service import AnswerError
+from surefoot.pool.exchange import CSV, PARQUET, answers_file, labeled_file
+from surefoot.pool.label_log import as_job
+from surefoot.pool.schedule import AUDITING, PROVED
+from surefoot.pool.service import AnswerError
 from surefoot.pool.store import SESSION_SECONDS, Person, clean_name
 from surefoot.pool.store_labels import labels_to_write
 from surefoot.pool.table import TableError

@@ -17,8 +17,8 @@ from surefoot._printing import render
 from surefoot._version import __version__
 from surefoot.pool import database as e
 from surefoot.pool.database import Event, NotSavedError
-from surefoot.pool.labeling.label_log import CONFLICT, LabelLog, RowState
-from surefoot.pool.labeling.service import Answer, agreement_in, status
+from surefoot.pool.label_log import CONFLICT, LabelLog, RowState
+from surefoot.pool.service import Answer, agreement_in, status
 from surefoot.pool.store import Person
 from surefoot.serve.state import AppState
 

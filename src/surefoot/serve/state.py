@@ -21,8 +21,8 @@ import numpy as np
 import pandas as pd
 
 from surefoot._printing import cell_text, render, visible
-from surefoot.pool.labeling.label_log import Job, Neighbours, Ranking, RowRanker
-from surefoot.pool.labeling.service import LabelingService
+from surefoot.pool.label_log import Job, Neighbours, Ranking, RowRanker
+from surefoot.pool.service import LabelingService
 from surefoot.pool.store import hashed
 from surefoot.pool.table import Table
 from surefoot.pool.table.cells import quantiles, share_below

@@ -20,7 +20,7 @@ from surefoot.bounds.engine import AuditPolicy, FreezeSchedule
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.pool import database as e
 from surefoot.pool.database import LEARN, RANDOM, Event
-from surefoot.pool.labeling.label_log import OPEN, LabelLog, check_known
+from surefoot.pool.label_log import OPEN, LabelLog, check_known
 from surefoot.pool.model import learned_metric
 from surefoot.pool.model_file import ModelFile, save_model, without_pool
 from surefoot.pool.next_rows import candidates, working_rows

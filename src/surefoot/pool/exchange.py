@@ -18,7 +18,7 @@ from surefoot._errors import FileError
 from surefoot._printing import cell_text
 from surefoot.pool import database as e
 from surefoot.pool.database import Event
-from surefoot.pool.labeling.label_log import LabelLog
+from surefoot.pool.label_log import LabelLog
 from surefoot.pool.store import Person
 from surefoot.pool.store_labels import changed_labels
 from surefoot.pool.table import Table

@@ -21,9 +21,9 @@ from surefoot.bounds.engine import NO_ROW_LEFT, OUT_OF_REACH, TOO_LONG, level_of
 from surefoot.bounds.size import least_labels
 from surefoot.pool import database as e
 from surefoot.pool.database import LABEL, Event, NotSavedError
-from surefoot.pool.labeling.finishing import Finishing
-from surefoot.pool.labeling.label_log import Job, LabelLog, Ranking, as_job, check_known
-from surefoot.pool.labeling.schedule import (
+from surefoot.pool.finishing import Finishing
+from surefoot.pool.label_log import Job, LabelLog, Ranking, as_job, check_known
+from surefoot.pool.schedule import (
     AUDITING,
     FINISHED,
     LEARNING,

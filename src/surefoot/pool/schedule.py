@@ -17,8 +17,8 @@ from surefoot._validation import FloatArray
 from surefoot.bounds.engine import NO_ROW_LEFT, AuditEngine, AuditPolicy, FreezeSchedule, level_of
 from surefoot.pool import database as e
 from surefoot.pool.database import Event
-from surefoot.pool.labeling.finishing import FinishGoal, Finishing
-from surefoot.pool.labeling.label_log import OPEN, LabelLog, Ranking
+from surefoot.pool.finishing import FinishGoal, Finishing
+from surefoot.pool.label_log import OPEN, LabelLog, Ranking
 from surefoot.pool.store import FrozenBlobs
 
 LEARNING, AUDITING, PROVED = "learning", "auditing", "proved"

@@ -15,7 +15,7 @@ from surefoot._printing import cut
 from surefoot._validation import FloatArray
 from surefoot.bounds.engine import AuditEngine
 from surefoot.bounds.finish import FinishPlan, plan_finish
-from surefoot.pool.labeling.label_log import LabelLog
+from surefoot.pool.label_log import LabelLog
 from surefoot.pool.table import Table, TableError
 from surefoot.pool.table.pool import as_targets
 

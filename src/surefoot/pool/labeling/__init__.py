@@ -1,1 +1,0 @@
-"""Answers about the rows of a table: who gave which, what they prove, and which rows to ask for."""
