@@ -46,6 +46,21 @@ def cell_text(value: Any, longest: int | None = None) -> str:
     return text if longest is None else cut(text, longest)
 
 
+# A text from this length on, or with line breaks, stands by itself.
+_LONG_TEXT, _LONGEST_TEXT = 60, 20_000
+
+
+def is_long(value: Any) -> bool:
+    """Whether a cell is read as a text."""
+    return isinstance(value, str) and (len(value) > _LONG_TEXT or "\n" in value.strip())
+
+
+def long_text(value: str) -> str:
+    """A long text as it is shown, with its line breaks."""
+    whole = value if len(value) <= _LONGEST_TEXT else value[:_LONGEST_TEXT] + "…"
+    return visible(whole.replace("\r\n", "\n").replace("\t", "    "), lines=True)
+
+
 def cut(text: str, longest: int = 60) -> str:
     """A text of at most so many characters, for a message."""
     return text if len(text) <= longest else text[: longest - 1] + "…"

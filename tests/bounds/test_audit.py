@@ -315,7 +315,7 @@ class TestJournal:
         audit(journal=path).run(answer, max_labels=20)
         before = path.read_bytes()
         other, _ = told(TRUTH, 0.03, np.random.default_rng(5))
-        with refuses("classifier"):
+        with refuses("predictions"):
             sf.Audit(other, numbered(N), random_state=0, journal=path)
         assert path.read_bytes() == before
 

@@ -4,23 +4,29 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
+import signal
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
+import pexpect
 import pytest
 
+import surefoot as sf
 from generators import Result, make_pool
 from surefoot.pool.store import Store, store_path
 
 Run = Callable[..., Result]
 
 
-def log(name: str) -> list[dict[str, Any]]:
+def log(name: str, table: str = "pool.csv") -> list[dict[str, Any]]:
     """What the store keeps of an audit."""
-    with Store(store_path("pool.csv")) as store, store.log(name) as found:
+    with Store(store_path(table)) as store, store.log(name) as found:
         return found.read()
 
 
@@ -28,11 +34,11 @@ TRUTH = make_pool(120, 120)["churn"].tolist()
 
 
 class TrueAnswers(io.StringIO):
-    """A person who knows every label and answers the row that was asked for last, up to a number of answers."""
+    """Someone who knows every label and answers the row that was asked for last, up to a number of answers."""
 
-    def __init__(self, capsys: pytest.CaptureFixture[str], most: int, wrong: tuple[int, ...] = ()) -> None:
+    def __init__(self, capsys: pytest.CaptureFixture[str], most: int, truth: list[str]) -> None:
         super().__init__()
-        self.capsys, self.left, self.wrong = capsys, most, wrong
+        self.capsys, self.left, self.truth = capsys, most, truth
         self.shown, self.asked = "", []
 
     def readline(self, *_: Any) -> str:  # type: ignore[override]
@@ -43,13 +49,13 @@ class TrueAnswers(io.StringIO):
             return "quit\n"
         self.left -= 1
         self.asked.append(row)
-        return f"{TRUTH[row]}\n"
+        return f"{self.truth[row]}\n"
 
 
 @pytest.fixture
 def person(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., TrueAnswers]:
-    def answers(most: int = 1000) -> TrueAnswers:
-        found = TrueAnswers(capsys, most)
+    def answers(most: int = 1000, truth: list[str] = TRUTH) -> TrueAnswers:
+        found = TrueAnswers(capsys, most, truth)
         monkeypatch.setattr("sys.stdin", found)
         return found
 
@@ -101,7 +107,7 @@ class TestAudit:
         text = typed.shown + found.out
         assert len(typed.asked) == 12
         assert "12 labels, " in text
-        assert "errs on at most" in text
+        assert "With 90 % confidence, at most" in text.replace("\N{NO-BREAK SPACE}", " ")
         assert "the number of labels, 12, was fixed before the first was seen" in " ".join(text.split())
 
     def test_another_model_is_refused(self, run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
@@ -158,6 +164,146 @@ class TestAudit:
         assert found.code == 2
         assert message in found.message
         assert log("audit audit") == []
+
+
+def write_answers(n: int = 150, seed: int = 0) -> tuple[list[str], pd.DataFrame]:
+    """Write llm.csv: texts, the answers of a language model with its confidence, and an empty column; the truth."""
+    rng = np.random.default_rng(seed)
+    words = ["late", "broken", "great", "polite", "refund"]
+    truth = np.where(rng.random(n) < 0.4, "complaint", "praise")
+    confidence = rng.uniform(0.5, 1.0, n).round(3)
+    wrong = rng.random(n) < 0.6 * (1 - confidence)
+    frame = pd.DataFrame({
+        "text": [" ".join(rng.choice(words, 30)) + "\nthe end" for _ in range(n)],
+        "llm_label": np.where(wrong, np.where(truth == "praise", "complaint", "praise"), truth),
+        "confidence": confidence,
+        "truth": None,
+    })  # fmt: skip
+    frame.to_csv("llm.csv", index=False)
+    return truth.tolist(), frame
+
+
+PREDICTIONS = ("audit", "llm.csv", "--predictions", "llm_label", "--label", "truth", "--seed", 0)
+
+
+class TestPredictions:
+    """Answers of a language model in a column: no model file and no features."""
+
+    @pytest.fixture(autouse=True)
+    def _table(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        self.truth, self.frame = write_answers()
+
+    def test_it_proves_a_target(self, run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
+        typed = person(truth=self.truth)
+        found = run_cli(*PREDICTIONS, "--score", "confidence", "--target", 0.3, "--json")
+        assert (found.code, found.data["proved"], found.data["audit"]) == (0, True, "llm_label")
+        assert found.data["labels"] == len(typed.asked)
+        wrong = [self.truth[row] != self.frame["llm_label"][row] for row in range(150)]
+        assert np.mean(wrong) <= found.data["bound"] <= 0.3
+        assert found.data["errors"] == sum(wrong[row] for row in typed.asked)
+        labels = pd.read_csv("llm.csv")["truth"]
+        assert all(labels[row] == self.truth[row] for row in typed.asked)
+        assert labels.notna().sum() == len(typed.asked)
+        # as the library has it
+        audit = sf.Audit(predictions=self.frame["llm_label"], level=0.9, target_error=0.3, random_state=0)
+        audit.run(lambda row: self.truth[row])
+        assert audit.anytime_bound().value == found.data["bound"]
+
+    def test_predictions_are_hidden_and_texts_are_shown(self, run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
+        typed = person(3, truth=self.truth)
+        assert run_cli(*PREDICTIONS, "--score", "confidence").code == 0
+        shown = typed.shown
+        assert "confidence  " not in shown
+        assert "llm_label  " not in shown
+        row = typed.asked[0]
+        words = " ".join(self.frame["text"][row].split())
+        assert words in " ".join(shown.split())
+        assert "    the end" in [line.rstrip() for line in shown.splitlines()]  # a line of its own, as in the cell
+
+    def test_it_goes_on_after_a_kill(self, run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
+        """A terminal that is killed with kill -9 after each answer: every label counts, and none is asked for twice."""
+        asked: list[int] = []
+        prompt = r"truth\?  \[1\] complaint  \[2\] praise  \|  \[s\] skip  \[q\] quit > "
+        for _ in range(3):
+            program = ["-m", "surefoot.cli", *map(str, PREDICTIONS)]
+            child = pexpect.spawn(sys.executable, program, timeout=120, dimensions=(60, 200), encoding="utf-8")
+            child.expect(prompt)
+            asked.append(int(re.findall(r"Row (\d+)\b", child.before)[-1]) - 1)
+            child.sendline(self.truth[asked[-1]])
+            child.expect(prompt)
+            os.kill(child.pid, signal.SIGKILL)
+            child.wait()
+        assert pd.read_csv("llm.csv")["truth"].isna().all()
+        person(0)
+        found = run_cli(*PREDICTIONS, "--json")
+        assert found.data["labels"] == 3
+        library = sf.Audit(predictions=self.frame["llm_label"], random_state=0)
+        assert asked == library.next_rows(3)
+        assert pd.read_csv("llm.csv")["truth"].notna().sum() == 3
+
+    def test_labels_from_before_count(self, run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
+        self.frame["truth"] = [value if row < 20 else None for row, value in enumerate(self.truth)]
+        self.frame.to_csv("llm.csv", index=False)
+        typed = person(5, truth=self.truth)
+        assert run_cli(*PREDICTIONS, "--json").data["labels"] == 5
+        assert min(typed.asked) >= 20
+        assert len(log("audit llm_label", "llm.csv")[0]["known"]) == 20
+
+    def test_a_missing_prediction_counts_as_wrong(self, run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
+        self.frame.loc[[0, 1], "llm_label"] = None
+        self.frame.loc[0, "confidence"] = None
+        self.frame.to_csv("llm.csv", index=False)
+        person(truth=self.truth)
+        found = run_cli(*PREDICTIONS, "--score", "confidence", "--labels", 150, "--json")
+        wrong = sum(self.truth[row] != self.frame["llm_label"][row] for row in range(150))
+        assert found.data["errors"] == wrong >= 2
+        assert found.data["bound"] == pytest.approx(wrong / 150)
+        assert any("2 rows have no prediction" in note for note in found.data["notes"])
+
+    def test_each_column_has_an_audit_of_its_own(self, run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
+        self.frame.insert(2, "rule", self.frame["llm_label"].iloc[::-1].to_numpy())
+        self.frame.to_csv("llm.csv", index=False)
+        person(4, truth=self.truth)
+        assert run_cli(*PREDICTIONS, "--json").data["labels"] == 4
+        person(2, truth=self.truth)
+        other = run_cli("audit", "llm.csv", "--predictions", "rule", "--label", "truth", "--json")
+        assert (other.data["labels"], other.data["audit"]) == (2, "rule")
+        assert len(log("audit rule", "llm.csv")[0]["known"]) == 4
+        # another name is another audit; the same name with another column is refused
+        refused = run_cli("audit", "llm.csv", "--predictions", "rule", "--label", "truth", "--audit", "llm_label")
+        assert refused.code == 2
+        assert "another name as --audit" in refused.message
+
+    @pytest.mark.parametrize(
+        ("change", "options", "message"),
+        [
+            ({}, ("--predictions", "llm"), "--predictions must name a column besides --label; 'llm' is no column"),
+            ({}, ("--predictions", "truth"), "'truth' is the label column"),
+            ({}, ("--predictions", "text"), "--predictions must name a column of classes; 'text' holds 150"),
+            ({}, ("--predictions", "llm_label", "--score", "text"), "--score must name a column with a finite number"),
+            ({"confidence": np.inf}, ("--predictions", "llm_label", "--score", "confidence"), "row 3 of 'confidence'"),
+            ({"confidence": np.nan}, ("--predictions", "llm_label", "--score", "confidence"), "row 3 of 'confidence'"),
+            ({"llm_label": "I think so"}, ("--predictions", "llm_label", "--classes", "complaint,praise"), "row 3 of"),
+            ({}, (), "pass what to audit: a model file as --model, or a column as --predictions"),
+            ({}, ("--predictions", "llm_label", "--model", "m.skops"), "pass what to audit"),
+            ({}, ("--model", "m.skops", "--score", "confidence"), "--score is a column for --predictions"),
+            ({}, ("--predictions", "llm_label", "--labels", "0"), "--labels"),
+            ({}, ("--predictions", "llm_label", "--sampling", "weighted"), "--score must be probabilities"),
+            ({}, ("--predictions", "llm_label", "--level", "0"), "--level must lie strictly between 0 and 1"),
+        ],
+    )
+    def test_bad_input_is_refused_and_changes_nothing(
+        self, run_cli: Run, change: dict[str, Any], options: tuple[str, ...], message: str
+    ) -> None:
+        for name, value in change.items():
+            self.frame.loc[2, name] = value
+        self.frame.to_csv("llm.csv", index=False)
+        before = Path("llm.csv").read_bytes()
+        found = run_cli("audit", "llm.csv", "--label", "truth", *options)
+        assert found.code == 2
+        assert message in " ".join(found.message.split())
+        assert Path("llm.csv").read_bytes() == before
 
 
 class TestLabelUntilProved:

@@ -121,15 +121,15 @@ class Journal:
                 "journal",
                 f"must be one that {expected['journal']} wrote, in version {_VERSION}",
                 f"{self._log}, which begins with {cut(str(found), 80)}",
-                "Pass another journal.",
+                "Pass another $journal.",
             )
         if found.get("predictions") != expected.get("predictions"):
             raise ParameterError(
-                "classifier",
-                f"must be the one that {self._log} audits, frozen before its labels were seen",
-                "one with other predictions",
-                "A classifier trained on audited rows cannot be judged by them: pass the frozen one, or begin another "
-                "audit with another journal.",
+                "predictions",
+                f"must be those that {self._log} audits, fixed before its labels were seen",
+                "others",
+                "A classifier trained on audited rows cannot be judged by them. Pass the ones that were audited, or "
+                "begin another audit with another $journal.",
             )
         for key, value in expected.items():
             if key not in free and found.get(key) != value:
@@ -137,7 +137,7 @@ class Journal:
                     key,
                     f"must be as it was when {self._log} was begun, {cut(repr(found.get(key)), 80)}",
                     cut(repr(value), 80),
-                    "Pass the same, in the same order, or another journal.",
+                    "Pass the same, in the same order, or another $journal.",
                 )
         if "seed" not in expected:
             return

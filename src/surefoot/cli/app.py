@@ -21,6 +21,7 @@ from surefoot.pool.table.cells import TableError
 from surefoot.pool.table.reading import SUFFIXES, Format, check_label_column, read_names
 
 if TYPE_CHECKING:
+    from surefoot.pool.stored import GivenPredictions
     from surefoot.pool.table import Pool, Table
 
 
@@ -46,6 +47,14 @@ PoolPath = Annotated[Path, typer.Argument(help="Table (.csv, .tsv, .parquet); ro
 ModelPath = Annotated[Path, typer.Argument(help="Model file (.skops).")]
 Label = Annotated[str | None, typer.Option("--label", "-l", help="Name of the label column.", autocompletion=_columns)]
 Classes = Annotated[str, typer.Option("--classes", help="All classes, where the labels may miss some.")]
+Predictions = Annotated[
+    str | None,
+    typer.Option("--predictions", help="Column that holds a predicted class per row.", autocompletion=_columns),
+]
+Score = Annotated[
+    str | None,
+    typer.Option("--score", help="Column of numbers: how sure each prediction is.", autocompletion=_columns),
+]
 Radius = Annotated[
     str,
     typer.Option(
@@ -292,6 +301,14 @@ class Call:
         from surefoot.pool.table import read_labeled_table
 
         return read_labeled_table(path, label, how=self.form, classes=split_names(self.values["classes"]) or None)
+
+    def read_predictions(self, content: bytes, column: str, score: str | None) -> GivenPredictions:
+        """Read the predictions that the table holds, from its file's content."""
+        from surefoot.pool.stored import GivenPredictions
+        from surefoot.pool.table.reading import read_table
+
+        cells, named = read_table(self.path, self.form, content=content), split_names(self.values["classes"])
+        return GivenPredictions.from_cells(cells, self.label, column, score, named)
 
     def read_labelable(self, content: bytes, more: Iterable[str] = ()) -> Table:
         """Read the table from its file's content, with all classes that it, the options, its store and `more` know."""

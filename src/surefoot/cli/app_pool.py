@@ -207,39 +207,58 @@ def label(
 def audit(
     call: Call,
     pool: o.PoolPath,
-    model: Annotated[Path, typer.Option("--model", "-m", help="Model file (.skops), finished.")],
+    model: Annotated[Path | None, typer.Option("--model", "-m", help="Finished model (.skops) to audit.")] = None,
+    predictions: o.Predictions = None,
+    score: o.Score = None,
     label: o.Label = None,
     target: Annotated[
-        float | None, typer.Option("--target", min=0.0, max=1.0, help="Share of errors to prove; stops when it is.")
+        float | None,
+        typer.Option("--target", "--target-error", min=0.0, max=1.0, help="Error rate to prove; stops when it is."),
     ] = None,
-    level: Annotated[float, typer.Option("--level", help="Probability with which the bound holds.")] = 0.9,
+    level: Annotated[float, typer.Option("--level", help="Confidence level of the bound.")] = 0.9,
     labels: Annotated[
         int | None, typer.Option("--labels", min=1, help="Labels planned: an exact bound at this number.")
     ] = None,
     sampling: Annotated[
-        str, typer.Option("--sampling", help="'uniform', or 'weighted' towards rows the model is unsure of.")
+        str, typer.Option("--sampling", help="'uniform', or 'weighted' towards rows with uncertain predictions.")
     ] = "uniform",
-    name: Annotated[str, typer.Option("--audit", help="Name of the audit; each model needs one of its own.")] = "audit",
+    name: Annotated[
+        str | None, typer.Option("--audit", help="Name of the audit: 'audit', or the column of --predictions.")
+    ] = None,
     classes: o.Classes = "",
     trust: o.Trust = "",
-    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the draws.")] = None,
+    seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the sample.")] = None,
 ) -> int:
-    """Prove how often a finished model errs on a table, by labels of rows drawn at random."""
+    """Prove the error rate of a finished model, or of predictions in a column, with labels of random rows."""
     from surefoot.cli.audit import audit_table
-    from surefoot.cli.label import seated
-    from surefoot.pool.store import store_path
-    from surefoot.pool.stored import Classifier
+    from surefoot.cli.label import check_labelable, seated
+    from surefoot.pool.stored import Classifier, GivenPredictions
     from surefoot.pool.table import read_content
 
-    classifier = Classifier.load(model, split_names(trust))
-    call.settle(pool, classifier.options(pool))
-    call.values["label"] = classifier.label_or(label or call.values["label"])
+    if (model is None) == (predictions is None):
+        raise typer.BadParameter("pass what to audit: a model file as --model, or a column as --predictions.")
+    if score is not None and predictions is None:
+        raise typer.BadParameter("--score is a column for --predictions. Pass --predictions, or leave out --score.")
+    subject: Classifier | GivenPredictions
+    if model is not None:
+        subject = Classifier.load(model, split_names(trust))
+        call.settle(pool, subject.options(pool))
+        call.values["label"] = subject.label_or(label or call.values["label"])
+    else:
+        call.settle(pool)
+    call.check_pool()
     check_writable(pool)
     check_writable(store_path(pool))
-    content, read = read_content(pool), partial(call.read_labelable, more=classifier.classes)
+    content = read_content(pool)
+    if predictions is not None:
+        subject = call.read_predictions(content, predictions, score)
+    read = partial(call.read_labelable, more=subject.classes)
+    table = read(content)
+    check_labelable(table)
     options = {"target_error": target, "level": level, "n_labels": labels, "sampling": sampling, "random_state": seed}
-    with seated(call.output, read(content), content, read) as sitting:
-        return audit_table(call.output, classifier, sitting, name, **options)
+    with seated(call.output, table, content, read) as sitting:
+        call.keep()
+        return audit_table(call.output, subject, sitting, name or predictions or "audit", **options)
 
 
 # ruff: noqa: PLR0913, PLR0917 - an option is an argument of its function

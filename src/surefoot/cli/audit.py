@@ -1,14 +1,16 @@
-"""Proofs in the terminal: `surefoot audit` of a stored model, `surefoot label --target-error` of one that it learns."""
+"""Proofs in the terminal: `surefoot audit` of finished predictions, `surefoot label --target-error` of a new model."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 
-from surefoot._printing import count, share_at_most
+from surefoot._printing import at_most, count, percent, share_at_most, short_percent
 from surefoot.active.proof import ProvenLabeling
 from surefoot.active.proof_state import AUDIT as JUDGE
 from surefoot.bounds.audit import Audit
@@ -17,7 +19,7 @@ from surefoot.bounds.result import ErrorBound
 from surefoot.cli.label import Asking
 from surefoot.cli.output import NOT_REACHED, OK, Output, rounded_percent
 from surefoot.pool.database import AUDIT, FREEZE, LEARN
-from surefoot.pool.stored import Classifier
+from surefoot.pool.stored import Classifier, GivenPredictions
 from surefoot.pool.table import Pool, Table, TableError
 from surefoot.pool.terminal import Sitting, save_proved
 
@@ -26,20 +28,23 @@ _BELIEVED_SHARE = 0.25
 
 
 class AuditAsking(Asking):
-    """One sitting. Each answer is in the store, for the audit and as a label, before the next row is asked for."""
+    """One sitting. Each answer is in the store, for the audit and as a label, before the next row is asked for.
 
-    skipped = "Row {} is skipped, and counts as an error."
+    name : of the audit; subject : what is audited, in words.
+    """
 
-    def __init__(self, output: Output, sitting: Sitting, audit: Audit, name: str, model: str) -> None:
+    skipped = "Row {} is skipped. It counts as an error, because dropping it would bias the sample."
+
+    def __init__(self, output: Output, sitting: Sitting, audit: Audit, name: str, subject: str) -> None:
         super().__init__(output, sitting, sorted({*sitting.table.classes, *(audit.classes or [])}), audit)
-        self.audit, self.name, self.model = audit, name, model
+        self.audit, self.name, self.subject = audit, name, subject
 
     def _next(self) -> tuple[int, str] | None:
         while (row := self.audit.next()) is not None:
             self.sitting.claim(row, AUDIT if self.audit.is_uniform else LEARN)
             known = self.table.labels[row]
             if known is None:
-                return row, "drawn at random, to judge the model"
+                return row, f"sampled at random for the audit of {self.subject}"
             self.audit.record(row, known)  # filled in since, by whoever it was: the draw does not depend on it
             self._say_state()
         return None
@@ -48,39 +53,42 @@ class AuditAsking(Asking):
     def _bound(self) -> ErrorBound:
         return self.audit.bound() if self.audit.rule == PLANNED else self.audit.anytime_bound()
 
+    @property
+    def _sentence(self) -> str:
+        level, N = percent(self.audit.level), len(self.table.labels)
+        if not self.audit.n_labels:
+            return "No row of the sample is labeled yet"
+        return (
+            f"With {level} confidence, at most {at_most(self._bound.value)} of the {count(N, 'row')} are misclassified"
+        )
+
     def _begin(self) -> None:
         target = self.audit.target_error
-        self.say(f"Auditing {self.model} on {self.table.path.name}; every answer is stored at once.", "bold")
-        rows = count(len(self.table.labels), "row")
-        before = f"{self.audit.n_known} with a label from before"
-        self.say(f"{rows}, {before}; the model is judged by rows drawn at random.")
+        before = f"{count(len(self.table.labels), 'row')}, {self.audit.n_known} of them labeled before"
+        self.say(f"Audit of {self.subject} on {self.table.path.name}: {before}.", "bold")
+        self.say("Rows are sampled at random. Predictions are hidden. Each label is stored at once.")
         if self.audit.n_labels:
-            self.say(f"Going on after {count(self.audit.n_labels, 'label')}, {self.audit.n_errors} wrong.")
+            self.say(f"Continuing after {count(self.audit.n_labels, 'label')}, {self.audit.n_errors} wrong.")
         if target is not None and self.audit.planned is None and not self.audit.n_labels:
             size = self.audit.expected_size(_BELIEVED_SHARE * target)
             if size.n_anytime is not None:
                 self.say(
-                    f"If the model errs on {rounded_percent(_BELIEVED_SHARE * target)}, "
-                    f"{rounded_percent(target)} will be proved within {count(size.n_anytime, 'label')} "
+                    f"If {short_percent(_BELIEVED_SHARE * target)} of the rows are misclassified, "
+                    f"{count(size.n_anytime, 'label')} or fewer prove the target of {short_percent(target)} "
                     "in four of five cases."
                 )
         self.sitting.check_counted(self.audit.labels)
 
     def _say_state(self) -> None:
         target = self.audit.target_error
-        goal = "" if target is None else f"; target {rounded_percent(target)}"
-        self.say(
-            f"{count(self.audit.n_labels, 'label')}, {self.audit.n_errors} wrong: the model errs on at most "
-            f"{share_at_most(self._bound.value)}% of the rows (level {self.audit.level:g}){goal}.",
-            "bold",
-        )
+        goal = "" if target is None else f" (target {short_percent(target)})"
+        self.say(f"{count(self.audit.n_labels, 'label')}, {self.audit.n_errors} wrong. {self._sentence}{goal}.", "bold")
 
     def _end(self) -> int:
         bound, proved = self._bound, self.audit.proved
-        done = "proved" if proved else "ended" if self.audit.done else "interrupted; run it again to go on"
-        self.say(f"Done: {done}. {bound.statement}.", "bold")
-        for text in bound.assumptions:
-            self.say(f"  assumes that {text}")
+        done = "Proved." if proved else "Done." if self.audit.done else "Not done. Run the command again to continue."
+        self.say(f"{done} {self._sentence}.", "bold")
+        self.output.rows([("assumes" if k == 0 else "", text) for k, text in enumerate(bound.assumptions)])
         data = {
             "path": str(self.table.path),
             "audit": self.name,
@@ -94,7 +102,7 @@ class AuditAsking(Asking):
             "target": self.audit.target_error,
             "proved": proved,
             "done": self.audit.done,
-            "statement": bound.statement,
+            "statement": f"{self._sentence}.",
             "assumptions": list(bound.assumptions),
         }
         return self.output.finish(data, OK if self.audit.target_error is None or proved else NOT_REACHED)
@@ -181,21 +189,33 @@ class ProofAsking(Asking):
         return self.output.finish(data, OK if found.proved else NOT_REACHED)
 
 
-def audit_table(output: Output, classifier: Classifier, sitting: Sitting, name: str, **options: Any) -> int:
-    """Audit a stored classifier on the rows of a table; options are those of `Audit`."""
-    table = sitting.table
-    with output.working("asking the model"):
-        answers = _frozen(classifier, table)
+def audit_table(
+    output: Output, subject: Classifier | GivenPredictions, sitting: Sitting, name: str, **options: Any
+) -> int:
+    """Audit a stored classifier, or predictions that the table holds; options are those of `Audit`."""
+    if isinstance(subject, Classifier):
+        with output.working("predicting"):
+            options["clf"] = _frozen(subject, sitting.table)
+        options["classes"] = sorted({*sitting.table.classes, *subject.classes})
+        words, hidden = subject.path.name, []
+    else:
+        options |= {"predictions": subject.predicted, "scores": subject.scores}
+        words, hidden = f"column {subject.column!r}", subject.columns
+        if subject.n_empty:
+            are = "row has no prediction and counts" if subject.n_empty == 1 else "rows have no prediction and count"
+            output.note(f"{subject.n_empty} {are} as misclassified.")
+    with _audit(sitting, name, **options) as audit:
+        asking = AuditAsking(output, sitting, audit, name, words)
+        asking.hidden = hidden
+        return asking.run()
+
+
+@contextmanager
+def _audit(sitting: Sitting, name: str, **options: Any) -> Iterator[Audit]:
+    """An audit whose events are in the store of a table."""
+    keys = np.frombuffer(sitting.store.row_keys() or b"", dtype="<u8")[:, None]
     with sitting.store.log(f"audit {name}") as log:
-        audit = Audit(
-            answers,
-            np.frombuffer(sitting.store.row_keys() or b"", dtype="<u8")[:, None],
-            None if log.read() else table.labels,
-            classes=sorted({*table.classes, *classifier.classes}),
-            journal=log,
-            **options,
-        )
-        return AuditAsking(output, sitting, audit, name, classifier.path.name).run()
+        yield Audit(X_pool=keys, y=None if log.read() else sitting.table.labels, journal=log, **options)
 
 
 def _frozen(classifier: Classifier, table: Table) -> Any:

@@ -12,11 +12,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from rich.padding import Padding
 from rich.text import Text
 
 from surefoot._errors import FileError, InfeasibleRadiusError
 from surefoot._files import OutputFile, check_outputs, check_writable, write_bytes
-from surefoot._printing import cell_text, count, rounded_up, share_at_most, visible
+from surefoot._printing import cell_text, count, is_long, long_text, rounded_up, share_at_most, visible
 from surefoot.cli.app import Call
 from surefoot.cli.output import NOT_REACHED, OK, Output
 from surefoot.pool import exchange as label_studio
@@ -44,10 +45,12 @@ class Asking(ABC):
     """Asks for labels of rows until there is nothing to ask for, or the user has had enough.
 
     loop : takes each label before the store does, and says which rows prove something; None where none has to.
+    hidden : columns that would suggest a label.
     """
 
     commands: Sequence[str] = (SKIP, QUIT)
     skipped = "Row {} is skipped."
+    hidden: Sequence[str] = ()
     quit = False
     answered = 0
 
@@ -103,15 +106,19 @@ class Asking(ABC):
         self._console.print(Text(visible(text, lines=True), style=style))
 
     def _show(self, row: int, why: str) -> None:
-        """The cells of a row."""
+        """The cells of a row: long ones as texts, below the others."""
         cells = self.table.cells
-        names = [name for name in cells.columns if name != self.table.label]
+        names = [name for name in cells.columns if name not in (self.table.label, *self.hidden)]
         self.say("")
         self.say(f"Row {row + 1}", "bold")
-        heads = [visible(name) for name in names[:_MOST_COLUMNS]]
-        width = max(map(len, heads))
-        for name, head in zip(names, heads, strict=False):
-            self.say(f"  {head:<{width}}  {cell_text(cells[name].iloc[row])}")
+        shown = {name: cells[name].iloc[row] for name in names[:_MOST_COLUMNS]}
+        width = max((len(visible(name)) for name, value in shown.items() if not is_long(value)), default=0)
+        for name, value in sorted(shown.items(), key=lambda item: is_long(item[1])):
+            if is_long(value):
+                self.say(f"  {visible(name)}")
+                self._console.print(Padding(Text(long_text(value)), (0, 0, 0, 4), expand=False))
+            else:
+                self.say(f"  {visible(name):<{width}}  {cell_text(value)}")
         if len(names) > _MOST_COLUMNS:
             self.say(f"  and {len(names) - _MOST_COLUMNS} more columns")
         if why:

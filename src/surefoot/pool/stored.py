@@ -1,4 +1,4 @@
-"""A stored model at work, ours or any other: what it needs of a table, its answers, and how it does on true labels."""
+"""Predictions of the rows of a table: of a stored model, ours or any other, or of a column; and how good they are."""
 
 from __future__ import annotations
 
@@ -13,16 +13,20 @@ from sklearn.metrics import accuracy_score, confusion_matrix
 
 from surefoot._errors import first_line
 from surefoot._files import whole_file
+from surefoot._printing import cut
 from surefoot._validation import FloatArray
+from surefoot.pool.schedule import NO_CLASS
 from surefoot.pool.model_file import ModelFile, load_model, were_taught
 from surefoot.pool.notes import Note
 from surefoot.pool.table import FileError, Format, Pool, Table, TableError, clean, clean_with, read_table
-from surefoot.pool.table.cells import as_numbers, as_text, as_texts, check_plain
-from surefoot.pool.table.pool import in_order, read_labels
-from surefoot.pool.table.reading import check_label_column, read_names
+from surefoot.pool.table.cells import as_numbers, as_text, as_texts, check_plain, number_style
+from surefoot.pool.table.pool import as_class, in_order, read_labels
+from surefoot.pool.table.reading import check_label_column, listed, near, read_names
 from surefoot.problem.losses import LOG_LOSS, ZERO_ONE
 
 _CLIP = 1e-12
+# More different predictions than this are no classes, if most of them differ.
+_MOST_PREDICTED = 20
 PREDICTED = "predicted_"
 _BINS = 5
 
@@ -167,6 +171,77 @@ class Classifier:
             f"{self.path} must hold a classifier as a fit leaves it; it fails with {type(error).__name__}: "
             f"{first_line(error)}. Store it again."
         )
+
+
+@dataclass(frozen=True, eq=False)
+class GivenPredictions:
+    """Predictions that a table holds, made by a language model, a vendor, a rule or another program.
+
+    column, score_column : where they are, and how sure each is, None where the table does not say.
+    predicted : (N,) classes as texts, empty where there is none; scores : (N,) larger is surer; or None.
+    """
+
+    column: str
+    score_column: str | None
+    predicted: NDArray[Any]
+    scores: FloatArray | None
+
+    @classmethod
+    def from_cells(
+        cls, cells: Any, label: str, column: str, score_column: str | None = None, classes: Iterable[str] = ()
+    ) -> GivenPredictions:
+        """The predictions in a column of a table, and their scores; `classes` are all that a prediction may be."""
+        names = [str(name) for name in cells.columns]
+        for option, name in (("--predictions", column), ("--score", score_column)):
+            if name is not None and (name not in names or name == label):
+                wrong = "is the label column" if name == label else f"is no column{near(name, names)}"
+                raise TableError(f"{option} must name a column besides --label; {name!r} {wrong}. Pass another name.")
+        found = read_labels(cells[column])
+        empty = np.array([value is None for value in found])
+        if empty.all():
+            raise TableError(f"--predictions must name a column with predictions; {column!r} is empty. Fill it.")
+        seen, n_filled = len(set(found[~empty])), int((~empty).sum())
+        if seen > _MOST_PREDICTED and seen > n_filled / 2:
+            raise TableError(
+                f"--predictions must name a column of classes; {column!r} holds {seen} different values in {n_filled} "
+                "cells. Pass the column that holds the predicted classes."
+            )
+        scores = None if score_column is None else _scores(cells[score_column], score_column, empty)
+        known = [as_class(name) for name in classes]
+        other = np.flatnonzero(~empty & ~np.isin(found, known or found[~empty]))
+        if len(other):
+            raise TableError(
+                f"--predictions must name a column of classes, {listed(known)}; row {other[0] + 1} of {column!r} holds "
+                f"{cut(found[other[0]])!r}. Correct or empty the cell, or add the class to --classes."
+            )
+        return cls(column, score_column, np.where(empty, NO_CLASS, found), scores)
+
+    @property
+    def classes(self) -> list[str]:
+        """The classes that are predicted."""
+        return in_order(set(self.predicted) - {NO_CLASS})
+
+    @property
+    def columns(self) -> list[str]:
+        """What annotators must not see."""
+        return [self.column, *([] if self.score_column is None else [self.score_column])]
+
+    @property
+    def n_empty(self) -> int:
+        """Rows without a prediction."""
+        return int((self.predicted == NO_CLASS).sum())
+
+
+def _scores(column: Any, name: str, empty: NDArray[np.bool_]) -> FloatArray:
+    """(N,) numbers; a row without a prediction has the smallest."""
+    values, _ = as_numbers(column, number_style(column))
+    wrong = np.flatnonzero(~np.isfinite(values) & ~empty)
+    if len(wrong):
+        raise TableError(
+            f"--score must name a column with a finite number for each prediction; row {wrong[0] + 1} of {name!r} "
+            f"holds {cut(str(column.iloc[wrong[0]]))!r}. Correct the cell, or leave out --score."
+        )
+    return np.where(empty, values[~empty].min(), values)
 
 
 def _class_names(model: Any) -> list[str]:

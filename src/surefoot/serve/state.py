@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-from surefoot._printing import cell_text, render, visible
+from surefoot._printing import cell_text, is_long, long_text, render, visible
 from surefoot.pool.label_log import Job, Neighbours, Ranking, RowRanker
 from surefoot.pool.service import LabelingService
 from surefoot.pool.store import hashed
@@ -29,9 +29,6 @@ from surefoot.pool.table.cells import quantiles, share_below
 
 # A row as a card that is read at a glance: long texts as texts, numbers beside their place in the pool, pictures.
 
-# A text from this length on, or with line breaks, stands by itself.
-_LONG_TEXT = 60
-_LONGEST_TEXT = 20_000
 _PICTURES = {".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif",
              ".webp": "image/webp", ".avif": "image/avif"}  # fmt: skip
 # Cells of a column that are looked at to see whether it names pictures.
@@ -89,7 +86,7 @@ class Cards:
             value = self._cells[name].iloc[row]
             missing = _is_missing(value)
             if is_long(value) or (name in self._texts and not missing):
-                texts.append((name, text_of(str(value))))
+                texts.append((name, long_text(str(value))))
             else:
                 facts.append(Fact(self._shown[name], None if missing else visible(str(value))))
         return render("surefoot.serve", "card.html", pictures=pictures, texts=texts, facts=facts)
@@ -139,17 +136,6 @@ class Cards:
 def media_type(file: Path) -> str:
     """Of a picture."""
     return _PICTURES[file.suffix.lower()]
-
-
-def is_long(value: Any) -> bool:
-    """Whether a cell is read as a text."""
-    return isinstance(value, str) and (len(value) > _LONG_TEXT or "\n" in value.strip())
-
-
-def text_of(value: str) -> str:
-    """A long text as it is shown, with its line breaks."""
-    cut = value if len(value) <= _LONGEST_TEXT else value[:_LONGEST_TEXT] + "…"
-    return visible(cut.replace("\r\n", "\n").replace("\t", "    "), lines=True)
 
 
 def _is_missing(value: Any) -> bool:

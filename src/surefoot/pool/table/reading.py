@@ -268,7 +268,7 @@ def check_label_column(path: Path, label: str, how: Format) -> None:
     if label not in names:
         raise TableError(
             f"{path} has no column {label!r} for the labels{near(label, names)}. Its columns are {listed(names)}. Pass "
-            "one of them as --label."
+            f"one of them as --label, or add an empty column {label!r} for new labels."
         )
     if len(names) < 2:
         raise TableError(f"{path} must have columns besides the label {label!r}; it has none. Pass a table with some.")
