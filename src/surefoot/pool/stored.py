@@ -15,9 +15,9 @@ from surefoot._errors import first_line
 from surefoot._files import whole_file
 from surefoot._printing import cut
 from surefoot._validation import FloatArray
-from surefoot.pool.schedule import NO_CLASS
 from surefoot.pool.model_file import ModelFile, load_model, were_taught
 from surefoot.pool.notes import Note
+from surefoot.pool.schedule import NO_CLASS
 from surefoot.pool.table import FileError, Format, Pool, Table, TableError, clean, clean_with, read_table
 from surefoot.pool.table.cells import as_numbers, as_text, as_texts, check_plain, number_style
 from surefoot.pool.table.pool import as_class, in_order, read_labels
