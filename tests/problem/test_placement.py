@@ -194,3 +194,112 @@ def test_scores_over_blocks_are_those_in_memory(
         assert there.features is not None
         assert there.minimal_radius == pytest.approx(here.minimal_radius, rel=1e-10)
         np.testing.assert_allclose(scores, here.least_expectation(impact[candidates]), atol=1e-8)
+
+
+class TestEqualRows:
+    """Unlabeled rows that coincide are one row of the problem; everything that is returned speaks of all rows."""
+
+    @pytest.fixture(scope="class")
+    def grid(self) -> tuple[Any, Any, Any]:
+        rng = np.random.default_rng(7)
+        rows = rng.integers(0, 4, (1560, 3)).astype(float)
+        y = (rows[:60].sum(axis=1) + rng.normal(size=60) > 4.5).astype(int)
+        return rows[:60], y, rows[60:]
+
+    @pytest.fixture
+    def unmerged(self, monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[[], Any]], Any]:
+        """What a call gives when no rows are merged."""
+
+        def run(call: Callable[[], Any]) -> Any:
+            with monkeypatch.context() as patch:
+                patch.setattr(placement, "_equal_rows", lambda data, placed: None)
+                return call()
+
+        return run
+
+    def test_the_problem_has_the_distinct_rows(self, grid: Any) -> None:
+        X, y, U = grid
+        problem = placement.check_problem(X, y, X_unlabeled=U, merge=True)
+        assert problem.n_rows == 60 + len(np.unique(U, axis=0))
+        values, weights = problem.over_all_rows(problem.data.everything)
+        assert np.array_equal(values, np.vstack([X, U]))
+        assert weights == pytest.approx(np.full(1560, 1 / 1560))
+        assert placement.check_problem(X, y, X_unlabeled=U).n_rows == 1560
+
+    @pytest.mark.parametrize("prior", ["auto", "hypergeometric", "assisted", None])
+    @pytest.mark.parametrize("radius", ["predictive", "auto", "calibrated", 1.2])
+    def test_a_fit_is_the_same(self, grid: Any, unmerged: Any, radius: Any, prior: Any) -> None:
+        X, y, U = grid
+        weights = np.random.default_rng(1).integers(1, 4, 60)
+
+        def fit() -> Any:
+            model = sf.RobustLogisticRegression(radius=radius, label_prior=prior, tol=1e-6)
+            return model.fit(X, y, sample_weight=weights, X_unlabeled=U)
+
+        merged, each = fit(), unmerged(fit)
+        assert merged.certificate_.risk == pytest.approx(each.certificate_.risk, abs=3e-6)
+        assert merged.radius_ == pytest.approx(each.radius_, rel=1e-6)
+        assert np.allclose(merged.predict_proba(U), each.predict_proba(U), atol=5e-3)
+        worst = merged.worst_case_
+        assert worst.label_proba.shape == (1560, 2)
+        assert worst.row_weights == pytest.approx(each.worst_case_.row_weights)
+        losses = -np.log(merged.predict_proba(np.vstack([X, U])))
+        attained = float(worst.row_weights @ (worst.label_proba * losses).sum(axis=1))
+        assert attained == pytest.approx(merged.certificate_.lower, abs=1e-9)
+
+    @pytest.mark.parametrize("target", [False, True])
+    @pytest.mark.parametrize("loss", ["log_loss", "zero_one"])
+    def test_a_certificate_is_the_same(self, grid: Any, unmerged: Any, loss: str, target: bool) -> None:
+        X, y, U = grid
+        bayes = GaussianNB().fit(X, y)
+        rows = {"X_target" if target else "X_unlabeled": U}
+
+        def certify() -> Any:
+            return sf.certify(bayes, X, y, radius=1.0, loss=loss, **rows)
+
+        merged, each = certify(), unmerged(certify)
+        assert merged.risk == pytest.approx(each.risk, abs=2e-6)
+        assert merged.minimal_radius == pytest.approx(each.minimal_radius, rel=1e-9)
+        assert merged.worst_case.label_proba.shape == each.worst_case.label_proba.shape == (1500 + 60 * (not target), 2)
+        assert merged.on_fresh_rows(U[:500]).risk == pytest.approx(each.on_fresh_rows(U[:500]).risk, abs=1e-5)
+
+    def test_a_curve_is_the_same(self, grid: Any, unmerged: Any) -> None:
+        X, y, U = grid
+        bayes = GaussianNB().fit(X, y)
+        for classifier in (sf.RobustLogisticRegression(), bayes):
+
+            def curve(classifier: Any = classifier) -> Any:
+                return sf.radius_curve(classifier, X, y, X_unlabeled=pd.DataFrame(U).to_numpy(), n_radii=5)
+
+            merged, each = curve(), unmerged(curve)
+            assert merged.risk == pytest.approx(each.risk, abs=2e-4)
+            assert merged.radii == pytest.approx(each.radii)
+
+    def test_too_many_distances_of_few_distinct_rows_need_no_blocks(
+        self, grid: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        X, y, U = grid
+        monkeypatch.setattr(placement, "MOST_DISTANCES", 60 * 200)
+        blocks = placement.check_problem(X, y, X_unlabeled=U)
+        memory = placement.check_problem(X, y, X_unlabeled=U, merge=True)
+        assert (type(blocks).__name__, type(memory).__name__) == ("BlockedProblem", "InMemoryProblem")
+        assert memory.minimal.value == pytest.approx(blocks.minimal.value, rel=1e-9)
+
+    def test_groups_and_own_losses_keep_every_row(self, grid: Any) -> None:
+        X, y, U = grid
+        everything = np.vstack([X, U])
+        bayes = GaussianNB().fit(X, y)
+        groups = np.arange(len(everything)) % 2  # equal rows in both groups
+        found = sf.certify(bayes, X, y, X_unlabeled=U, radius=1.0, groups=groups)
+        losses = -np.log(np.maximum(bayes.predict_proba(everything), 1e-12))
+        own = sf.certify(None, X, y, X_unlabeled=U, radius=1.0, losses=losses)
+        assert own.risk == pytest.approx(found.risk, abs=2e-6)
+        assert max(one.risk for one in found.groups.values()) >= found.risk - 2e-6
+
+    def test_a_sample_is_drawn_from_all_rows(self, grid: Any) -> None:
+        X, y, U = grid
+        problem = placement.check_problem(X, y, X_unlabeled=U, merge=True)
+        few = problem.sample(20, 3)
+        chosen = np.sort(np.random.default_rng(3).choice(len(U), 20, replace=False))
+        assert np.array_equal(few.data.everything, np.vstack([X, U[chosen]]))
+        assert few.over_all_rows(few.data.everything)[1] == pytest.approx(np.full(80, 1 / 80))

@@ -28,7 +28,7 @@ def test_the_plan_of_all_rows_is_that_of_the_simplex(n: int, seed: int, monkeypa
     distances, rows, anchors = on_a_grid(400, n, seed)
     monkeypatch.setattr(transport, "_MERGE_ENTRIES", 0)
     found = solve_transport(distances, rows, anchors)
-    assert EqualRows.from_distances(distances, rows) is not None
+    assert EqualRows.from_table(distances, rows) is not None
     assert found.cost == pytest.approx(ot.emd2(rows, anchors, distances), abs=1e-12)
     assert found.lower == pytest.approx(found.cost, abs=1e-12)
     np.testing.assert_allclose(found.plan.sum(axis=1), rows, atol=1e-15)
@@ -40,12 +40,12 @@ def test_the_plan_of_all_rows_is_that_of_the_simplex(n: int, seed: int, monkeypa
 def test_rows_of_one_fingerprint_that_differ_are_not_merged(monkeypatch: pytest.MonkeyPatch) -> None:
     distances, rows, _ = on_a_grid(400, 4, 0)
     monkeypatch.setattr(equal_rows, "fingerprints", lambda part: np.zeros(len(part), dtype=np.uint64))
-    assert EqualRows.from_distances(distances, rows) is None
+    assert EqualRows.from_table(distances, rows) is None
 
 
 def test_distinct_rows_are_left_as_they_are() -> None:
     rng = np.random.default_rng(0)
-    assert EqualRows.from_distances(rng.random((300, 3)), np.full(300, 1 / 300)) is None
+    assert EqualRows.from_table(rng.random((300, 3)), np.full(300, 1 / 300)) is None
 
 
 def test_many_rows_on_few_points_end() -> None:

@@ -148,6 +148,7 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
         n_jobs=n_jobs,
         tol=tol,
         memory_only=losses is not None,
+        merge=losses is None and groups is None and not measured.transformed,
     )
     judged = ClassifierLoss.from_arguments(classifier, problem.data.classes, loss, clip, own=losses is not None)
     parts = rows_as_passed(problem, X, X_unlabeled, X_target) if isinstance(problem, InMemoryProblem) else None

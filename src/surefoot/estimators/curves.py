@@ -71,7 +71,7 @@ def learned_curve(
     else:
         model.radius = 0.0  # all radii are numbers, so ground cost and penalty are those of a numeric radius
         problem = FitProblem.from_arguments(
-            model, X, y, sample_weight, X_unlabeled, FitProgress(model), compute=model.compute
+            model, X, y, sample_weight, X_unlabeled, FitProgress(model), compute=model.compute, merge=True
         )
         minimal = problem.problem.minimal.value
         grid = grid_of(radii, n_radii, minimal, float(problem.problem.decision_set.label_cost.max()))
@@ -199,6 +199,7 @@ def judged_curve(  # noqa: PLR0913 - one keyword per part of the problem
         n_jobs=n_jobs,
         tol=tol,
         memory_only=losses is not None,
+        merge=losses is None,
     )
     judged = ClassifierLoss.from_arguments(classifier, problem.data.classes, loss, clip, own=losses is not None)
     game = judged.game(problem, X, X_unlabeled, losses)

@@ -280,8 +280,12 @@ class FitProblem:
         X_target: Any = None,
         compute: Compute | None = None,
         memory_only: bool = False,
+        merge: bool = False,
     ) -> Self:
-        """Validate the arguments of fit. Sets classes_ and the feature names of the estimator."""
+        """Validate the arguments of fit. Sets classes_ and the feature names of the estimator.
+
+        merge : as for `robust_problem`.
+        """
         settings = FitSettings.from_estimator(estimator)
         rows, codes, weights = check_labeled(estimator, X, y, sample_weight, estimator.classes)
         label_cost, metric = ground_cost(estimator)
@@ -291,7 +295,8 @@ class FitProblem:
         placed = place(X_unlabeled, X, *rows.shape, X_target=X_target, memory_only=memory_only, blocks_only=in_blocks)
         if placed.rows is not None:
             placed = replace(placed, rows=check_unlabeled(estimator, rows, placed.rows, placed.name))
-        problem = robust_problem(data, placed, estimator.label_prior, label_cost, compute, settings.n_jobs)
+        prior, n_jobs = estimator.label_prior, settings.n_jobs
+        problem = robust_problem(data, placed, prior, label_cost, compute, n_jobs, merge=merge)
         return cls.over(problem, settings, progress)
 
     @classmethod

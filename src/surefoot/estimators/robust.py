@@ -165,7 +165,7 @@ class RobustLogisticRegression(LinearClassifier):
         progress = FitProgress(self)
         asked = resolve_radius(self.radius, auto=True)
         problem = FitProblem.from_arguments(
-            self, X, y, sample_weight, X_unlabeled, progress, X_target=X_target, compute=self.compute
+            self, X, y, sample_weight, X_unlabeled, progress, X_target=X_target, compute=self.compute, merge=True
         )
         problem.solve(asked).store(self)
         problem.warn_about(self.certificate_)

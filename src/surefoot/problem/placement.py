@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from joblib import effective_n_jobs
 from numpy.typing import ArrayLike
+from sklearn.utils import _safe_indexing
 
 from surefoot._errors import ParameterError
 from surefoot._validation import (
@@ -30,7 +31,7 @@ from surefoot.backends.compute import Compute
 from surefoot.backends.dask_rows import DaskRows
 from surefoot.backends.sources import ArrayRows, RowSource, StackedRows, as_source, sample_rows
 from surefoot.costs import FeatureMetric, Precomputed
-from surefoot.priors import LabelPrior
+from surefoot.priors import LabelPrior, resolve_prior
 from surefoot.problem.robust import InMemoryProblem, RobustProblem
 from surefoot.problem.rows import (
     COMPARED,
@@ -38,10 +39,12 @@ from surefoot.problem.rows import (
     UNLABELED,
     LabeledData,
     choose_marginal,
+    fingerprints,
     settle_ground_cost,
     unwrap,
     warn_about_unlabeled,
 )
+from surefoot.solvers.transport import EqualRows
 
 # Problems with at most this many distances, 128 MiB, are solved in memory. Above this size, blocks are both faster and
 # smaller.
@@ -49,6 +52,10 @@ MOST_DISTANCES = 1 << 24
 # With a tolerance below this, rows in memory are solved there: a solve over blocks ends at a positive smoothing, not at
 # a vertex.
 FINEST_IN_BLOCKS = 1e-5
+# Fewer unlabeled rows than this are solved in well under a second, so equal ones among them are not looked for.
+_FEWEST_MERGED = 1000
+# Equal rows are looked for among all rows if some are found among this many random ones.
+_TRIED = 4096
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,8 +136,12 @@ def check_problem(  # noqa: PLR0913 - one keyword per part of the problem
     n_jobs: int | None = None,
     tol: float | None = None,
     memory_only: bool = False,
+    merge: bool = False,
 ) -> RobustProblem:
-    """Build the robust problem from the arguments of a function, and raise an error for each invalid argument."""
+    """Build the robust problem from the arguments of a function, and raise an error for each invalid argument.
+
+    merge : as for `robust_problem`.
+    """
     data = LabeledData.check(X, y, sample_weight=sample_weight, classes=classes, metric=metric)
     memory_only = memory_only or needs_memory(data.metric, tol)
     blocks_only = check_compute(compute) is not None
@@ -141,7 +152,7 @@ def check_problem(  # noqa: PLR0913 - one keyword per part of the problem
         check_same_names(X, placed.rows, placed.name)
         placed = replace(placed, rows=check_more_rows(placed.rows, placed.name, data.rows.shape[1]))
     placed = replace(placed, wrapped=True)  # no cross-validation splits the arguments of a function
-    return robust_problem(data, placed, label_prior, label_cost, compute, n_jobs)
+    return robust_problem(data, placed, label_prior, label_cost, compute, n_jobs, merge=merge)
 
 
 def robust_problem(
@@ -151,8 +162,14 @@ def robust_problem(
     label_cost: ArrayLike,
     compute: Compute | None,
     n_jobs: int | None,
+    *,
+    merge: bool = False,
 ) -> RobustProblem:
-    """Build the robust problem of checked labeled rows and placed unlabeled rows. Warn about two common mistakes."""
+    """Build the robust problem of checked labeled rows and placed unlabeled rows. Warn about two common mistakes.
+
+    merge : treat equal unlabeled rows as one row of the problem if there are many of them. The result is the same; only
+    `InMemoryProblem.over_all_rows` returns values in the order of the rows passed.
+    """
     n_jobs = check_n_jobs(n_jobs)
     data = replace(data, target=placed.name == TARGET)
     known: dict[str, Any] = {"wrapped": placed.wrapped, "name": placed.name}
@@ -161,7 +178,8 @@ def robust_problem(
     elif placed.source is not None:
         seen = sample_rows(placed.source, COMPARED, np.random.default_rng(0))[0]
         warn_about_unlabeled(data.rows, seen, placed.source.n_rows, **known)
-    if placed.in_blocks or compute is not None:
+    equal = _equal_rows(data, placed) if merge and compute is None else None
+    if (placed.in_blocks and equal is None) or compute is not None:
         stacked = StackedRows(data.rows, placed.source)
         data, label_cost = settle_ground_cost(data, label_cost, stacked.n_rows, stacked.take)
         how = compute or Compute()
@@ -170,23 +188,54 @@ def robust_problem(
         return BlockedProblem.from_labeled_set(
             data, data.decision_set(label_prior, label_cost), placed.source, how, executor
         )
-    whole = data if placed.rows is None else replace(data, unlabeled=placed.rows)
+    rows = _held_rows(placed)
+    whole = data if rows is None else replace(data, unlabeled=rows)
     rest = None if whole.unlabeled is None else ArrayRows(whole.unlabeled)
     stacked = StackedRows(whole.rows, rest)
     whole, label_cost = settle_ground_cost(whole, label_cost, stacked.n_rows, stacked.take)
-    return InMemoryProblem.from_data(whole, label_prior, label_cost, n_jobs)
+    if equal is None or rows is None:
+        return InMemoryProblem.from_data(whole, label_prior, label_cost, n_jobs)
+    prior = resolve_prior(label_prior, other_population=whole.target)
+    prior = prior.for_rows(whole.rows, whole.codes, len(whole.classes), None if whole.target else rows)  # sees all rows
+    few = replace(whole, unlabeled=rows[equal.first], counts=equal.distinct_weights)
+    return InMemoryProblem.from_data(few, prior, label_cost, n_jobs, equal)
+
+
+def _equal_rows(data: LabeledData, placed: RowPlacement) -> EqualRows | None:
+    """Return the groups of equal unlabeled rows, or None if there are few of them or they need blocks all the same."""
+    rows = _held_rows(placed)
+    if rows is None or len(rows) < _FEWEST_MERGED or isinstance(data.metric, Precomputed):
+        return None
+    if len(rows) > _TRIED:
+        tried = rows[np.random.default_rng(0).choice(len(rows), _TRIED, replace=False)]
+        if len(np.unique(fingerprints(tried))) == _TRIED:
+            return None
+    equal = EqualRows.from_table(rows, np.ones(len(rows)))
+    if equal is None or (len(data.rows) + len(equal.first)) * len(data.rows) > MOST_DISTANCES:
+        return None
+    return equal
+
+
+def _held_rows(placed: RowPlacement) -> FloatArray | None:
+    """Return the unlabeled rows if they are in memory, even if they were placed in blocks."""
+    if isinstance(placed.source, ArrayRows) and not isinstance(placed.source.array, np.memmap):
+        return placed.source.array
+    return None if placed.rows is None else np.asarray(placed.rows)
 
 
 def rows_as_passed(problem: InMemoryProblem, X: Any, X_unlabeled: Any, X_target: Any = None) -> list[Any]:
     """Return the rows of the feature marginal as a classifier expects them: as passed, data frames with column names.
 
-    These are the labeled and the unlabeled rows, or the rows of the target population.
+    These are the labeled and the unlabeled rows, or the rows of the target population, one of each group that the
+    problem has merged.
     """
     bare = unwrap(X_unlabeled if X_target is None else X_target)[0]
     if bare is None:
         return [X]
     if _is_elsewhere(bare):
         bare = _named(problem.data.everything[len(problem.data.counted_rows) :], bare, X)
+    elif problem.merged is not None:
+        bare = _safe_indexing(bare, problem.merged.first)
     return [bare] if problem.data.target else [X, bare]
 
 

@@ -31,7 +31,7 @@ from surefoot.solvers.minimal_radius import MinimalRadius, solve_minimal_radius
 from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions
 from surefoot.solvers.search.best_bounds import JointState, SetAtRadius
 from surefoot.solvers.search.solution import Solution, quick_start_in_memory, solve, solver_threads, typical_distance
-from surefoot.solvers.transport import solve_transport
+from surefoot.solvers.transport import EqualRows, solve_transport
 
 # With at most this many rows, a certificate keeps the labels of the worst case and the fingerprints of its rows.
 _FEW_ROWS = 1 << 24
@@ -144,7 +144,7 @@ class Objective(ABC):
                     shares = self.sweep.label_shares(bare, part.adversary)
                     cost += weight * float(u @ (shares - self.problem.decision_set.label_frequencies))
         q = table_of(self.sweep, bare, solution.adversary)
-        return WorstCase(q, self.problem.row_weights, float(cost))
+        return WorstCase(*self.problem.over_all_rows(q), float(cost))
 
 
 def _set_bound(part: Any) -> SetBound:
@@ -215,6 +215,10 @@ class RobustProblem(ABC):
             raise ValueError("the decision set must know its anchors' rows: build it with build_decision_set")
         return self.data.rows[self.decision_set.anchor_rows]
 
+    def over_all_rows(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return values (N, ...) of the problem's rows, and their weights, for all rows as they were passed."""
+        return values, self.row_weights
+
     def at_radius(self, radius: float) -> list[SetAtRadius]:
         """The decision set at a radius."""
         return [SetAtRadius(self.decision_set.with_radius(radius), self.minimal)]
@@ -240,11 +244,16 @@ class RobustProblem(ABC):
 
 @dataclass(frozen=True, eq=False)
 class InMemoryProblem(RobustProblem):
-    """A problem whose rows and distances are held in memory; `n_jobs` threads work on groups of rows."""
+    """A problem whose rows and distances are held in memory; `n_jobs` threads work on groups of rows.
+
+    merged : the groups of equal unlabeled rows if each group is one row of the problem, with the number of its members
+    as weight; None if every row stands for itself.
+    """
 
     data: LabeledData
     decision_set: DecisionSet
     n_jobs: int | None = 1
+    merged: EqualRows | None = None
 
     @classmethod
     def from_data(
@@ -253,8 +262,9 @@ class InMemoryProblem(RobustProblem):
         label_prior: LabelPrior | ArrayLike | str | None,
         label_cost: ArrayLike,
         n_jobs: int | None = 1,
+        merged: EqualRows | None = None,
     ) -> InMemoryProblem:
-        return cls(data, data.decision_set(label_prior, label_cost), n_jobs)
+        return cls(data, data.decision_set(label_prior, label_cost), n_jobs, merged)
 
     @cached_property
     def minimal(self) -> MinimalRadius:
@@ -302,17 +312,26 @@ class InMemoryProblem(RobustProblem):
     def with_label_shares(self, shares: FloatArray) -> InMemoryProblem:
         return replace(self, decision_set=self.decision_set.with_label_shares(shares))
 
+    def over_all_rows(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        if self.merged is None:
+            return values, self.row_weights
+        first = len(self.data.counted_rows)
+        row_of = np.append(np.arange(first), first + self.merged.member_of)
+        counts = np.append(np.ones(first), self.merged.distinct_weights)
+        return values[row_of], (self.row_weights / counts)[row_of]
+
     def sample(self, most: int, seed: int) -> InMemoryProblem:
         U = self.data.unlabeled
         if U is None or len(U) <= most:
             return self
-        chosen = np.sort(np.random.default_rng(seed).choice(len(U), most, replace=False))
+        row_of = np.arange(len(U)) if self.merged is None else self.merged.member_of
+        chosen = row_of[np.sort(np.random.default_rng(seed).choice(len(row_of), most, replace=False))]
         return replace_unlabeled(self, U[chosen], self.n_jobs)
 
 
 def replace_unlabeled(problem: RobustProblem, rows: FloatArray, n_jobs: int | None = 1) -> InMemoryProblem:
     """Return the problem with other unlabeled rows, in memory, with the same label intervals and costs."""
-    data = replace(problem.data, unlabeled=rows)
+    data = replace(problem.data, unlabeled=rows, counts=None)
     known = problem.decision_set
     ds = data.decision_set(None, known.label_cost)
     return InMemoryProblem(data, replace(ds, intervals=known.intervals, anchor_weights=known.anchor_weights), n_jobs)

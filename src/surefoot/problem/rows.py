@@ -32,6 +32,7 @@ class LabeledData:
 
     target : True if the unlabeled rows are a sample of another population, and alone make up the feature marginal.
     rule : the GroundRule that derived metric and label cost, so that a subset of the labels can derive them again.
+    counts : (M,) how many times each unlabeled row counts; None means once.
     """
 
     rows: FloatArray
@@ -42,6 +43,7 @@ class LabeledData:
     metric: FeatureMetric
     target: bool = False
     rule: Any = None
+    counts: FloatArray | None = None
 
     @classmethod
     def check(
@@ -88,6 +90,7 @@ class LabeledData:
             self.codes,
             len(self.classes),
             X_unlabeled=self.unlabeled,
+            unlabeled_weights=self.counts,
             sample_weight=self.weights,
             radius=radius,
             label_prior=label_prior,

@@ -186,6 +186,7 @@ def build_decision_set(
     n_classes: int,
     *,
     X_unlabeled: FloatArray | None = None,
+    unlabeled_weights: FloatArray | None = None,
     sample_weight: FloatArray | None = None,
     radius: float = np.inf,
     label_prior: LabelPrior | ArrayLike | str | None = None,
@@ -196,14 +197,15 @@ def build_decision_set(
     """Build the decision set of labeled rows X (n, d) with class codes, and unlabeled rows (M, d).
 
     A labeled row of weight w counts w times, in the labeled distribution and in the feature marginal. An unlabeled row
-    counts once in the feature marginal. Labeled rows with equal features and labels are one anchor with the sum of
-    weights.
+    counts once in the feature marginal, or as many times as `unlabeled_weights` (M,) says. Labeled rows with equal
+    features and labels are one anchor with the sum of weights.
 
     target : the unlabeled rows are a sample of another population, and alone make up the feature marginal.
     """
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
     rows = X if X_unlabeled is None else np.vstack([X, X_unlabeled])
-    row_weights = np.concatenate([weights, np.ones(len(rows) - len(X))])
+    others = np.ones(len(rows) - len(X)) if unlabeled_weights is None else unlabeled_weights
+    row_weights = np.concatenate([weights, others])
     counts = np.bincount(codes, weights=weights, minlength=n_classes)
     prior = resolve_prior(label_prior, other_population=target)
     intervals = tighten(prior.for_rows(X, codes, n_classes, None if target else X_unlabeled).intervals(counts))
@@ -212,7 +214,7 @@ def build_decision_set(
     merge = not isinstance(feature_metric, Precomputed)
     anchors, anchor_weights = _anchors(X, codes, weights, merge=merge)
     if target and X_unlabeled is not None:
-        rows, row_weights = X_unlabeled, np.ones(len(X_unlabeled))
+        rows, row_weights = X_unlabeled, others
     check_fits(len(rows), len(anchors), "the distances of all rows to labeled rows", _WHERE_DISTANCES_DO_NOT_FIT)
     return DecisionSet(
         distances=distances_to_anchors(feature_metric, rows, X, anchors),

@@ -88,14 +88,14 @@ class EqualRows:
     first: NDArray[np.intp]
 
     @classmethod
-    def from_distances(cls, distances: FloatArray, weights: FloatArray) -> EqualRows | None:
-        """Return None if too few rows are equal."""
-        parts = list(row_chunks(*distances.shape))
-        marks = np.concatenate([fingerprints(distances[part]) for part in parts])
+    def from_table(cls, table: FloatArray, weights: FloatArray) -> EqualRows | None:
+        """Group the equal rows of a table (N, n). Return None if too few rows are equal."""
+        parts = list(row_chunks(*table.shape))
+        marks = np.concatenate([fingerprints(table[part]) for part in parts])
         _, first, member_of = np.unique(marks, return_index=True, return_inverse=True)
         if _FEWER * len(first) > len(marks):
             return None
-        if any((distances[part] != distances[first[member_of[part]]]).any() for part in parts):
+        if any((table[part] != table[first[member_of[part]]]).any() for part in parts):
             return None  # two different rows have the same fingerprint by chance
         return cls(weights, member_of, first)
 
@@ -287,7 +287,7 @@ def solve_transport(distances: FloatArray, row_weights: FloatArray, anchor_weigh
     """
     N, n = distances.shape
     equal = (
-        EqualRows.from_distances(distances, row_weights)
+        EqualRows.from_table(distances, row_weights)
         if distances.size > _MERGE_ENTRIES and N / n > _SIMPLEX_ROWS
         else None
     )
