@@ -34,6 +34,7 @@ RESULTS = [
     "surefoot.bounds.result.ErrorBounds",
     "surefoot.bounds.size.AuditSize",
     "surefoot.certificates.curves.RadiusCurve",
+    "surefoot.certificates.verify.Verification",
     "surefoot.paper.runner.Reproduction",
 ]
 

@@ -13,6 +13,7 @@ from .certificates.certificate import Certificate, WorstCase
 from .certificates.certification import certify
 from .certificates.fresh import FreshCertificate
 from .certificates.radius import calibrate_radius, minimal_radius, transport_distance
+from .certificates.verify import verify
 from .estimators.ball import WassersteinLogisticRegression
 from .estimators.curves import radius_curve
 from .estimators.robust import RobustLogisticRegression
@@ -49,4 +50,5 @@ __all__ = [
     "radius_curve",
     "shift",
     "transport_distance",
+    "verify",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +33,8 @@ from surefoot.bounds.finish import FinishPlan, plan_finish
 from surefoot.bounds.journal import EventLog, Journal, answer_event, answer_of, hash_predictions, hash_rows
 from surefoot.bounds.result import THEOREM, ErrorBound
 from surefoot.bounds.size import AuditSize, audit_size
+from surefoot.certificates.evidence import audit_claim, distinct, write_evidence
+from surefoot.certificates.verify import rows_digest
 from surefoot.problem.losses import ZERO_ONE
 
 KIND = "surefoot.audit"
@@ -158,6 +161,7 @@ class Audit:
         free = tuple(name for name, given in (("seed", random_state), ("known", y)) if given is None)
         self._journal = Journal(journal, KIND, about, free)
         about = self._journal.about
+        self._rows_digest = None if X_pool is None else rows_digest(X_pool)
         self._closed = False
         self._ahead = 0
         self._engine = AuditEngine(
@@ -342,6 +346,59 @@ class Audit:
         (1000, True)
         """
         return plan_finish(self._engine, self._scores, self.planned if self.rule == PLANNED else None, max_error)
+
+    def save(self, path: str | os.PathLike[str]) -> list[Path]:
+        """Save the audit as evidence: predictions, draws, labels and the bound, for `surefoot.verify`.
+
+        Parameters
+        ----------
+        path : path
+            The file to write, ending in .json. Predictions of more than 1000 rows go into a second file, NAME.npz.
+
+        Returns
+        -------
+        list of Path
+            The files written.
+        """
+        N, digest = len(self._engine.predictions), self._rows_digest
+        names = distinct(self._engine.predictions)
+        described = {"form": "arrays", "rows": N, "labeled": self.n_known, "classes": names, "features": digest}
+        data = {**described, "labels": None, "table": None}
+        model = {"name": self._subject, "sha256": None}
+        return write_evidence(Path(path), data, [self.claim(data)], model=model, seed=self._journal.about["seed"])
+
+    def claim(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Describe the bound that decides, with its proof, as a claim of evidence.
+
+        Parameters
+        ----------
+        data : dict
+            Description of the rows, as in the file.
+
+        Returns
+        -------
+        dict
+            The claim.
+        """
+        planned = self.planned if self.rule == PLANNED else None
+        about, engine = self._journal.about, self._engine
+        return audit_claim(
+            data,
+            engine.anytime_upper if planned is None else engine.planned_upper(planned),
+            self.level,
+            engine.predictions,
+            seed=about["seed"],
+            known=[list(pair) for pair in about["known"]],
+            draws=[list(pair) for pair in engine.labels.items()],
+            n_errors=engine.n_errors,
+            plan=self.planned,
+            rule=self.rule,
+            sampling=UNIFORM if engine.is_uniform else WEIGHTED,
+            uniform_fraction=engine.uniform_fraction,
+            belief=engine.belief,
+            target=self.target_error,
+            proved=engine.proved,
+        )
 
     def expected_size(self, expected_error: float) -> AuditSize:
         """How many labels the target will take, if the classifier errs that often: asked before the first label.

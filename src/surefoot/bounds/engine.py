@@ -107,7 +107,7 @@ class AuditEngine:
         self._place: dict[int, int] = {}
         self._settled: dict[int, Any] = {}
         self._outcomes: list[bool] = []
-        self._belief = belief
+        self.belief = belief
         self._needed: dict[tuple[int, ...], int | None] = {}
         self._errors = self._new_errors()
 
@@ -254,9 +254,9 @@ class AuditEngine:
         return label is None or bool(label != self.predictions[row])
 
     def _new_errors(self) -> PoolErrors | WeightedErrors:
-        if self._belief is None:
+        if self.belief is None:
             return PoolErrors(self.n_drawable, self.level)
-        return WeightedErrors(len(self.predictions), float(self.known_errors), self._belief, self.level)
+        return WeightedErrors(len(self.predictions), float(self.known_errors), self.belief, self.level)
 
     def _count_from(self, place: int | None) -> None:
         """Count the labels from this draw on, as far as they are settled without a gap."""

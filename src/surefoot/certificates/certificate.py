@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from surefoot._validation import FloatArray
 from surefoot.certificates.calibration import RadiusEstimate
 from surefoot.certificates.fresh import FreshCertificate, RowBound
 from surefoot.costs import FeatureMetric
+from surefoot.problem.rows import Unlabeled
 
 if TYPE_CHECKING:
     from surefoot.plots import CertificateDisplay
@@ -158,6 +160,47 @@ class Certificate(PrintsAsTable):
         return self.row_bound.on_fresh_rows(
             X_fresh, level=level, method=method, losses=losses, largest_loss=largest_loss, assume_fresh=assume_fresh
         )
+
+    def save(
+        self,
+        path: str | Path,
+        X: ArrayLike,
+        y: ArrayLike,
+        *,
+        X_unlabeled: ArrayLike | Unlabeled | None = None,
+        X_target: ArrayLike | Unlabeled | None = None,
+        losses: ArrayLike | None = None,
+        classes: ArrayLike | None = None,
+    ) -> list[Path]:
+        """Save the certificate as evidence: the claim with the dual point that proves it, for `surefoot.verify`.
+
+        Arrays with more than 1000 numbers go into a second file, NAME.npz. The certificates of groups are not saved.
+
+        Parameters
+        ----------
+        path : path
+            The file to write, ending in .json.
+        X : array of shape (n, d)
+            Labeled rows, as passed to `certify` or `fit`. If X_metric was passed to `certify`, its rows.
+        y : array of shape (n,)
+            Their labels.
+        X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
+            Unlabeled rows, as passed to `certify` or `fit`.
+        X_target : array of shape (M, d), Unlabeled or None, default=None
+            Rows of another population, as passed to `certify` or `fit`.
+        losses : array of shape (N, K) or None, default=None
+            Losses at all rows. Required if the certificate was made from a matrix of losses or with X_metric.
+        classes : array of shape (K,) or None, default=None
+            All classes, if y misses some.
+
+        Returns
+        -------
+        list of Path
+            The files written.
+        """
+        from surefoot.certificates import evidence
+
+        return evidence.save_certificate(self, path, X, y, X_unlabeled, X_target, losses, classes)
 
     def plot(self, *, ax: Any = None) -> CertificateDisplay:
         """Plot the certificate as one bar: the lower bound and the gap.
