@@ -190,6 +190,11 @@ def percent(share: float, digits: int = 0) -> str:
     return f"{text}{_PERCENT}"
 
 
+def in_percent(share: float) -> str:
+    """A chosen share, such as a confidence level or a target, as a percentage with four digits."""
+    return f"{100 * share:.4g} %"
+
+
 def at_most(share: float) -> str:
     """An upper bound as a percentage, rounded up to a tenth."""
     return f"{share_at_most(share)}{_PERCENT}"

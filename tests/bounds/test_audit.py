@@ -88,7 +88,7 @@ class TestBounds:
         assert np.all(np.diff(values) <= 0)
         assert found.n_labels == 60
         assert values[-1] == hypergeometric_upper(found.n_errors, 60, N, 0.9) / N
-        assert "60, was fixed before" in found.bound().assumptions[-1]
+        assert "60, was fixed in advance" in found.bound().assumptions[-1]
 
     def test_without_a_plan_the_present_number_stands_for_it(self) -> None:
         found = audit().run(answer, max_labels=25)
@@ -148,7 +148,7 @@ class TestPredictions:
         same = audit(sampling=sampling).run(answer, max_labels=60)
         assert found.labels == same.labels
         assert found.anytime_bound().value == same.anytime_bound().value
-        assert found.anytime_bound().statement.startswith("these predictions, on the 300 rows")
+        assert found.anytime_bound().statement.endswith("of the 300 rows of the pool")
 
     def test_texts(self) -> None:
         words = np.where(CLF.predictions == 1, "spam", "ham")
@@ -331,7 +331,7 @@ class TestJournal:
         audit(journal=path).run(answer, max_labels=4)
         lines = path.read_text().splitlines()
         path.write_text("\n".join([lines[0], *lines[2:]]) + "\n")  # a label that did not please
-        with pytest.raises(FileError, match=r"audit\.jsonl .* line 2 .*was drawn"):
+        with pytest.raises(FileError, match=r"audit\.jsonl .* line 2 .*got row"):
             audit(journal=path)
 
     def test_a_file_of_another_kind_is_refused(self, tmp_path: Path) -> None:
@@ -536,7 +536,7 @@ class TestSize:
         assert np.all(np.diff(table, axis=0) < 0)
         assert np.isnan(size.curve([0.06])[0])
         assert sf.audit_size(0.05, 0.06, 5000).n_labels is None
-        assert "would not do" in repr(sf.audit_size(0.05, 0.06, 5000))
+        assert "more than all 5000 rows" in repr(sf.audit_size(0.05, 0.06, 5000))
         assert str(size.n_labels) in repr(size)
         assert audit(target_error=0.1).expected_size(0.02).n_pool == N
 

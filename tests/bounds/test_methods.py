@@ -257,7 +257,7 @@ class TestAll:
     def test_chosen_rows_leave_transport_alone(self) -> None:
         found = sf.error_bounds(CLF, X[FEW], Y[FEW], random_labels=False)
         assert not found.bounds
-        assert "cannot be estimated from rows that were chosen" in found.left_out["transport"]
+        assert "requires a numeric radius" in found.left_out["transport"]
         given = sf.error_bounds(CLF, X[FEW], Y[FEW], random_labels=False, radius=0.5)
         assert list(given.bounds) == ["transport"]
         assert given.advice == "transport"

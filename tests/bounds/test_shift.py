@@ -27,7 +27,7 @@ def test_a_feature_that_moved_is_named_first() -> None:
     assert found.separability > 0.7
     assert found.minimal_radius == pytest.approx(sf.minimal_radius(X, y, X_target=T))
     assert found.minimal_radius > found.within_labeled
-    for text in ("moved most", "pay", "two populations", "minimal radius"):
+    for text in ("largest shifts", "pay", "two populations", "minimal radius"):
         assert text in repr(found)
         assert text in found._repr_html_()
 

@@ -215,7 +215,7 @@ def test_error_bound_of_another_population() -> None:
     found = sf.error_bound(clf, X, y, X_target=T)  # what one has decides: only this one speaks of X_target
     assert found.kind == "conditional"
     assert "X_target" in found.statement
-    assert "nothing is assumed of the label shares of X_target" in found.assumptions
+    assert "no assumption about the label shares of X_target" in found.assumptions
     assert found.value == sf.certify(clf, X, y, X_target=T, radius="calibrated", loss="zero_one", clip=1e-3).risk
     named = sf.error_bound(clf, X, y, X_target=T, certify_options={"label_prior": "clopper-pearson"})
     assert any("of the other population" in text for text in named.assumptions)

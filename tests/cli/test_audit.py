@@ -108,7 +108,7 @@ class TestAudit:
         assert len(typed.asked) == 12
         assert "12 labels, " in text
         assert "With 90 % confidence, at most" in text.replace("\N{NO-BREAK SPACE}", " ")
-        assert "the number of labels, 12, was fixed before the first was seen" in " ".join(text.split())
+        assert "the number of labels, 12, was fixed in advance" in " ".join(text.split())
 
     def test_another_model_is_refused(self, run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
         person(5)
@@ -120,7 +120,7 @@ class TestAudit:
         person(5)
         found = run_cli("audit", "pool.csv", "--label", "churn", "--model", "other.skops", "--target", "0.15")
         assert found.code == 2
-        assert "cannot be judged by them" in found.message
+        assert "cannot audit it" in found.message
         typed = person(2)
         more = ("--target", "0.15", "--audit", "of another model")
         found = run_cli("audit", "pool.csv", "--label", "churn", "--model", "other.skops", *more, "--json")

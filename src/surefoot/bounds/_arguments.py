@@ -19,12 +19,12 @@ from surefoot.bounds.clusters import Clusters
 from surefoot.certificates.certification import ClassifierLoss
 from surefoot.problem.rows import Unlabeled, unwrap
 
-# What labels say of a classifier: its loss at each, the range of the loss, and the classes that it knows.
+# Observed losses of a classifier at labeled rows, the range of the loss, and the classes that it knows.
 
 
 @dataclass(frozen=True, eq=False)
 class ObservedLosses:
-    """Losses (n,) in [low, high] at labeled rows, and which of them the classifier predicts wrongly (n,)."""
+    """Losses (n,) in [low, high] at labeled rows, and whether each prediction is wrong (n,)."""
 
     values: FloatArray
     wrong: NDArray[np.bool_]
@@ -46,7 +46,7 @@ class ObservedLosses:
 
     @property
     def counts(self) -> dict[str, Any]:
-        """What an `ErrorBound` says of the labels."""
+        """The fields of an `ErrorBound` that count labels."""
         mean = float(self.values.mean()) if self.n else 0.0
         return {"n_labels": self.n, "n_errors": self.n_errors, "mean_loss": mean}
 
@@ -57,7 +57,7 @@ def observe(
     """Losses of a fitted classifier at rows X with labels y, each among `classes`."""
     judged = ClassifierLoss.from_arguments(classifier, classes, loss, clip, own=False)
     if judged.losses is None:
-        raise TypeError("a classifier that is there has losses")
+        raise TypeError("internal error: a classifier must have losses")
     values = judged.losses(X)[np.arange(len(y)), np.searchsorted(classes, y)]
     matrix = judged.losses.matrix
     low = 0.0 if matrix is None else float(matrix.min())
@@ -67,20 +67,20 @@ def observe(
 
 
 def expected_error(classifier: Any, X: Any) -> FloatArray:
-    """(N,) how probable the classifier itself holds it that its prediction is wrong: 1 − max_k p_k."""
+    """Return (N,) the probability of a wrong prediction according to the classifier itself, 1 − max_k p_k."""
     if not callable(getattr(classifier, "predict_proba", None)):
         raise ParameterError(
             "classifier",
-            "must have predict_proba for a belief of its own",
+            "must have predict_proba to estimate its own error probabilities",
             type(classifier).__name__,
-            "Pass a classifier with predict_proba, or do without the belief.",
+            "Pass a classifier with predict_proba, or use uniform sampling and no control variate.",
         )
     proba = np.asarray(classifier.predict_proba(X), dtype=np.float64)
     return np.clip(1.0 - proba.max(axis=1), 0.0, 1.0)
 
 
 def fit_clone(classifier: Any, X: Any, y: NDArray[Any], X_unlabeled: Any) -> Any | None:
-    """A clone fitted, with unlabeled rows where it takes them; None where y shows one class and it needs two."""
+    """Fit a clone, with unlabeled rows if it accepts them. Return None if it requires two classes and y has one."""
     takes = X_unlabeled is not None and has_fit_parameter(classifier, "X_unlabeled")
     try:
         return clone(classifier).fit(X, y, **({"X_unlabeled": Unlabeled(X_unlabeled)} if takes else {}))
@@ -97,9 +97,9 @@ _FEWEST_LABELS = 2
 
 @dataclass(eq=False)
 class Arguments:
-    """Arguments of `error_bound`, checked.
+    """Validated arguments of `error_bound`.
 
-    in_memory : whether unlabeled rows and groups are looked at here; those of a certificate are by `certify`.
+    in_memory : whether to validate unlabeled rows and groups here. For a certificate, `certify` validates them.
     """
 
     classifier: Any
@@ -128,7 +128,7 @@ class Arguments:
         check_consistent_length(self.X, self.y)
         if len(self.y) < _FEWEST_LABELS:
             raise ParameterError(
-                "y", f"must hold at least {_FEWEST_LABELS} labels for a bound", len(self.y), "Label more rows."
+                "y", f"must contain at least {_FEWEST_LABELS} labels for a bound", len(self.y), "Label more rows."
             )
         self.level = check_level(self.level)
         if self.in_memory:
@@ -156,70 +156,78 @@ class Arguments:
             self.groups = self._checked_groups(len(self.y), None if U is None else len(U))
 
     def _checked_groups(self, n: int, M: int | None) -> NDArray[Any]:
-        """Groups of the rows of X, then of X_unlabeled, one each; they may always be of the rows of X alone."""
+        """Return the groups of the rows of X, then of X_unlabeled. Groups for the rows of X alone are also allowed."""
         if callable(self.groups):
             raise ParameterError(
                 "groups",
                 "must be an array for this method",
-                "a function of rows, which is for method='transport'",
-                "Pass its values at the rows.",
+                "a function of rows, which requires method='transport'",
+                "Pass the groups of the rows as an array.",
             )
         given = np.asarray(self.groups)
         wanted = n if M is None or given.shape == (n,) else n + M
         if given.shape != (wanted,):
             rows = "row of X" if M is None else "row of X, then one per row of X_unlabeled"
             raise ParameterError(
-                "groups", f"must be one per {rows}, {wanted} in all", f"shape {given.shape}", "Pass that many."
+                "groups",
+                f"must have one entry per {rows}, {wanted} in all",
+                f"shape {given.shape}",
+                "Pass one entry per row.",
             )
         empty = np.setdiff1d(given, given[:n]).tolist()
         if empty:
             raise ParameterError(
                 "groups",
-                "must each have a labeled row to judge it",
-                f"none in {empty}",
-                "Label some of their rows, or merge them with other groups.",
+                "must each contain a labeled row",
+                f"no labeled row in {empty}",
+                "Label rows of these groups, or merge them with other groups.",
             )
         return given
 
 
 def check_level(level: float) -> float:
-    """A level strictly between 0 and 1."""
+    """Check that a confidence level lies strictly between 0 and 1."""
     value = check_unit_scalar(level, "level")
     if not 0 < value < 1:
-        raise ParameterError("level", "must lie strictly between 0 and 1", repr(level), "Pass 0.9, say.")
+        raise ParameterError("level", "must lie strictly between 0 and 1", repr(level), "Pass a value such as 0.9.")
     return value
 
 
 def check_known_label(value: Any, classes: list[Any] | None) -> Any:
-    """A plain number or text, as the journal can hold it, and a class that the classifier knows."""
+    """Return the label as a plain number or text, and check that the classifier knows this class."""
     plain = value.item() if isinstance(value, np.generic) else value
     if not isinstance(plain, str | bool | int | float) or plain != plain:  # noqa: PLR0124 - NaN
-        raise ParameterError("label", "must be a number or a text", repr(value), "A row without one can be skipped.")
+        raise ParameterError(
+            "label", "must be a number or a text", repr(value), "Skip the row if it cannot be labeled."
+        )
     if classes is not None and plain not in classes:
         raise ParameterError(
             "label",
             f"must be a class that the classifier knows, {classes}",
             repr(plain),
-            "Correct it, or pass classes= with all classes: one that it does not know is never predicted.",
+            "Correct the label, or pass classes= with all classes.",
         )
     return plain
 
 
 def known_labels(y: ArrayLike | None, N: int, classes: list[Any] | None) -> dict[int, Any]:
-    """Labels known from the start, by row."""
+    """Return the labels known from the start, by row."""
     if y is None:
         return {}
     given = np.asarray(y)
     if given.shape != (N,):
         raise ParameterError(
-            "y", "must have one label per row, missing ones NaN or None", f"shape {given.shape}", "Pass that."
+            "y",
+            "must have one label per row, with NaN or None for missing labels",
+            f"shape {given.shape}",
+            "Pass one entry per row.",
         )
     values = enumerate(given.tolist())
     return {row: check_known_label(v, classes) for row, v in values if v is not None and v == v}  # noqa: PLR0124 - NaN
 
 
 def check_predictions(predictions: ArrayLike, classes: list[Any] | None) -> list[Any]:
-    """Predictions (N,) as plain numbers or texts, each among the classes where these are given."""
+    """Return predictions (N,) as plain numbers or texts. Each must be one of `classes`, if given."""
     given = np.asarray(predictions)
     if given.ndim != 1 or not len(given):
         raise ParameterError("predictions", "must have one class per row", f"shape {given.shape}", "Pass shape (N,).")
@@ -228,47 +236,47 @@ def check_predictions(predictions: ArrayLike, classes: list[Any] | None) -> list
         known = isinstance(value, str | bool | int | float) and value == value  # noqa: PLR0124 - NaN
         if not known or (classes is not None and value not in classes):
             rule = "must have a number or a text for each row" if not known else f"must be among classes, {classes}"
-            raise ParameterError("predictions", rule, f"{value!r} at row {row}", "Correct it, or give it a class.")
+            raise ParameterError("predictions", rule, f"{value!r} at row {row}", "Correct it, or assign a class.")
     return plain
 
 
 def check_scores(scores: ArrayLike, N: int) -> FloatArray:
-    """Scores (N,), larger where a prediction is surer; of probabilities (N, K) the largest of each row."""
+    """Return scores (N,), larger for surer predictions. For probabilities (N, K), take the largest of each row."""
     given = check_finite_array(scores, "scores")
     if given.ndim not in (1, 2) or len(given) != N or not given.size:
         raise ParameterError(
-            "scores", f"must have one value per prediction, {N} in all", f"shape {given.shape}", "Pass that many."
+            "scores", f"must have one value per prediction, {N} in all", f"shape {given.shape}", "Pass one per row."
         )
     return given if given.ndim == 1 else given.max(axis=1)
 
 
 def check_seed(random_state: int | None) -> int:
-    """The seed given, or a fresh one."""
+    """Return the given seed, or a fresh one."""
     if random_state is None:
         return int(np.random.SeedSequence().entropy)  # type: ignore[arg-type]
     if not isinstance(random_state, numbers.Integral) or random_state < 0:
-        raise ParameterError("random_state", "must be an integer >= 0 or None", repr(random_state), "Pass 0, say.")
+        raise ParameterError("random_state", "must be an integer >= 0 or None", repr(random_state), "Pass 0.")
     return int(random_state)
 
 
 def check_uniform_fraction(value: float) -> float:
-    """A share η in [0.2, 1]: every row keeps a chance, so that no weight 1/(N q) exceeds 5."""
+    """Check a fraction η in [0.2, 1]. Every row then keeps a chance, and no weight 1/(N q) exceeds 5."""
     share = check_unit_scalar(value, "uniform_fraction")
     if share < LEAST_UNIFORM_SHARE:
         raise ParameterError(
-            "uniform_fraction", f"must be at least {LEAST_UNIFORM_SHARE}", repr(value), "Pass 0.6, say."
+            "uniform_fraction", f"must be at least {LEAST_UNIFORM_SHARE}", repr(value), "Pass a value such as 0.6."
         )
     return share
 
 
 def known_classes_of(clf: Any, classes: ArrayLike | None) -> list[Any] | None:
-    """The classes that a label may have; None for any."""
+    """Return the classes that a label may have, or None if any label is allowed."""
     known = getattr(clf, "classes_", None) if classes is None else classes
     return None if known is None else np.asarray(known).tolist()
 
 
 def known_classes(classifier: Any, y: NDArray[Any], classes: ArrayLike | None) -> NDArray[Any]:
-    """All classes, sorted: those asked for, else those of a fitted classifier, else those of y."""
+    """Return all classes, sorted: `classes` if given, otherwise those of a fitted classifier, otherwise those of y."""
     own = getattr(classifier, "classes_", None)
     if classes is None and own is None:
         return np.unique(y)
@@ -279,7 +287,7 @@ def known_classes(classifier: Any, y: NDArray[Any], classes: ArrayLike | None) -
             "labels",
             f"must be classes that the classifier knows, {known.tolist()}",
             missing,
-            "Pass classes= with all of them (one that it does not know is never predicted), or correct the labels.",
+            "Pass classes= with all classes, or correct the labels.",
         )
     if classes is not None and own is not None and len(np.setdiff1d(own, known)):
         raise ParameterError(
@@ -292,7 +300,7 @@ def known_classes(classifier: Any, y: NDArray[Any], classes: ArrayLike | None) -
 
 
 def is_fitted(classifier: Any) -> bool:
-    """Whether a classifier can predict; one that has no fit is taken to be finished."""
+    """Return True if the classifier can predict. A classifier without fit counts as fitted."""
     if not hasattr(classifier, "fit"):
         return True
     try:

@@ -1,4 +1,4 @@
-"""An audit: prove the error rate of a finished classifier, or of any predictions, on a pool, label by label."""
+"""Audits: prove the error rate of a finished classifier, or of any predictions, on a pool, label by label."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from surefoot._errors import ParameterError
-from surefoot._printing import count
+from surefoot._printing import count, in_percent
 from surefoot._validation import FloatArray, check_positive_integer, check_unit_scalar
 from surefoot.bounds._arguments import (
     AUTO,
@@ -39,60 +39,62 @@ from surefoot.problem.losses import ZERO_ONE
 
 KIND = "surefoot.audit"
 CLASSIFIER = "this classifier"
-# Weighted picks win from about this many labels on, and lose below 100 (docs/bounds.md).
+# Weighted sampling needs fewer labels from about this number on, and more below 100 (docs/bounds.md).
 WEIGHTED_FROM = 200
-_FROZEN = "the classifier was frozen before the first of these labels was seen, and its predictions have not changed"
-_FIXED = "the predictions were fixed before the first of these labels was seen"
-_TRUE_LABELS = "the labels are right; a row that was skipped counts as an error"
+_FROZEN = "the classifier was frozen before anyone saw these labels, and its predictions have not changed"
+_FIXED = "the predictions were fixed before anyone saw these labels"
+_TRUE_LABELS = "the labels are correct; a skipped row counts as an error"
 
 
 class Audit:
     """Prove that a finished classifier, or any predictions, misclassify at most a target share of a pool.
 
-    Ask `next` for a row, give its label to `record`, and read `anytime_bound` whenever you like; `proved` says whether
-    the target is reached. Rows are drawn at random by the audit itself: their labels, and no others, judge the
-    predictions. `next_rows` gives several rows, whose labels may come in any order. `finish` tells which rows
-    annotators must label so that the whole table has few wrong labels.
+    Call `next` for a row, pass its label to `record`, and read `anytime_bound` at any time. `proved` is True once the
+    target is reached. The audit samples the rows at random, and only the labels of these rows count. `next_rows`
+    returns several rows, which you may label in any order. `finish` returns the rows that annotators must label so
+    that the finished table has few wrong labels.
 
     Parameters
     ----------
     clf : fitted classifier or None, default=None
-        The classifier to judge, finished. None: `predictions` are given.
+        The finished classifier to audit. None if `predictions` is given.
     X_pool : array of shape (N, d) or None, default=None
-        The rows of the pool. With `predictions` they only tell a journal that the rows are the same.
+        The rows of the pool. With `predictions`, they only serve to check that a journal belongs to the same rows.
     y : array of shape (N,) or None, default=None
-        Labels known from the start, missing ones NaN or None: those the classifier was trained on, say. They count as
-        they are and are not drawn; the bound is on the rest. None: those that a journal was begun with, or none.
+        Labels known from the start, such as the training labels, with NaN or None for missing labels. They count as
+        they are and are not sampled. The bound accounts for the other rows. None: the labels in the journal, if any.
     predictions : array of shape (N,) or None, default=None
-        A class per row, instead of a classifier: from a language model, a vendor, a rule or last year's model.
+        A class per row, instead of a classifier: from a language model, a vendor, a rule or an older model.
     scores : array of shape (N,) or (N, K), or None, default=None
-        How sure each prediction is, larger is surer, or the probabilities of the classes. Fixed before the first label.
-        By default the largest probability of a classifier that has predict_proba.
+        A score per prediction (larger means surer), or the probabilities of the classes, fixed before the first label.
+        The default is the largest probability of a classifier that has predict_proba.
     level : float in (0, 1), default=0.9
-        Probability with which the bound holds.
+        Confidence level of the bound.
     target_error : float or None, default=None
-        The share of errors to prove.
+        The error rate to prove.
     n_labels : int or None, default=None
-        Labels planned, fixed beforehand: the audit is done when they are there.
+        Planned number of labels, fixed in advance. The audit ends when it is reached.
     rule : {"anytime", "planned"} or None, default=None
-        Which bound proves the target: one of them, decided beforehand. By default "planned" where n_labels is given.
+        The bound that proves the target, chosen in advance. The default is "planned" if n_labels is given.
     sampling : {"uniform", "weighted", "auto"}, default="uniform"
-        "weighted" draws rows that the classifier is unsure of more often, with known probabilities, and takes its own
-        belief as control variate; needs probabilities and the anytime rule. "auto": weighted from 200 planned labels.
+        "weighted" samples rows that the classifier is unsure of more often, with known probabilities, and uses the
+        classifier's own error probabilities as control variate. It requires probabilities and the anytime rule.
+        "auto" uses weighted sampling from 200 planned labels on.
     uniform_fraction : float in [0.2, 1], default=0.6
-        Share of the weighted draws that is uniform.
+        Fraction of uniform draws in weighted sampling.
     classes : array of shape (K,) or None, default=None
-        All classes, where labels may show one that the classifier does not know.
+        All classes, if labels may contain a class that the classifier does not know.
     journal : path, log or None, default=None
-        File that holds every answer before it is acknowledged; an existing one is resumed. No one else can write to it
-        until the audit is closed, or gone. Or an object with `read() -> list of dict` and `append(dict)`.
+        File that stores every label before it is acknowledged. An existing file is resumed. No other process can write
+        to it until the audit is closed or deleted. An object with `read() -> list of dict` and `append(dict)` also
+        works.
     random_state : int or None, default=None
-        Seed of the draws. The order depends on the predictions, too: another classifier gets other rows.
+        Seed of the sampling. The order of the rows also depends on the predictions.
 
     Attributes
     ----------
     is_uniform : bool
-        Whether rows are drawn with equal probabilities.
+        Whether all rows have equal sampling probabilities.
 
     Examples
     --------
@@ -140,7 +142,7 @@ class Audit:
             sure = _checked_scores(scores, len(predicted))
             belief, how = _given_belief(sure, sampling, self.planned, self.rule)
         else:
-            raise ParameterError("predictions", "must be None for a classifier", "both", "Pass one of the two.")
+            raise ParameterError("predictions", "must be None if clf is given", "both", "Pass one of the two.")
         self._scores = sure
         known = known_labels(y, len(predicted), self.classes)
         share = check_uniform_fraction(uniform_fraction)
@@ -179,50 +181,50 @@ class Audit:
 
     @property
     def labels(self) -> dict[int, Any]:
-        """The labels recorded, by row; None where a row was skipped. Those known from the start are not among them."""
+        """The recorded labels, by row; None for a skipped row. Labels known from the start are not included."""
         return self._engine.labels
 
     @property
     def n_labels(self) -> int:
-        """How many labels are recorded, rows skipped among them."""
+        """Number of recorded labels, including skipped rows."""
         return self._engine.n_labels
 
     @property
     def n_known(self) -> int:
-        """How many labels were known from the start."""
+        """Number of labels known from the start."""
         return len(self._engine.known)
 
     @property
     def n_errors(self) -> int:
-        """How many of these the classifier got wrong; rows skipped count as errors."""
+        """Number of recorded labels that the classifier predicted wrongly. Skipped rows count as errors."""
         return self._engine.n_errors
 
     @property
     def proved(self) -> bool:
-        """Whether the bound that decides is at most the target."""
+        """Whether the bound named by `rule` is at most the target."""
         return self._engine.proved
 
     @property
     def done(self) -> bool:
-        """Whether the target is proved, the labels planned are there, no row is left, or it was closed."""
+        """Whether the audit ended: target proved, planned labels recorded, no row left, or closed."""
         used_up = self.planned is not None and self.n_labels >= self.planned
         return self._closed or used_up or self._engine.next_draw() is None
 
     def next(self) -> int | None:
-        """The row to label next, the same until it is recorded or skipped.
+        """Return the row to label next. It stays the same until it is recorded or skipped.
 
         Returns
         -------
         int or None
-            Its number in the pool; None when the audit is done.
+            Index of the row in the pool, or None when the audit is done.
         """
         draw = self._engine.next_draw()
         return None if draw is None or self.done else draw.row
 
     def next_rows(self, n: int) -> list[int]:
-        """The next rows to label, whose labels may come in any order.
+        """Return the next rows to label, in any order.
 
-        A label counts once those of all rows sampled before it are there.
+        A label counts once all rows sampled before it have labels.
 
         Parameters
         ----------
@@ -232,7 +234,7 @@ class Audit:
         Returns
         -------
         list of int
-            Their numbers in the pool, fewer where the audit ends. The same until some are recorded or skipped.
+            Indices in the pool, fewer than n at the end of the audit. They stay the same until recorded or skipped.
         """
         wanted = check_positive_integer(n, "n")
         if self.done:
@@ -246,36 +248,36 @@ class Audit:
         return [draw.row for draw in draws]
 
     def record(self, row: int, label: Any) -> None:
-        """Take the label of a row that `next` or `next_rows` gave. When this returns it is in the journal.
+        """Record the label of a row returned by `next` or `next_rows`. It is in the journal when this method returns.
 
         Parameters
         ----------
         row : int
-            The row.
+            Index of the row.
         label : number or str
-            Its label, one of the classes.
+            The label, one of the classes.
         """
         self._take(row, check_known_label(label, self.classes))
 
     def skip(self, row: int) -> None:
-        """The label of this row cannot be told: it counts as an error, or the rows left would be no sample.
+        """Mark a row as unlabelable. It counts as an error, because dropping it would bias the sample.
 
         Parameters
         ----------
         row : int
-            The row that `next` or `next_rows` gave.
+            A row returned by `next` or `next_rows`.
         """
         self._take(row, None)
 
     def run(self, oracle: Callable[[int], Any], max_labels: int | None = None) -> Audit:
-        """Record the labels that an oracle gives, until the audit is done.
+        """Record labels from an oracle until the audit is done.
 
         Parameters
         ----------
         oracle : callable
-            Gives the label of a row by its number; None skips the row.
+            Returns the label of a row given its index. None skips the row.
         max_labels : int or None, default=None
-            Stop when this many labels are recorded in all.
+            Stop at this total number of recorded labels.
 
         Returns
         -------
@@ -291,29 +293,29 @@ class Audit:
         return self
 
     def close(self) -> None:
-        """Take no more labels, and let others open the journal."""
+        """Accept no more labels and release the journal."""
         self._closed = True
         self._journal.close()
 
     def bound(self) -> ErrorBound:
-        """The exact bound at the planned number of labels; labels still to come count as errors.
+        """Compute the exact bound at the planned number of labels. Missing labels count as errors.
 
-        Without a plan, the bound as if the present number had been planned.
+        Without a planned number, the bound is computed as if the present number had been planned.
 
         Returns
         -------
         ErrorBound
-            The bound on the share of errors in the pool.
+            Upper bound on the error rate in the pool.
         """
         return audit_bound(self._engine, self.n_labels if self.planned is None else self.planned, self._subject)
 
     def anytime_bound(self) -> ErrorBound:
-        """The bound that holds at every number of labels at once: look, and stop, whenever you like.
+        """Compute the bound that holds at all numbers of labels simultaneously. You may read it and stop at any time.
 
         Returns
         -------
         ErrorBound
-            The bound on the share of errors in the pool.
+            Upper bound on the error rate in the pool.
         """
         return audit_bound(self._engine, None, self._subject)
 
@@ -401,23 +403,23 @@ class Audit:
         )
 
     def expected_size(self, expected_error: float) -> AuditSize:
-        """How many labels the target will take, if the classifier errs that often: asked before the first label.
+        """Compute how many labels the target requires at an expected error rate. Call it before the first label.
 
-        Rows whose labels are known from the start are not drawn: the target is what it leaves for the others, and the
-        labels are drawn from these alone.
+        Rows with labels known from the start are not sampled. The size refers to the other rows, and to the number of
+        errors that the target leaves for them.
 
         Parameters
         ----------
         expected_error : float
-            The share of the rows to draw from on which the classifier is believed to err.
+            Expected error rate of the classifier on the rows without a label.
 
         Returns
         -------
         AuditSize
-            The labels to plan, by uniform draws, of the rows that have none; its target and pool are those rows'.
+            The number of labels to plan with uniform sampling. Its target and pool refer to the rows without a label.
         """
         if self.target_error is None:
-            raise ParameterError("target_error", "must be given for the size of an audit", "None", "Pass a target.")
+            raise ParameterError("target_error", "must be given to size an audit", "None", "Pass a target.")
         rows = self._engine.n_drawable
         allowed = self.target_error * len(self._engine.predictions) - self._engine.known_errors
         return audit_size(min(max(allowed, 0.0) / max(rows, 1), 1.0), expected_error, n_pool=rows, level=self.level)
@@ -428,19 +430,19 @@ class Audit:
         seen = f"{count(self.n_errors, 'error')} on {count(self.n_labels, 'label')}"
         return (
             f"Audit({len(self._engine.predictions)} rows, {seen}, anytime bound "
-            f"{self._engine.anytime_upper:.4g} at level {self.level:.4g}{target}{proved})"
+            f"{self._engine.anytime_upper:.4g} with {in_percent(self.level)} confidence{target}{proved})"
         )
 
     def _take(self, row: int, label: Any) -> None:
         draw = None if self._closed else self._engine.next_draw()
         found = None if draw is None or isinstance(row, bool) else self._engine.open_draw(row, self._ahead)
         if found is None:
-            expected = "it is closed or done" if draw is None else f"the row drawn is {draw.row}"
+            expected = "the audit is closed or done" if draw is None else f"the sampled row is {draw.row}"
             raise ParameterError(
                 "row",
-                f"must be a row that the audit has drawn; {expected}",
+                f"must be a row that the audit has sampled; {expected}",
                 repr(row),
-                "Record the row that next() gives: rows chosen otherwise prove nothing.",
+                "Record the row that next() returns. Rows chosen in any other way prove nothing.",
             )
         self._journal.append(answer_event(found.row, label, found.probability))
         self._engine.settle(found.row, label)
@@ -461,12 +463,12 @@ def _check_classifier(clf: Any, X_pool: ArrayLike | None) -> ArrayLike:
     """The rows of the pool, where a fitted classifier is given with them."""
     if clf is None or X_pool is None:
         name = "clf" if clf is None else "X_pool"
-        raise ParameterError(name, "must be given where predictions are not", "None", "Pass it, or predictions=.")
+        raise ParameterError(name, "must be given without predictions", "None", "Pass it, or pass predictions=.")
     if not is_fitted(clf):
         raise ParameterError(
             "classifier",
-            "must be fitted, since an audit judges a finished classifier",
-            "one that is not fitted",
+            "must be fitted before an audit",
+            "an unfitted classifier",
             "Fit it first.",
         )
     return X_pool
@@ -479,13 +481,16 @@ def _checked_scores(scores: ArrayLike | None, N: int) -> FloatArray | None:
 def _given_belief(
     scores: FloatArray | None, sampling: str, n_labels: int | None, rule: str
 ) -> tuple[FloatArray | None, str]:
-    """The belief that weights the draws, one minus the score, and how rows are drawn, for given predictions."""
+    """Return the error probabilities that weight the sampling, 1 − score, and the kind of sampling."""
     are_shares = scores is not None and bool(((scores >= 0) & (scores <= 1)).all())
     how = check_sampling(sampling, n_labels, rule, has_belief=are_shares)
     if how == UNIFORM or scores is None or not are_shares:
         if how == WEIGHTED:
             raise ParameterError(
-                "scores", "must be probabilities for weighted sampling", "none", "Pass them, or sampling='uniform'."
+                "scores",
+                "must be probabilities for weighted sampling",
+                "no probabilities",
+                "Pass probabilities, or sampling='uniform'.",
             )
         return None, how
     return 1.0 - scores, how
@@ -494,21 +499,24 @@ def _given_belief(
 def frozen(
     clf: Any, X: ArrayLike, sampling: str, n_labels: int | None, rule: str
 ) -> tuple[list[Any], FloatArray | None, str]:
-    """What an audit keeps of a classifier: predictions, the belief that weights the draws, and how rows are drawn."""
+    """Return the predictions, the error probabilities that weight the sampling, and the kind of sampling."""
     predictions = np.asarray(clf.predict(X)).ravel().tolist()
     how = check_sampling(sampling, n_labels, rule, has_belief=callable(getattr(clf, "predict_proba", None)))
     return predictions, expected_error(clf, X) if how == WEIGHTED else None, how
 
 
 def check_sampling(sampling: str, n_labels: int | None, rule: str, *, has_belief: bool) -> str:
-    """How rows are drawn: "uniform" or "weighted"; "auto" is decided by the number of labels planned."""
+    """Return the kind of sampling, "uniform" or "weighted". "auto" depends on the planned number of labels."""
     if sampling not in (UNIFORM, WEIGHTED, AUTO):
         raise ParameterError(
             "sampling", "must be 'uniform', 'weighted' or 'auto'", repr(sampling), "Pass one of these."
         )
     if sampling == WEIGHTED and rule == PLANNED:
         raise ParameterError(
-            "sampling", "must be 'uniform' for the exact bound at a planned number of labels", "'weighted'", "Pass it."
+            "sampling",
+            "must be 'uniform' for the exact bound at a planned number of labels",
+            "'weighted'",
+            "Pass sampling='uniform', or rule='anytime'.",
         )
     if sampling != AUTO:
         return sampling
@@ -517,28 +525,28 @@ def check_sampling(sampling: str, n_labels: int | None, rule: str, *, has_belief
 
 
 def settle_next(engine: AuditEngine, row: int, label: Any) -> None:
-    """Settle the row drawn next, which must be this one."""
+    """Record the label of the next sampled row, which must be this row."""
     draw = engine.next_draw()
     if draw is None or type(row) is not int or row != draw.row:
-        raise ValueError(f"got row {row!r} where {'no row' if draw is None else f'row {draw.row}'} was drawn")
+        raise ValueError(f"got row {row!r}, expected {'no row' if draw is None else f'row {draw.row}'}")
     engine.settle(row, label)
 
 
 def audit_bound(engine: AuditEngine, planned: int | None, subject: str = CLASSIFIER) -> ErrorBound:
-    """The exact bound of an audit at a planned number of labels, or its anytime bound."""
+    """Return the exact bound of an audit at a planned number of labels, or its anytime bound."""
     if planned is not None and not engine.is_uniform:
         raise ParameterError(
-            "sampling", "must be uniform for the exact bound", "an audit that weighs its picks", "Read anytime_bound()."
+            "sampling", "must be 'uniform' for the exact bound", "'weighted'", "Call anytime_bound() instead."
         )
     assumptions: tuple[str, ...] = ()
     if planned is not None:
         how = "exact hypergeometric, one-sided"
-        assumptions = (f"the number of labels, {planned}, was fixed before the first was seen",)
+        assumptions = (f"the number of labels, {planned}, was fixed in advance",)
     elif engine.is_uniform:
-        how = "one-sided prior-posterior ratio, draws without replacement"
+        how = "one-sided prior-posterior ratio, sampling without replacement"
     else:
-        how = f"betting on weighted draws, uniform share {engine.uniform_fraction:.4g}, control variate"
-        assumptions = ("rows were drawn with the probabilities that are logged",)
+        how = f"betting, weighted sampling, uniform fraction {engine.uniform_fraction:.4g}, control variate"
+        assumptions = ("rows were sampled with the recorded probabilities",)
     return ErrorBound(
         value=engine.anytime_upper if planned is None else engine.planned_upper(planned),
         kind=THEOREM,

@@ -1,13 +1,14 @@
-"""Upper bounds that hold at every number of labels at once, so that one may look and stop at any time.
+"""Upper bounds that hold at all numbers of labels simultaneously, so that you may look and stop at any time.
 
-For each share of errors m, the labels seen so far are weighed under m against a mixture of all smaller shares:
+For each error rate m, the likelihood ratio compares a mixture of all smaller error rates with m:
 
     L_t(m) = Σ_{m' < m} π(m') P_{m'}(labels) / (π(m' < m) P_m(labels)),
 
-π a beta–binomial prior with parameters 1/2, 1/2. Under m this is a martingale that starts at 1, so with probability at
-least `level` it never reaches 1/(1 − level) (Ville): shares at which it has are rejected, and the largest one left is
-the bound. This is the prior–posterior ratio of Waudby-Smith and Ramdas (2020) turned to one side, which is smaller
-than the two-sided ratio throughout. A share once rejected stays so: the bound never grows.
+where π is a beta–binomial prior with parameters 1/2, 1/2. Under m, the ratio is a martingale that starts at 1, so with
+probability at least `level` it never reaches 1/(1 − level) (Ville). Error rates at which it did are rejected, and the
+largest remaining one is the bound. This is the one-sided version of the prior–posterior ratio of Waudby-Smith and
+Ramdas (2020), and always gives a smaller bound than the two-sided ratio. A rejected error rate stays rejected, so the
+bound never grows.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from surefoot.certificates.fresh import bernstein_term
 
 # Upper bounds on a mean: Clopper and Pearson's for errors; empirical Bernstein and betting for values in a range.
 
-# From this many independent draws on the empirical Bernstein bound is used, below it betting. The rule looks at the
-# number of labels only: the smaller of two bounds at one level does not hold at that level.
+# Betting is used below this number of independent draws, and the empirical Bernstein bound from it on. The rule uses
+# the number of labels only, because the smaller of two bounds at one confidence level does not hold at that level.
 BERNSTEIN_FROM = 5000
 
 _STAKES = np.array([0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97])
@@ -34,7 +35,7 @@ _ROUNDING = 1e-12
 
 
 class BettingBound:
-    """Bound on a mean in [0, 1], one draw after the other; it holds at every number of draws at once."""
+    """Bound on a mean in [0, 1], updated draw by draw. It holds at all numbers of draws simultaneously."""
 
     def __init__(self, level: float) -> None:
         self._least_evidence = -np.log1p(-level)
@@ -46,14 +47,14 @@ class BettingBound:
         return self._uppers[-1]
 
     def add(self, value: float, top: float = 1.0, spent: float = 0.0) -> float:
-        """Take Z_t, the largest that it could have been, and Σ_{drawn} f_i / N before it; the bound now.
+        """Add Z_t, its largest possible value, and the earlier Σ_{drawn} f_i / N. Return the new bound.
 
-        For independent draws from a population, value is the loss itself and the rest stays as it is.
+        For independent draws from a population, pass the loss as value and keep the other defaults.
         """
         return self.add_all(np.array([value]), np.array([top]), np.array([spent]))
 
     def add_all(self, values: FloatArray, tops: FloatArray, spent: FloatArray) -> float:
-        """Take many draws in their order, and look only after the last."""
+        """Add several draws in order, and compute the bound after the last one only."""
         self._draws += zip(values.tolist(), tops.tolist(), spent.tolist(), strict=True)
         self._uppers += [self.upper] * len(values)
         if self._rejects(self.upper):
@@ -61,11 +62,11 @@ class BettingBound:
         return self.upper
 
     def cut(self, n: int) -> None:
-        """Forget all draws but the first n."""
+        """Keep only the first n draws."""
         del self._draws[n:], self._uppers[n + 1 :]
 
     def _largest_left(self) -> float:
-        """The least mean that is rejected, from above, to the resolution."""
+        """Return the smallest rejected mean, rounded up to the resolution."""
         low, high = 0.0, self.upper
         if self._rejects(low):
             return low
@@ -81,11 +82,11 @@ class BettingBound:
         return self.log_wealth(m) >= self._least_evidence
 
     def log_wealth(self, m: float) -> float:
-        """The logarithm of the wealth, 1 at first, after all bets against m; infinite where m is impossible."""
+        """Return the log wealth after all bets against m. Wealth starts at 1 and is infinite if m is impossible."""
         values, tops, spent = np.array(self._draws).reshape(-1, 3).T
         expected: FloatArray = m - spent
         room = tops - expected
-        # a draw cannot exceed `top`, nor can its expectation; where they are equal, the draw is certain
+        # neither a draw nor its expectation exceeds `top`; if the expectation equals `top`, so does the draw
         certain = np.abs(room) <= _ROUNDING
         if (room < -_ROUNDING).any() or (values < tops - _ROUNDING)[certain].any():
             return np.inf
@@ -96,7 +97,7 @@ class BettingBound:
 
 @dataclass(frozen=True)
 class Bet:
-    """What is known of a draw before its f: 1/(N q), the guess s, Σ_{i left} s_i / N and the largest possible Z_t."""
+    """Constants of a draw before f is known: 1/(N q), the guess s, Σ_{i left} s_i / N and the largest possible Z_t."""
 
     scale: float
     guess: float
@@ -105,9 +106,9 @@ class Bet:
 
 
 class WeightedErrors:
-    """Bound on the mean of f over N rows from draws without replacement with probabilities q_t.
+    """Bound on the mean of f over N rows, from weighted sampling without replacement with probabilities q_t.
 
-    N counts the known rows, too, over which f adds up to `known_sum`; guess (N,) are the s_i in [0, 1].
+    N includes the known rows, over which f sums to `known_sum`. guess (N,) holds the s_i in [0, 1].
     """
 
     def __init__(self, N: int, known_sum: float, guess: FloatArray, level: float) -> None:
@@ -121,7 +122,7 @@ class WeightedErrors:
         return self._bound.upper
 
     def bet(self, position: int, left: NDArray[np.intp], probabilities: FloatArray) -> Bet:
-        """The bet on left[position], drawn from the rows `left` (r,) with `probabilities` (r,)."""
+        """Return the bet on left[position], sampled from the rows `left` (r,) with `probabilities` (r,)."""
         scale = 1.0 / (self.N * probabilities)
         guess = self.guess[left]
         rest = float(guess.sum()) / self.N
@@ -129,21 +130,21 @@ class WeightedErrors:
         return Bet(float(scale[position]), float(guess[position]), rest, top)
 
     def add(self, f: float, bet: Bet) -> float:
-        """Take f of a row drawn; the bound now."""
+        """Add f of a sampled row and return the new bound."""
         self._bound.add(bet.scale * (f - bet.guess) + bet.rest, bet.top, self._sums[-1] / self.N)
         self._sums.append(self._sums[-1] + f)
         return self.upper
 
     def cut(self, n: int) -> None:
-        """Forget all draws but the first n."""
+        """Keep only the first n draws."""
         self._bound.cut(n)
         del self._sums[n + 1 :]
 
 
 def clopper_pearson_upper(errors: float, n: float, level: float) -> float:
-    """The largest share p of errors in a population with P(at most `errors` in n draws) ≥ 1 − level.
+    """Return the largest error rate p of a population with P(at most `errors` in n draws) ≥ 1 − level.
 
-    Solves P(Bin(n, p) ≤ errors) = 1 − level, by the quantile of the beta distribution; counts may be fractional.
+    Solves P(Bin(n, p) ≤ errors) = 1 − level by a quantile of the beta distribution. Counts may be fractional.
     """
     if errors >= n:
         return 1.0
@@ -153,10 +154,10 @@ def clopper_pearson_upper(errors: float, n: float, level: float) -> float:
 def bounded_upper(
     values: FloatArray, low: float, high: float, level: float, *, N: int | None = None, anytime: bool = False
 ) -> float:
-    """Bound on the mean of losses in [low, high]: of a population, or of N rows that `values` (n,) were drawn from.
+    """Bound the mean of losses in [low, high] over a population, or over N rows from which `values` (n,) were sampled.
 
-    Betting for draws without replacement, for anytime bounds, and for fewer than BERNSTEIN_FROM labels; else the
-    empirical Bernstein bound of Maurer and Pontil (2009).
+    Use betting for sampling without replacement, for anytime bounds, and for fewer than BERNSTEIN_FROM labels.
+    Otherwise use the empirical Bernstein bound of Maurer and Pontil (2009).
     """
     if high <= low:
         return high
@@ -172,18 +173,18 @@ def bounded_upper(
 
 
 def rule_in_words(n: int, *, pool: bool, anytime: bool) -> str:
-    """Which of the two was used, as `bounded_upper` decides it."""
+    """Return the name of the method that `bounded_upper` uses."""
     bernstein = not pool and not anytime and n >= BERNSTEIN_FROM
     return "empirical Bernstein" if bernstein else "betting"
 
 
-# Jeffreys' prior: near the best of those tried for errors from 1 % to 15 % and 20 to 400 labels
+# Jeffreys' prior: close to the best of several priors for error rates from 1 % to 15 % and 20 to 400 labels
 _PRIOR = 0.5
 _GRID = 256
 
 
 class PoolErrors:
-    """Bound on the number of errors among N rows, drawn one by one, uniformly and without replacement."""
+    """Bound on the number of errors among N rows, from uniform sampling without replacement."""
 
     def __init__(self, N: int, level: float) -> None:
         self.N = N
@@ -198,27 +199,27 @@ class PoolErrors:
 
     @property
     def upper(self) -> int:
-        """The largest number of errors that is not rejected."""
+        """The largest number of errors that is not rejected yet."""
         return self._seen[-1][1]
 
     def add(self, error: bool) -> int:
-        """Take the next row's outcome; the bound now."""
+        """Add the outcome of the next row and return the new bound."""
         n, N = len(self._seen), self.N
         x = self._seen[-1][0] + int(error)
         M = np.arange(x, min(self.upper, N - (n - x)) + 1)
         possible = M[self.evidence(M, x, n) < self.least_evidence]
-        # none left has probability 1 - level at most: then the least number that the labels allow stays
+        # all numbers are rejected with probability at most 1 - level; the bound is then the number observed
         self._seen.append((x, int(possible[-1]) if len(possible) else x))
         return self.upper
 
     def cut(self, n: int) -> None:
-        """Forget all outcomes but the first n."""
+        """Keep only the first n outcomes."""
         del self._seen[n + 1 :]
 
     def labels_needed(self, bad: int, n: int, x: int, rate: float) -> int | None:
-        """Labels after n, x of them errors, until `bad` errors are rejected, if errors go on at this rate.
+        """Return the number of further labels until `bad` errors are rejected, if errors continue at this rate.
 
-        None if labeling every row would not reject them.
+        So far x of n labels are errors. The result is None if labeling every row would not reject them.
         """
         low, high, step = -1, self.N - n, 16
         if bad <= x or high < 0:
@@ -242,11 +243,11 @@ class PoolErrors:
         if x >= M:
             return False
         if n - x > self.N - M:
-            return True  # more right ones than there would be
+            return True  # more correct predictions than M errors leave
         return bool(self.evidence(np.arange(x, M + 1), x, n)[-1] >= self.least_evidence)
 
     def evidence(self, M: NDArray[np.intp], x: int, n: int) -> FloatArray:
-        """The logarithm of L_n at numbers of errors M = x, x + 1, ..., where n draws showed x; at x it is −inf."""
+        """Return log L_n at M = x, x + 1, ... errors in all, given x errors in n draws. At M = x it is −inf."""
         logs = self._log_factorial
         right = self.N - M
         likelihood = logs[M] - logs[M - x] + logs[right] - logs[right - (n - x)]
@@ -257,7 +258,7 @@ class PoolErrors:
 
 
 def population_upper(errors: NDArray[np.bool_], level: float) -> FloatArray:
-    """(n,) the bound on the share of errors in a population after each of n independent draws, errors (n,) 0 or 1."""
+    """Return the bound (n,) on the error rate of a population after each of n independent draws, errors (n,)."""
     least = -np.log1p(-level)
     uppers, best, x = [], 1.0, 0
     for n, error in enumerate(errors, start=1):
@@ -268,7 +269,7 @@ def population_upper(errors: NDArray[np.bool_], level: float) -> FloatArray:
 
 
 def _largest_share(x: int, n: int, least: float, upper: float) -> float:
-    """The largest share up to `upper` with log L_n below `least`: the last on a grid, then between it and the next."""
+    """Return the largest error rate up to `upper` with log L_n below `least`, by a grid and then bisection."""
     if _log_evidence(np.array([upper]), x, n)[0] < least:
         return upper
     shares = np.linspace(x / n, upper, _GRID)
@@ -287,7 +288,7 @@ def _largest_share(x: int, n: int, least: float, upper: float) -> float:
 
 
 def _log_evidence(shares: FloatArray, x: int, n: int) -> FloatArray:
-    """The logarithm of L_n at shares of errors in [0, 1], x errors in n draws."""
+    """Return log L_n at error rates in [0, 1], given x errors in n draws."""
     evidence = np.full(len(shares), -np.inf)
     inside = (shares > 0) & (shares < 1)
     p, a, b = shares[inside], x + _PRIOR, n - x + _PRIOR

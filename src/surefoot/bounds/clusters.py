@@ -1,9 +1,9 @@
-"""Labeled rows that belong together: they stay in one fold or half, and are judged as one draw.
+"""Clusters of dependent labeled rows. Each cluster stays in one fold or half, and counts as one draw.
 
-Copies of a row in both halves let a classifier answer from memory, and count one label several times. So rows with
-equal features, or of one group that the user names, form a cluster. A bound is computed from all rows that are judged
-and from one row of each cluster, drawn at random, and the larger is given: it holds if the clusters are independent
-draws (copies), and with unseen labels also if the rows are (features of few values).
+If copies of a row are in both halves, a classifier can predict from memory, and one label counts several times. Rows
+with equal features, or of one group that the user names, therefore form a cluster. The bound is the larger of two: one
+from all tested rows, and one from a random row of each cluster. It holds if the clusters are independent draws (copies)
+and, with unseen labels, also if the rows are independent draws (features with few values).
 """
 
 from __future__ import annotations
@@ -17,23 +17,24 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import issparse
 
 from surefoot._errors import ParameterError, RepeatedRowsWarning, warn_caller
+from surefoot._printing import in_percent
 from surefoot._validation import FloatArray
 from surefoot.bounds.result import ErrorBound
 from surefoot.priors import ClopperPearson
 
-# What a bound takes for independent draws.
+# The units that a bound treats as independent draws.
 LABELED_ROWS = "the labeled rows"
-LABELED_GROUPS = "groups of labeled rows (of equal features, or of cv_groups; each in one fold or half, judged once)"
+LABELED_GROUPS = "groups of labeled rows (equal features, or cv_groups; each stays in one fold or half, counted once)"
 
-# positions of the labels, rows of the pool or None, the level, whether each label stands for its cluster -> the bound
+# positions of the labels, rows of the pool or None, the level, whether each label represents a cluster -> the bound
 OneBound = Callable[[NDArray[np.intp], NDArray[np.intp] | None, float, bool], ErrorBound]
 
 
 @dataclass(frozen=True, eq=False)
 class Clusters:
-    """The cluster of each row, numbered as they appear: labeled rows first, then those of a pool where they are known.
+    """The cluster number of each row, in order of appearance: labeled rows first, then the rows of the pool, if known.
 
-    named : whether the user named them; else they are the rows with equal features.
+    named : whether the user named the clusters. Otherwise they are the rows with equal features.
     """
 
     numbers: NDArray[np.intp]
@@ -43,7 +44,7 @@ class Clusters:
 
     @classmethod
     def check(cls, cv_groups: ArrayLike | None, X: Any, U: Any, random_state: int | None) -> Clusters:
-        """Clusters named by the user, for X or for X and U; else of rows with equal features."""
+        """Return the clusters that the user named, for X or for X and U, or clusters of rows with equal features."""
         n, M = np.shape(X)[0], 0 if U is None else np.shape(U)[0]
         if cv_groups is None:
             return cls(equal_rows(X) if U is None else equal_rows(X, U), n, False, random_state)
@@ -51,37 +52,37 @@ class Clusters:
         if given.ndim != 1 or len(given) not in (n, n + M):
             raise ParameterError(
                 "cv_groups",
-                f"must have one entry per row of X, {n}, or then of X_unlabeled, {n + M} in all",
+                f"must have {n} entries (rows of X) or {n + M} (rows of X, then of X_unlabeled)",
                 f"shape {given.shape}",
-                "Pass that many.",
+                "Pass one entry per row.",
             )
         return cls(_numbered(given.tolist()), n, True, random_state)
 
     @property
     def of_labeled(self) -> NDArray[np.intp]:
-        """(n,) of the labeled rows."""
+        """The cluster numbers (n,) of the labeled rows."""
         return self.numbers[: self.n_labeled]
 
     @property
     def n_clusters(self) -> int:
-        """How many clusters the labeled rows form."""
+        """Number of clusters of labeled rows."""
         return int(self.of_labeled.max()) + 1
 
     @property
     def repeat(self) -> bool:
-        """Whether two labeled rows belong together."""
+        """Whether two labeled rows share a cluster."""
         return self.n_clusters < self.n_labeled
 
     def check_several(self, n: int) -> None:
-        """At least n clusters, so that some can judge what others have taught."""
+        """Require at least n clusters, so that some can test a classifier trained on the others."""
         if self.n_clusters < n:
             what = "cv_groups" if self.named else "rows with different features"
             raise ParameterError(
-                "X", f"must hold at least {n} {what} for a bound", self.n_clusters, "Label other rows."
+                "X", f"must contain at least {n} {what} for a bound", self.n_clusters, "Label more different rows."
             )
 
     def halves(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Labeled rows to train on, sorted, and rows to judge by, by random halves of the clusters."""
+        """Split the clusters at random into labeled rows to train on (sorted) and rows to test on."""
         order = np.random.default_rng(self.random_state).permutation(self.n_clusters)
         place = np.argsort(order)[self.of_labeled]
         is_held = place >= (self.n_clusters + 1) // 2
@@ -89,7 +90,7 @@ class Clusters:
         return np.flatnonzero(~is_held), held[is_held[held]]
 
     def one_of_each(self, rows: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Positions in `rows` (labeled) of one row of each cluster, drawn at random, in the clusters' order."""
+        """Return positions in `rows` (labeled) of one random row of each cluster, in the order of the clusters."""
         seed = None if self.random_state is None else [self.random_state, 1]
         order = np.random.default_rng(seed).permutation(len(rows))
         numbers, first = np.unique(self.numbers[rows[order]], return_index=True)
@@ -106,9 +107,9 @@ class Clusters:
         groups: NDArray[Any] | None,
         pool: NDArray[np.intp] | None = None,
     ) -> ErrorBound:
-        """The bound from the labels of `rows`; by group, the largest of them, each at 1 − (1 − level)/G.
+        """Compute the bound from the labels of `rows`, or the largest of G group bounds, each at 1 − (1 − level)/G.
 
-        groups : of the pool, which begins with `rows`, or of `rows`.
+        groups : groups of the pool, which begins with `rows`, or of `rows`.
         """
         if groups is None:
             return self._larger(rows, np.arange(len(rows)), pool, level, bound_of)
@@ -121,7 +122,7 @@ class Clusters:
             found[name] = replace(one, about=f"{one.about}, group {name}")
         worst = max(found.values(), key=lambda bound: bound.value)
         total = sum(bound.n_labels for bound in found.values())
-        together = f"each of {len(names)} groups is bounded at level {each:.4g}: all together"
+        together = f"the bounds of the {len(names)} groups hold simultaneously, each with {in_percent(each)} confidence"
         return replace(
             worst,
             level=level,
@@ -141,7 +142,7 @@ class Clusters:
         level: float,
         bound_of: OneBound,
     ) -> ErrorBound:
-        """The larger of two bounds: from these labels, positions in `rows`, and from one of each cluster."""
+        """Return the larger of two bounds: from these labels (positions in `rows`), and from one per cluster."""
         by_row = bound_of(labels, pool, level, False)
         chosen = self.one_of_each(rows[labels])
         if len(chosen) == len(labels):
@@ -150,20 +151,20 @@ class Clusters:
         return replace(
             by_row,
             value=max(by_row.value, by_cluster.value),
-            method=f"{by_row.method}; larger of the bounds by row and by group",
+            method=f"{by_row.method}; the larger of the bounds by row and by group",
             assumptions=by_cluster.assumptions,
             n_groups=len(chosen),
         )
 
     def warn(self) -> None:
-        """Say that equal rows count once, unless the user named the clusters."""
+        """Warn that equal rows count once, unless the user named the clusters."""
         if self.repeat and not self.named:
             n, m = self.n_labeled, self.n_clusters
             warn_caller(
                 RepeatedRowsWarning(
                     "equal_rows",
-                    f"{n - m} of {n} labeled rows repeat the features of another: the bound keeps equal rows in one "
-                    f"fold or half and counts each of the {m} groups once.",
+                    f"{n - m} of {n} labeled rows repeat the features of another row. The bound keeps equal rows in "
+                    f"one fold or half and counts each of the {m} groups once.",
                     f"Pass cv_groups=range({n}) if the features have few values and the rows are independent draws.",
                     n_rows=n,
                     n_groups=m,
@@ -172,7 +173,7 @@ class Clusters:
 
 
 def share_intervals(y: NDArray[Any], classes: ArrayLike, numbers: NDArray[np.intp]) -> FloatArray:
-    """(K, 2) Clopper–Pearson intervals of the label shares that hold if rows, or if clusters (n,), are the draws."""
+    """Return (K, 2) Clopper–Pearson intervals of the label shares, valid if rows or clusters (n,) are the draws."""
     _, first = np.unique(numbers, return_index=True)
     prior = ClopperPearson()
     found = [prior.intervals([np.sum(some == name) for name in np.asarray(classes)]) for some in (y, y[first])]
@@ -180,7 +181,7 @@ def share_intervals(y: NDArray[Any], classes: ArrayLike, numbers: NDArray[np.int
 
 
 def equal_rows(*parts: Any) -> NDArray[np.intp]:
-    """(N,) a number per row of arrays, frames, sparse matrices or lists, equal for equal rows, as they appear."""
+    """Number the rows (N,) of arrays, frames, sparse matrices or lists; equal rows get the same number."""
     if not any(hasattr(part, "iloc") or issparse(part) for part in parts):
         arrays = [np.asarray(part) for part in parts]
         if all(array.dtype.kind in "fiub" for array in arrays):

@@ -1,6 +1,6 @@
-"""The audit engine, and the policy that says when an audit begins and when it is given up.
+"""The audit engine, and the policy that decides when an audit begins and when it stops without a proof.
 
-A policy may depend on everything seen so far: the audits of a series hold together, however they begin and end.
+A policy may use everything seen so far. The guarantees of a series of audits hold jointly under any policy.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from surefoot.bounds.betting import Bet, PoolErrors, WeightedErrors
 from surefoot.bounds.journal import hash_predictions
 from surefoot.priors.clopper_pearson import hypergeometric_upper
 
-# The audit engine: which rows judge frozen predictions, and what their labels prove so far.
+# The audit engine samples the rows that test frozen predictions, and computes the bounds from their labels.
 
 
 @dataclass(frozen=True)
 class Draw:
-    """A row of the sample, and the probability with which it was drawn from the rows left."""
+    """A sampled row, and its probability when it was drawn from the remaining rows."""
 
     row: int
     probability: float
@@ -33,11 +33,11 @@ class Draw:
 
 @dataclass(frozen=True, eq=False)
 class RowSampler:
-    """Draws one row after the other from those left; the same seed and history give the same row.
+    """Samples rows one by one without replacement. The same seed and history give the same row.
 
-    Without a belief (N,), the classifier's own probability of being wrong at each row, draws are uniform. Else row i is
-    drawn with probability uniform_fraction / r + (1 − uniform_fraction) s_i / Σ s, over the r rows left, s the standard
-    deviation of an error that has this probability.
+    belief (N,) holds the classifier's own probability of an error at each row. Without it, sampling is uniform.
+    Otherwise row i has probability uniform_fraction / r + (1 − uniform_fraction) s_i / Σ s over the r remaining rows,
+    where s is the standard deviation of an error with this probability.
     """
 
     seed: tuple[int, ...]
@@ -45,7 +45,7 @@ class RowSampler:
     uniform_fraction: float = 1.0
 
     def probabilities(self, left: NDArray[np.intp]) -> FloatArray:
-        """(r,) of the rows left (r,)."""
+        """Return the sampling probabilities (r,) of the remaining rows (r,)."""
         uniform = np.full(len(left), 1.0 / len(left))
         if self.belief is None:
             return uniform
@@ -58,7 +58,7 @@ class RowSampler:
         return mixed / mixed.sum()
 
     def draw(self, left: NDArray[np.intp], step: int) -> tuple[int, FloatArray]:
-        """Position of the next row among those left, and the probabilities (r,) that it was drawn with."""
+        """Return the position of the next row among the remaining ones, and the sampling probabilities (r,)."""
         probabilities = self.probabilities(left)
         point = np.random.default_rng([*self.seed, step]).random()
         position = int(np.searchsorted(np.cumsum(probabilities), point, side="right"))
@@ -66,20 +66,20 @@ class RowSampler:
 
 
 class AuditEngine:
-    """Bounds on the share of wrong predictions in a pool of N rows, from a random sample of labels.
+    """Bounds the share of wrong predictions in a pool of N rows from a random sample of labels.
 
     Parameters
     ----------
     predictions : list of N plain labels
     known : mapping from row to label
-        Labels known from the start. They count as they are, None as an error, and are never drawn.
+        Labels known from the start. They count as they are (None counts as an error) and are never sampled.
     target : float or None
-        The share of errors to prove. Once it is proved no more labels count.
+        The error rate to prove. Once it is proved, further labels do not count.
     plan : int or None
-        The exact bound at this number of labels proves the target; None: the anytime bound.
+        Prove the target by the exact bound at this number of labels. None: by the anytime bound.
     belief : array of shape (N,) or None
-        Probabilities that a prediction is wrong. Rows are drawn with weights that follow from them; None: uniformly.
-    uniform_fraction : float, of weighted draws.
+        Estimated probabilities of a wrong prediction, which weight the sampling. None: sample uniformly.
+    uniform_fraction : float, of weighted sampling.
     """
 
     def __init__(
@@ -113,49 +113,49 @@ class AuditEngine:
 
     @property
     def n_labels(self) -> int:
-        """How many draws count: their labels, and those of all draws before, are settled."""
+        """Number of draws that count. A draw counts once it and all earlier draws have labels."""
         return len(self._outcomes)
 
     @property
     def n_errors(self) -> int:
-        """How many of the draws that count the predictions got wrong."""
+        """Number of wrong predictions among the draws that count."""
         return sum(self._outcomes)
 
     @property
     def outcomes(self) -> list[bool]:
-        """Whether the prediction is wrong, of each draw that counts."""
+        """Whether the prediction is wrong, for each draw that counts."""
         return list(self._outcomes)
 
     @property
     def labels(self) -> dict[int, Any]:
-        """The labels of the draws that count, in the order of the draws."""
+        """The labels of the draws that count, in sampling order."""
         return {draw.row: self._settled[draw.row] for draw in self.draws[: self.n_labels]}
 
     @property
     def anytime_upper(self) -> float:
-        """Bound on the share of errors in the pool that holds at every number of labels at once."""
+        """Bound on the error rate in the pool that holds at all numbers of labels simultaneously."""
         N = len(self.predictions)
         if isinstance(self._errors, PoolErrors):
             return (self.known_errors + self._errors.upper) / N
-        # errors come in whole rows, and those left are no more than there are
+        # the number of errors is an integer, and at most all remaining rows are errors
         most = self.known_errors + self.n_errors + self.n_drawable - self.n_labels
         return float(min(np.floor(self._errors.upper * N + 1e-9), most) / N)
 
     @property
     def proved(self) -> bool:
-        """Whether the bound that decides is at most the target."""
+        """Whether the bound that the plan names is at most the target."""
         if self.target is None:
             return False
         return (self.anytime_upper if self.plan is None else self.planned_upper(self.plan)) <= self.target
 
     def planned_upper(self, n: int) -> float:
-        """Exact bound for n labels that were planned beforehand, uniformly drawn; those missing count as errors."""
+        """Return the exact bound for n labels, planned in advance and sampled uniformly. Missing ones are errors."""
         n = min(n, self.n_drawable)
         first = self._outcomes[:n]
         return self._planned(sum(first) + n - len(first), n)
 
     def draw(self, n: int) -> list[Draw]:
-        """The first n draws, fewer where the pool ends."""
+        """Return the first n draws, or all rows if there are fewer."""
         while len(self.draws) < n and len(self._left):
             position, probabilities = self._sampler.draw(self._left, len(self.draws))
             row, bet = int(self._left[position]), None
@@ -167,13 +167,13 @@ class AuditEngine:
         return self.draws[:n]
 
     def open_draw(self, row: int, ahead: int) -> Draw | None:
-        """The draw of a row, if it has no label and is the next one, or among the first `ahead`."""
+        """Return the draw of a row without a label, if it is the next draw or among the first `ahead`."""
         place = self._place.get(row)
         is_given = place is not None and (place < ahead or self.next_draw() is self.draws[place])
         return self.draws[place] if place is not None and is_given and row not in self._settled else None
 
     def open_draws(self, n: int, most: int) -> tuple[list[Draw], int]:
-        """The first n draws without a label, among the first `most` of all; and how many draws were looked at."""
+        """Return the first n draws without a label, among the first `most` draws, and how many draws were scanned."""
         found: list[Draw] = []
         ahead = self.n_labels
         while len(found) < n and ahead < min(most, self.n_drawable):
@@ -183,14 +183,14 @@ class AuditEngine:
         return found, ahead
 
     def next_draw(self) -> Draw | None:
-        """The first draw without a label; None once the target is proved, or where the pool ends."""
+        """Return the first draw without a label, or None if the target is proved or no row is left."""
         n = self.n_labels
         if self.proved or n == self.n_drawable:
             return None
         return self.draws[n] if n < len(self.draws) else self.draw(n + 1)[n]
 
     def settle(self, row: int, label: Any) -> None:
-        """Take the label of any row, known or not, or change it; None (it cannot be labeled) counts as an error."""
+        """Set or change the label of any row. None (unlabelable) counts as an error."""
         if row in self.known:
             change = self._is_wrong(row, label) - self._is_wrong(row, self.known[row])
             self.known[row] = label
@@ -203,7 +203,7 @@ class AuditEngine:
             self._count_from(self._place.get(row))
 
     def unsettle(self, row: int) -> None:
-        """Take a label back; a row that was known from the start counts as an error until it has a label again."""
+        """Remove a label. A row that was known from the start counts as an error until it gets a new label."""
         if row in self.known:
             self.settle(row, None)
         elif row in self._settled:
@@ -211,7 +211,7 @@ class AuditEngine:
             self._count_from(self._place.get(row))
 
     def can_still_prove(self, n: int) -> bool:
-        """Whether n labels in all, or those planned, can prove the target if no more errors come."""
+        """Return True if n labels in all, or the planned labels, can prove the target without further errors."""
         if self.target is None or self.proved:
             return self.proved
         n = min(n if self.plan is None else self.plan, self.n_drawable)
@@ -220,20 +220,20 @@ class AuditEngine:
         return not isinstance(self._errors, PoolErrors) or self._errors.rejects(self._n_too_many, self.n_errors, n)
 
     def labels_needed(self) -> int | None:
-        """Labels until the anytime bound proves the target, if errors go on as so far; None if it is out of reach."""
+        """Estimate the labels until the anytime bound proves the target, at the observed error rate; None if never."""
         n, x = self.n_labels, self.n_errors
         return self._labels_after(n, x, x / n if n else 0.0)
 
     def least_labels(self) -> int | None:
-        """Labels of this audit if it had no error."""
+        """Return the number of labels of this audit if there were no errors."""
         return self._labels_after(0, 0, 0.0)
 
     def _labels_after(self, n: int, x: int, rate: float) -> int | None:
         if not isinstance(self._errors, PoolErrors):
             raise ParameterError(
                 "sampling",
-                "must be uniform to tell the number of labels needed",
-                "an audit that weights its draws",
+                "must be uniform to estimate the number of labels",
+                "'weighted'",
                 "Begin an audit with sampling='uniform'.",
             )
         case = self._n_too_many, n, x
@@ -243,7 +243,7 @@ class AuditEngine:
 
     @property
     def _n_too_many(self) -> int:
-        """The least number of errors, among the rows to draw from, that the target rules out."""
+        """The smallest number of errors among the unlabeled rows that the target rules out."""
         return int(np.floor((self.target or 0.0) * len(self.predictions) + 1e-9)) - self.known_errors + 1
 
     def _planned(self, errors: int, n: int) -> float:
@@ -259,7 +259,7 @@ class AuditEngine:
         return WeightedErrors(len(self.predictions), float(self.known_errors), self.belief, self.level)
 
     def _count_from(self, place: int | None) -> None:
-        """Count the labels from this draw on, as far as they are settled without a gap."""
+        """Count the labels from this draw on, up to the first draw without a label."""
         if place is not None and place < self.n_labels:
             del self._outcomes[place:]
             self._errors.cut(place)
@@ -277,20 +277,20 @@ NO_ROW_LEFT, OUT_OF_REACH, TOO_LONG = "no row left", "out of reach", "too long"
 
 
 def level_of(level: float, audit: int) -> float:
-    """The level of the audit with this number, from 1: all together keep `level`."""
+    """Return the confidence level of one audit, numbered from 1, such that all audits hold jointly at `level`."""
     return 1.0 - (1.0 - level) / (audit * (audit + 1))
 
 
 @dataclass(frozen=True)
 class FreezeSchedule:
-    """The first audit begins at `first` labels, each further one at `growth` times the labels of the one before.
+    """Start the first audit at `first` labels, and each later audit at `growth` times as many as the one before.
 
     Attributes
     ----------
     first : int, default=20
-        Labels, known ones included, at which the first audit begins.
+        Number of labels, including known ones, at which the first audit begins.
     growth : float, default=1.2
-        Labels at which an audit begins, over those at which the one before began.
+        Ratio between the numbers of labels at which successive audits begin.
     """
 
     first: int = 20
@@ -299,37 +299,37 @@ class FreezeSchedule:
     def __post_init__(self) -> None:
         check_positive_integer(self.first, "first")
         if check_positive_scalar(self.growth, "growth") < 1:
-            raise ParameterError("growth", "must be at least 1", repr(self.growth), "Pass 1.2, say.")
+            raise ParameterError("growth", "must be at least 1", repr(self.growth), "Pass a value such as 1.2.")
 
     def n_labels(self, before: int) -> int:
-        """Labels in all at which the next audit begins.
+        """Return the number of labels at which the next audit begins.
 
         Parameters
         ----------
         before : int
-            Labels at which the last audit began; 0 if there was none.
+            Number of labels at which the last audit began, or 0 if there was none.
 
         Returns
         -------
         int
-            The labels.
+            The number of labels.
         """
         return max(self.first, math.ceil(self.growth * before))
 
 
 @dataclass(frozen=True)
 class GiveUp:
-    """An audit is given up when its target takes too many more labels, at the error rate observed.
+    """Stop an audit if its target requires too many more labels at the observed error rate.
 
-    Too many are more than `patience` times those of an audit without an error. The rule needs uniform draws and the
-    anytime bound; other audits end with their budget.
+    The limit is `patience` times the labels of an audit without errors. The rule applies to uniform sampling with the
+    anytime bound. Other audits end with their budget.
 
     Attributes
     ----------
     patience : float, default=30.0
-        Larger: audits go on for longer.
+        Audits continue longer with a larger value.
     after : int, default=30
-        Labels before the error rate is looked at.
+        Number of labels before the rule uses the observed error rate.
     """
 
     patience: float = 30.0
@@ -339,7 +339,7 @@ class GiveUp:
         check_positive_scalar(self.patience, "patience")
 
     def reason(self, audit: AuditEngine) -> str | None:
-        """Why an audit should end without a proof.
+        """Return the reason why an audit should end without a proof.
 
         Parameters
         ----------
@@ -349,7 +349,7 @@ class GiveUp:
         Returns
         -------
         {"no row left", "out of reach", "too long"} or None
-            None where it should go on.
+            None if the audit should continue.
         """
         if audit.proved or audit.target is None:
             return None
@@ -366,19 +366,19 @@ class GiveUp:
 
 @dataclass(frozen=True)
 class AuditPolicy:
-    """How audits alternate with learning.
+    """Policy for alternating between learning and audits.
 
     Attributes
     ----------
     freeze : FreezeSchedule
-        When the next audit begins; any object with its method.
+        Decides when the next audit begins. Any object with the same method works.
     give_up : GiveUp
-        When an audit ends without a proof; any object with its method.
+        Decides when an audit ends without a proof. Any object with the same method works.
     budget : int or None, default=None
-        Labels that an audit may take; it ends as soon as the target is out of reach within them. None: no limit with
-        uniform draws; with weighted ones, the labels of an audit that is planned for a quarter of the target.
+        Maximum number of labels per audit. The audit ends once the target is out of reach within the budget. None: no
+        limit with uniform sampling. With weighted sampling, the size of an audit planned for a quarter of the target.
     rule : {"anytime", "planned"}, default="anytime"
-        Which bound proves the target; "planned", the exact one at `budget` labels, needs a budget.
+        The bound that proves the target. "planned", the exact bound at `budget` labels, requires a budget.
     """
 
     freeze: FreezeSchedule = field(default_factory=FreezeSchedule)
@@ -393,7 +393,7 @@ class AuditPolicy:
 
 
 def check_rule(rule: str | None, planned: int | None, name: str) -> str:
-    """Which bound decides: by default the exact one where a number of labels is planned, by the parameter `name`."""
+    """Return the rule. The default is the exact bound if a number of labels is planned, by the parameter `name`."""
     if rule not in (None, ANYTIME, PLANNED):
         raise ParameterError("rule", "must be 'anytime', 'planned' or None", repr(rule), "Pass one of these.")
     if rule == PLANNED and planned is None:

@@ -36,9 +36,9 @@ from surefoot.problem.rows import fingerprints
 
 # The cross-fitted bound: errors of cross-validation plus one, for the classifier trained on all labels.
 
-_DRAWN = "{rows} are independent draws from the population: not chosen, not of another one"
-_RECIPE = "the classifier is trained on all of them, by the recipe of the one given (a clone is refitted in each fold)"
-_ABOUT = "the classifier trained on all labels, on the population that they come from"
+_DRAWN = "{rows} are a random sample of this population: nobody chose them, and they come from no other population"
+_RECIPE = "the classifier is trained on all labels with the same settings (a clone is refitted in each fold)"
+_ABOUT = "the classifier trained on all labels, on the population they were sampled from"
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,7 +52,7 @@ class CrossFitted:
 
 
 def crossfit_bound(asked: Arguments, control_variate: bool, n_folds: int) -> ErrorBound:
-    """The bound from the losses of clones that did not see the labels."""
+    """Bound the loss of the final classifier by the losses of clones that did not see the labels."""
     if control_variate:
         _check_control_variate(asked)
     fitted = _cross_fit(asked, control_variate, n_folds)
@@ -77,7 +77,7 @@ def crossfit_bound(asked: Arguments, control_variate: bool, n_folds: int) -> Err
 
 
 def _cross_fit(asked: Arguments, control_variate: bool, n_folds: int) -> CrossFitted:
-    """Judge every row by a clone trained on the other folds, which hold none of its cluster."""
+    """Test every row on a clone trained on the other folds. No cluster is split between folds."""
     X, y, U = asked.X, asked.y, asked.X_unlabeled
     takes_rows = U is not None and has_fit_parameter(asked.classifier, "X_unlabeled")
     classes = known_classes(asked.classifier, y, asked.classes)
@@ -110,7 +110,7 @@ def _upper(fitted: CrossFitted, some: ObservedLosses, chosen: NDArray[np.intp], 
     if some.name != ZERO_ONE:
         values = some.values.copy()
         values[values.argmin()] = some.high  # one more row at the largest loss
-        how = f"the least loss replaced by the largest, {rule_in_words(some.n, pool=False, anytime=False)}"
+        how = f"smallest loss replaced by the largest, {rule_in_words(some.n, pool=False, anytime=False)}"
         return bounded_upper(values, some.low, some.high, level), how
     if fitted.belief is None:
         return clopper_pearson_upper(some.n_errors + 1, some.n, level), "errors plus one, Clopper-Pearson"
@@ -121,26 +121,26 @@ def _upper(fitted: CrossFitted, some: ObservedLosses, chosen: NDArray[np.intp], 
 def _check_control_variate(asked: Arguments) -> None:
     if asked.X_unlabeled is None:
         raise ParameterError(
-            "control_variate", "needs X_unlabeled", "None", "Pass unlabeled rows, or control_variate=False."
+            "control_variate", "requires X_unlabeled", "None", "Pass unlabeled rows, or control_variate=False."
         )
     if asked.groups is not None:
-        raise ParameterError("control_variate", "and groups do not go together", None, "Pass one of them.")
+        raise ParameterError("control_variate", "cannot be combined with groups", None, "Pass one of the two.")
     if not (isinstance(asked.loss, str) and asked.loss == ZERO_ONE):
         raise ParameterError(
-            "control_variate", "is for the zero-one loss", f"loss={asked.loss!r}", "Pass loss='zero_one'."
+            "control_variate", "requires the zero-one loss", f"loss={asked.loss!r}", "Pass loss='zero_one'."
         )
 
 
 # Bounds from labels that the classifier has not seen: at a fixed number of labels, and at every number at once.
 
-_UNSEEN = "the classifier was finished before these labels were looked at, and did not see them"
-_FIXED = "the number of labels was fixed beforehand, not by looking at them"
-_POOL = "{rows} were drawn uniformly, without replacement, from the rows given"
-_POPULATION = "{rows} are independent draws from the population"
+_UNSEEN = "the classifier was finished before anyone looked at these labels, and was not trained on them"
+_FIXED = "the number of labels was fixed in advance"
+_POOL = "{rows} were sampled uniformly, without replacement, from the rows given"
+_POPULATION = "{rows} are a random sample of the population"
 
 
 def unseen_bound(asked: Arguments, X_train: ArrayLike | None, *, anytime: bool) -> ErrorBound:
-    """Bound from losses at labels that the classifier has not seen, in the order in which they were drawn."""
+    """Bound the mean loss from labels that the classifier has not seen, in the order in which they were sampled."""
     classifier, n, groups, clusters = asked.classifier, len(asked.y), asked.groups, asked.clusters
     left = None if asked.X_unlabeled is None else np.arange(n + len(asked.X_unlabeled))
     if left is not None:
@@ -148,10 +148,9 @@ def unseen_bound(asked: Arguments, X_train: ArrayLike | None, *, anytime: bool) 
             if given is not None and len(given) != len(left):
                 raise ParameterError(
                     name,
-                    f"must be one per row of X, then of X_unlabeled, {len(left)} in all, to bound the error on these "
-                    "rows",
+                    f"must have {len(left)} entries (rows of X, then of X_unlabeled) to bound the error on these rows",
                     len(given),
-                    "Pass that many, or leave out X_unlabeled.",
+                    "Pass one entry per row, or omit X_unlabeled.",
                 )
     who, other, chosen = "this classifier", None, np.arange(n)
     if is_fitted(classifier):
@@ -163,7 +162,7 @@ def unseen_bound(asked: Arguments, X_train: ArrayLike | None, *, anytime: bool) 
         if fitted is None:
             raise ParameterError(
                 "y",
-                "must show two classes in the half to train on",
+                "must contain two classes in the half used for training",
                 f"only {np.unique(asked.y[train]).tolist()}",
                 "Label more rows, or pass a fitted classifier and labels that it has not seen.",
             )
@@ -173,7 +172,7 @@ def unseen_bound(asked: Arguments, X_train: ArrayLike | None, *, anytime: bool) 
             left = _without(clusters, train, chosen)
         if groups is not None:
             groups = groups[chosen if left is None else left]
-    # half of the labels may miss a class: that it is never predicted counts against the classifier
+    # half of the labels may lack a class; the classifier then never predicts it, which counts as errors
     classes = known_classes(asked.classifier, asked.y, asked.classes)
     seen = observe(classifier, _safe_indexing(asked.X, chosen), asked.y[chosen], classes, asked.loss, asked.clip)
 
@@ -199,7 +198,7 @@ def unseen_bound(asked: Arguments, X_train: ArrayLike | None, *, anytime: bool) 
 
 
 def _where(N: int | None) -> str:
-    return "the population that its labels come from" if N is None else f"the {N} rows given"
+    return "the population these labels were sampled from" if N is None else f"the {N} rows given"
 
 
 def _upper_held_out(seen: ObservedLosses, level: float, N: int | None, anytime: bool) -> tuple[float, str]:
@@ -219,7 +218,7 @@ def _upper_held_out(seen: ObservedLosses, level: float, N: int | None, anytime: 
 
 
 def _check_unseen(classifier: Any, X: Any, X_train: ArrayLike | None) -> None:
-    """Refuse rows that the classifier was trained on, where these are known: from X_train or its own certificate."""
+    """Refuse rows that the classifier was trained on, if X_train or the classifier's own certificate lists them."""
     own = getattr(getattr(classifier, "certificate_", None), "row_bound", None)
     trained = X_train if X_train is not None else getattr(own, "anchors", None)
     if trained is None:
@@ -229,16 +228,16 @@ def _check_unseen(classifier: Any, X: Any, X_train: ArrayLike | None) -> None:
     if reused:
         raise ParameterError(
             "X",
-            "must hold rows that the classifier was not trained on, to judge it",
-            f"{reused} of {len(rows)} rows that it was trained on",
-            'Leave them out, pass an unfitted classifier (it is trained on half), or method="crossfit".',
+            "must contain no row that the classifier was trained on",
+            f"{reused} training rows among {len(rows)}",
+            'Remove them, pass an unfitted classifier (it is trained on half of the labels), or method="crossfit".',
         )
 
 
 def _without(clusters: Clusters, train: NDArray[np.intp], judged: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Rows of the pool without those trained on, the judged ones first: of these a uniform sample.
+    """Return the rows of the pool without the training rows. The judged rows come first and are a uniform sample.
 
-    Where labeled rows repeat, every row that belongs to one trained on leaves, labeled or not.
+    If labeled rows repeat, all rows of a cluster that contains a training row are removed, labeled or not.
     """
     others = np.arange(clusters.n_labeled, len(clusters.numbers))
     if clusters.repeat:
@@ -246,7 +245,7 @@ def _without(clusters: Clusters, train: NDArray[np.intp], judged: NDArray[np.int
     return np.concatenate([judged, others])
 
 
-_ANY_ROWS = "the rows need not be random draws, nor unseen by the classifier"
+_ANY_ROWS = "the labeled rows need not be a random sample, and the classifier may have been trained on them"
 _FROM_LABELS = ("auto", "clopper-pearson", "hypergeometric", "assisted")
 
 
@@ -257,10 +256,10 @@ def transport_bound(
     *,
     X_target: Any = None,
 ) -> ErrorBound:
-    """`certify` at a radius given, or estimated from the labels at the level asked for."""
+    """Call `certify` at the given radius, or at a radius estimated from the labels at this confidence level."""
     if not is_fitted(asked.classifier):
         raise ParameterError(
-            "classifier", "must be fitted for the transport bound", "one that is not fitted", "Fit it first."
+            "classifier", "must be fitted for the transport bound", "an unfitted classifier", "Fit it first."
         )
     classes = known_classes(asked.classifier, asked.y, asked.classes)
     ask = CalibratedRadius(asked.level) if radius is None or radius == "calibrated" else radius
@@ -289,7 +288,7 @@ def transport_bound(
         value=float(certificate.risk),
         kind=CONDITIONAL,
         method=f"transport: worst case over a set of radius {certificate.radius:.4g}",
-        about=f"this classifier, on the {where}, whatever their labels within the set",
+        about=f"this classifier, on the {where}",
         level=asked.level,
         loss=certificate.loss,
         assumptions=(_within(certificate), _label_shares(options.get("label_prior", AUTO), other), _ANY_ROWS),
@@ -306,7 +305,7 @@ def _by_group(
     asked: Arguments,
     other: bool,
 ) -> ErrorBound:
-    """The largest of the groups' bounds: all are over one set, so they hold together without a share of the level."""
+    """Return the largest of the groups' bounds. All use the same decision set, so they hold simultaneously."""
     groups = asked.groups(asked.X) if callable(asked.groups) else asked.groups
     labeled = np.full(seen.n, None) if other else np.asarray(groups)[: seen.n]
     found = {}
@@ -324,19 +323,19 @@ def _by_group(
 
 def _within(certificate: Certificate) -> str:
     if certificate.estimate is None:
-        return f"the truth lies within transport distance {certificate.radius:.4g} of the labeled rows"
+        return f"the true distribution lies within transport distance {certificate.radius:.4g} of the labeled rows"
     return f"the radius, {certificate.estimate.meaning}"
 
 
 def _label_shares(label_prior: Any, other_population: bool) -> str:
-    """What is assumed of the label shares, in words."""
+    """State the assumption about the label shares."""
     if isinstance(resolve_prior(label_prior, other_population=other_population), NoPrior):
-        return "nothing is assumed of the label shares" + (" of X_target" if other_population else "")
+        return "no assumption about the label shares" + (" of X_target" if other_population else "")
     if not other_population:
-        return "the label shares lie in the intervals of label_prior, whose own level adds to that of the radius"
+        return "the label shares lie in the intervals of label_prior, which have a confidence level of their own"
     if isinstance(label_prior, str) and label_prior in _FROM_LABELS:
         return (
-            "the label shares of X_target lie in intervals from the labels of the other population, as label_prior "
-            "was told to assume; under a real shift that may well be false (docs/bounds.md)"
+            "the label shares of X_target lie in intervals computed from the labels of the other population, as "
+            "requested by label_prior; under a real shift this is often false (docs/bounds.md)"
         )
-    return "the label shares of X_target lie in the intervals given as label_prior"
+    return "the label shares of X_target lie in the intervals passed as label_prior"

@@ -1,8 +1,8 @@
-"""The journal of labels: every event is safe before it is acknowledged, and what was begun is not changed.
+"""The journal of labels. Every event is stored before it is acknowledged, and the header never changes.
 
-A journal is a log of JSON objects. The first one, the header, says what is labeled or audited; each further one is an
-event. Where the log lies is a detail: `JournalFile` keeps it in a file of JSON lines, and any object with the methods
-of `EventLog` will do.
+A journal is a log of JSON objects. The first object, the header, describes what is labeled or audited. Each further
+object is an event. `JournalFile` stores the log in a file of JSON lines, and any object with the methods of `EventLog`
+works in its place.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from surefoot._validation import FloatArray
 from surefoot.bounds._arguments import check_known_label
 
 _VERSION = 1
-_RESTORE = "Restore it from a copy, or begin anew with another journal."
+_RESTORE = "Restore it from a copy, or start again with another journal."
 
 
 class EventLog(Protocol):
-    """Where a journal lies. `str(log)` names it in messages; `close`, if there is one, ends the exclusive use."""
+    """Storage of a journal. `str(log)` names it in messages. An optional method `close` releases the exclusive lock."""
 
     def read(self) -> list[dict[str, Any]]:
-        """All that was appended, oldest first; none in a new log."""
+        """Return all events, oldest first; an empty list for a new log."""
         ...
 
     def append(self, event: dict[str, Any]) -> None:
-        """Keep a JSON object; return when it is safe."""
+        """Store a JSON object and return when it is on disk."""
         ...
 
 
 class JournalFile:
-    """A log in a file of JSON lines, to which no one else can write while it is open.
+    """A log in a file of JSON lines. No other process can write to it while it is open.
 
-    A process that is killed while it writes leaves at most one torn line at the end, whose event was not acknowledged:
-    the next event takes its place.
+    A process that is killed while writing leaves at most one incomplete line at the end. Its event was not
+    acknowledged, and the next event replaces it.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -51,11 +51,11 @@ class JournalFile:
         self._log = LineLog(path)
 
     def read(self) -> list[dict[str, Any]]:
-        """The events in the file."""
+        """Return the events in the file."""
         return read_events(self._log)
 
     def append(self, event: dict[str, Any]) -> None:
-        """Write an event and wait until the disk has it."""
+        """Write an event and wait until it is on disk."""
         append_event(self._log, event)
 
     def __str__(self) -> str:
@@ -63,11 +63,11 @@ class JournalFile:
 
 
 class Journal:
-    """A header that says what is labeled or audited, then events; a log of None keeps nothing.
+    """A header that describes what is labeled or audited, then events. If log is None, nothing is stored.
 
-    kind : what writes it.
-    about : the header. An existing journal must say the same.
-    free : keys of `about` that an existing journal decides, and whose value given is ignored.
+    kind : name of the writer.
+    about : the header. An existing journal must have the same header.
+    free : keys of `about` whose value comes from an existing journal; the given value is then ignored.
     """
 
     def __init__(
@@ -93,24 +93,24 @@ class Journal:
         self._events = found[1:]
 
     def replay(self, apply: Callable[[dict[str, Any]], None]) -> None:
-        """Apply the events that were there when the journal was opened; an error names the one that is damaged."""
+        """Apply the events that the journal contained when it was opened. An error names the damaged event."""
         for number, event in enumerate(self._events, start=2):
             try:
                 apply(event)
             except (KeyError, TypeError, ValueError, IndexError) as error:
                 self.close()
                 raise FileError(
-                    f"journal {self._log} must hold the events of {self._kind}; line {number} is {cut(str(event), 80)} "
-                    f"({type(error).__name__}: {error}). {_RESTORE}"
+                    f"journal {self._log} must contain events of {self._kind}; line {number} is "
+                    f"{cut(str(event), 80)} ({type(error).__name__}: {error}). {_RESTORE}"
                 ) from error
 
     def append(self, event: dict[str, Any]) -> None:
-        """Keep an event; return when it is safe."""
+        """Store an event and return when it is on disk."""
         if self._log is not None:
             self._log.append(event)
 
     def close(self) -> None:
-        """Let others write."""
+        """Release the lock."""
         close = getattr(self._log, "close", None)
         if close is not None:
             close()
@@ -119,43 +119,43 @@ class Journal:
         if found.get("journal") != expected["journal"] or found.get("version") != _VERSION:
             raise ParameterError(
                 "journal",
-                f"must be one that {expected['journal']} wrote, in version {_VERSION}",
+                f"must be a journal of {expected['journal']}, version {_VERSION}",
                 f"{self._log}, which begins with {cut(str(found), 80)}",
                 "Pass another $journal.",
             )
         if found.get("predictions") != expected.get("predictions"):
             raise ParameterError(
                 "predictions",
-                f"must be those that {self._log} audits, fixed before its labels were seen",
-                "others",
-                "A classifier trained on audited rows cannot be judged by them. Pass the ones that were audited, or "
-                "begin another audit with another $journal.",
+                f"must be the predictions that {self._log} audits",
+                "other predictions",
+                "Pass the audited predictions, or start a new audit with another $journal. Labels that trained a "
+                "classifier cannot audit it.",
             )
         for key, value in expected.items():
             if key not in free and found.get(key) != value:
                 raise ParameterError(
                     key,
-                    f"must be as it was when {self._log} was begun, {cut(repr(found.get(key)), 80)}",
+                    f"must be as in {self._log}, {cut(repr(found.get(key)), 80)}",
                     cut(repr(value), 80),
-                    "Pass the same, in the same order, or another $journal.",
+                    "Pass the same value in the same order, or another $journal.",
                 )
         if "seed" not in expected:
             return
         seed = found.get("seed")
         if type(seed) is not int or seed < 0 or not _is_known(found.get("known"), expected["rows"]):
             raise FileError(
-                f"journal {self._log} must begin with a seed and the labels known; line 1 is {cut(str(found), 80)}. "
+                f"journal {self._log} must begin with a seed and the known labels; line 1 is {cut(str(found), 80)}. "
                 f"{_RESTORE}"
             )
 
 
 def answer_event(row: int, label: Any, probability: float) -> dict[str, Any]:
-    """An answer as a journal holds it; None: the row was skipped."""
+    """Return a label as a journal event; None for a skipped row."""
     return {"skip" if label is None else "label": [row, label], "p": probability}
 
 
 def answer_of(event: dict[str, Any]) -> tuple[int, Any]:
-    """Row and label of an event of an audit; None where the row was skipped."""
+    """Return row and label of an audit event; the label is None if the row was skipped."""
     if "skip" in event:
         row, _ = event["skip"]
         return row, None
@@ -164,7 +164,7 @@ def answer_of(event: dict[str, Any]) -> tuple[int, Any]:
 
 
 def hash_rows(X: Any) -> str:
-    """A hash of rows, of numbers or texts, and of their shape."""
+    """Hash rows of numbers or texts, and their shape."""
     rows = np.asarray(X)
     digest = hashlib.sha256(repr(rows.shape).encode())
     if rows.dtype.kind in "fiub":
@@ -175,7 +175,7 @@ def hash_rows(X: Any) -> str:
 
 
 def hash_predictions(predicted: list[Any], belief: FloatArray | None) -> str:
-    """A hash of what a classifier says of each row: it is this that an audit judges."""
+    """Hash the predictions and error probabilities of all rows, which identify an audit."""
     digest = hashlib.sha256(repr(predicted).encode())
     if belief is not None:
         digest.update(np.ascontiguousarray(belief, dtype="<f8").data)
@@ -183,7 +183,7 @@ def hash_predictions(predicted: list[Any], belief: FloatArray | None) -> str:
 
 
 def _is_known(pairs: Any, n_rows: int) -> bool:
-    """Whether this is a list of rows with labels."""
+    """Return True for a list of pairs of row and label."""
     return isinstance(pairs, list) and all(
         isinstance(pair, list) and len(pair) == 2 and type(pair[0]) is int and 0 <= pair[0] < n_rows for pair in pairs
     )

@@ -20,7 +20,7 @@ from surefoot.problem.rows import Unlabeled
 
 CROSSFIT, HOLDOUT, TRANSPORT, ANYTIME = "crossfit", "holdout", "transport", "anytime"
 METHODS = (CROSSFIT, HOLDOUT, TRANSPORT, ANYTIME)
-_ANOTHER = "the labels are of another population than the rows of X_target"
+_ANOTHER = "the labels come from another population than the rows of X_target"
 
 
 def error_bound(  # noqa: PLR0913 - one keyword per part of the question
@@ -44,65 +44,67 @@ def error_bound(  # noqa: PLR0913 - one keyword per part of the question
     cv_groups: ArrayLike | None = None,
     random_state: int | None = 0,
 ) -> ErrorBound:
-    """Upper bound on the mean loss of a classifier, with its kind of guarantee.
+    """Bound the error rate, or the mean loss, of a classifier.
 
-    Which method fits follows from what one has, not from the values: the smallest of several bounds at one level does
-    not hold at that level. docs/bounds.md has the table to decide by.
+    Choose the method by the data that you have, not by the values: the smallest of several bounds at one confidence
+    level does not hold at that level. docs/bounds.md has a table for the choice.
 
     Parameters
     ----------
     classifier : classifier
-        "crossfit": any scikit-learn classifier, fitted or not; the bound is for it when trained on all of X, y.
-        "holdout", "anytime": a fitted classifier that has not seen X, y; or an unfitted one, of which a clone is
-        trained on a random half of the labels and judged by the other (it is the bound's `classifier`).
+        "crossfit": any scikit-learn classifier, fitted or not. The bound covers this classifier trained on all of X, y.
+        "holdout", "anytime": a fitted classifier that has not seen X, y. If it is unfitted, a clone is trained on a
+        random half of the labels and tested on the other half; the clone is the bound's `classifier`.
         "transport": a fitted classifier.
     X : array of shape (n, d)
-        Labeled rows; for "anytime" in the order in which they were drawn.
+        Labeled rows. For "anytime", pass them in the order in which they were sampled.
     y : array of shape (n,)
         Their labels.
     X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
-        "holdout", "anytime": the bound is then on X and X_unlabeled together, from which the rows of X must have been
-        drawn uniformly; without them, on the population. "transport": as in `certify`. "crossfit": passed to a fit
-        that takes X_unlabeled, and used by control_variate.
+        "holdout", "anytime": the bound covers the rows of X and X_unlabeled together, and the rows of X must be a
+        uniform sample of all. Without X_unlabeled, the bound covers the population. "transport": as in `certify`.
+        "crossfit": passed to the classifier if its fit accepts X_unlabeled, and used by control_variate.
     X_target : array of shape (M, d), Unlabeled or None, default=None
-        "transport": the rows to judge, of another population than the labels, as in `certify`. The other methods speak
-        of the labels' own population, and are refused.
+        "transport": rows of another population, to which the bound applies, as in `certify`. The other methods cover
+        the population of the labels, and raise an error.
     method : {"crossfit", "holdout", "transport", "anytime"} or None, default=None
-        Which bound. None: "crossfit", and "transport" with X_target.
+        Method of the bound. None: "crossfit", or "transport" with X_target.
     level : float in (0, 1), default=0.9
-        Probability with which the bound is meant to hold.
+        Confidence level.
     loss : {"zero_one", "log_loss"} or array of shape (K, K), default="zero_one"
-        The log loss is clipped: −log(max(p, clip)). A matrix: entry [k, c] is the loss of predicting class c where the
-        truth is k.
+        The log loss is clipped: −log(max(p, clip)). A matrix: entry [k, c] is the loss of predicting class c if the
+        true class is k.
     groups : array of shape (n,) or (n + M,), or None, default=None
-        Of the rows of X, or also of X_unlabeled. A bound per group, all of which hold together; the value is the
-        largest. "transport": one per row of the feature marginal, or a function of rows, as in `certify`.
+        Groups of the rows of X, or of X and X_unlabeled. Each group gets a bound, all bounds hold simultaneously, and
+        the value is the largest. "transport": one entry per row of the feature marginal, or a function of rows, as in
+        `certify`.
     classes : array of shape (K,) or None, default=None
-        All classes, where the labels show one that the classifier does not know.
+        All classes, if the labels contain a class that the classifier does not know.
     X_train : array of shape (m, d) or None, default=None
-        "holdout", "anytime": the rows that the classifier was trained on, so that rows of X among them are refused.
+        "holdout", "anytime": the training rows of the classifier. Rows of X among them raise an error.
     control_variate : bool, default=False
-        "crossfit", zero-one loss: let the believed errors on X_unlabeled help; needs predict_proba.
+        "crossfit", zero-one loss: use the classifier's own error probabilities on X_unlabeled to reduce variance.
+        Requires predict_proba.
     n_folds : int, default=10
-        "crossfit": folds of the labeled rows.
+        "crossfit": number of folds.
     radius : float, "calibrated", CalibratedRadius or None, default=None
-        "transport": as in `certify`; None estimates it from the labels at this level.
+        "transport": as in `certify`. None estimates the radius from the labels at this confidence level.
     certify_options : dict or None, default=None
-        "transport": more arguments of `certify`, such as label_prior.
+        "transport": further arguments of `certify`, such as label_prior.
     clip : float, default=1e-3
-        Smallest probability in the log loss, so that no loss exceeds −log(clip). Larger than in `certify`: a bound from
-        a sample grows with the largest loss.
+        Smallest probability in the log loss, so that no loss exceeds −log(clip). It is larger than in `certify`
+        because a bound from a sample grows with the largest loss.
     cv_groups : array of shape (n,) or (n + M,), or None, default=None
-        Which rows belong together, of one customer or document, say: they stay in one fold or half, and count as one
-        draw. Of the rows of X; for a bound on a pool also of X_unlabeled. None: rows with equal features belong
-        together. Pass range(n) where equal rows are independent draws, as with features of few values.
+        Groups of dependent rows, such as rows of one customer or document. Rows of a group stay in one fold or half,
+        and count once. One entry per row of X; for a bound on a pool, also per row of X_unlabeled. None: rows with
+        equal features form a group. Pass range(n) if equal rows are independent, as with features of few values.
     random_state : int or None, default=0
-        Seed of the folds, and of the half that is held out. A fixed one, so that the same data give the same bound.
+        Seed of the folds and of the held-out half. The fixed default gives the same bound for the same data.
 
     Returns
     -------
     ErrorBound
-        The bound, what it speaks of, what it assumes and what kind of guarantee it is.
+        The bound with its statement, assumptions and kind of guarantee.
 
     Examples
     --------
@@ -119,13 +121,13 @@ def error_bound(  # noqa: PLR0913 - one keyword per part of the question
     if X_target is not None and method != TRANSPORT:
         raise ParameterError(
             "X_target",
-            f"must not be given for method={method!r}: labels of one population say nothing of another",
+            f"must be None for method={method!r}, which covers the population of the labels only",
             "X_target",
-            'Pass method="transport", or labels of rows of X_target.',
+            'Pass method="transport", or label rows of X_target.',
         )
     if cv_groups is not None and method == TRANSPORT:
         raise ParameterError(
-            "cv_groups", "must be None, since they are for folds and halves", 'method="transport"', "Omit cv_groups."
+            "cv_groups", "must be None for the transport bound", 'method="transport"', "Omit cv_groups."
         )
     in_memory = method != TRANSPORT
     asked = Arguments(
@@ -155,12 +157,12 @@ def error_bounds(
     radius: float | str | CalibratedRadius | None = None,
     **options: Any,
 ) -> ErrorBounds:
-    """Every bound that applies to a classifier trained on X, y, as a table.
+    """Compute every bound that applies to a classifier trained on X, y.
 
     Parameters
     ----------
     classifier : classifier
-        Fitted to X, y, or not fitted.
+        Fitted on X, y, or unfitted.
     X : array of shape (n, d)
         Labeled rows.
     y : array of shape (n,)
@@ -168,29 +170,29 @@ def error_bounds(
     X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
         Unlabeled rows, for "crossfit" and "transport".
     X_target : array of shape (M, d), Unlabeled or None, default=None
-        The rows to judge, of another population than the labels: these leave the transport bound alone.
+        Rows of another population, to which the bound applies. Only the transport bound is available for them.
     X_holdout : array of shape (m, d) or None, default=None
-        Rows that the classifier has not seen: they judge this very classifier. Without them "holdout" speaks of a clone
+        Rows that the classifier has not seen, used to test this classifier. Without them, "holdout" covers a clone
         trained on half of X, y.
     y_holdout : array of shape (m,) or None, default=None
         Their labels.
     random_labels : bool, default=True
-        Whether the rows of X were drawn at random. Chosen rows leave the transport bound alone, at a radius given.
+        Whether the rows of X were sampled at random. If not, only the transport bound at a given radius is available.
     level : float in (0, 1), default=0.9
-        Probability with which each bound is meant to hold.
+        Confidence level of each bound.
     loss : {"zero_one", "log_loss"} or array of shape (K, K), default="zero_one"
-        A matrix: entry [k, c] is the loss of predicting class c where the truth is k.
+        A matrix: entry [k, c] is the loss of predicting class c if the true class is k.
     groups : array of shape (n,) or None, default=None
-        Groups of the rows of X, for the cross-fitted bound; with X_target those of its rows, for the transport bound.
+        Groups of the rows of X, for the cross-fitted bound. With X_target, groups of its rows for the transport bound.
     radius : float, "calibrated", CalibratedRadius or None, default=None
-        Radius of the transport bound; None estimates it from the labels at this level.
+        Radius of the transport bound. None estimates it from the labels at this confidence level.
     **options : dict
-        More arguments of `error_bound`; cv_groups (n,) is for the bounds that train on some of the rows.
+        Further arguments of `error_bound`. cv_groups (n,) applies to the bounds that train on part of the rows.
 
     Returns
     -------
     ErrorBounds
-        The bounds by method, which of them to read, and why the others are left out.
+        The bounds by method, the method to read, and why the other methods are not available.
 
     Examples
     --------
@@ -208,7 +210,7 @@ def error_bounds(
         found = error_bound(classifier, X, y, X_target=X_target, method=TRANSPORT, **common)
         return ErrorBounds({TRANSPORT: found}, TRANSPORT, dict.fromkeys((CROSSFIT, HOLDOUT, ANYTIME), _ANOTHER))
     if (X_holdout is None) != (y_holdout is None):
-        raise ParameterError("X_holdout", "and y_holdout must be given together", "only one", "Pass both, or none.")
+        raise ParameterError("X_holdout", "and y_holdout must be given together", "only one", "Pass both or neither.")
     fitted = is_fitted(classifier)
     bounds: dict[str, ErrorBound] = {}
     left_out: dict[str, str] = {}
@@ -216,26 +218,26 @@ def error_bounds(
         sample = {"X_unlabeled": X_unlabeled, "groups": groups, "cv_groups": cv_groups}
         bounds[CROSSFIT] = error_bound(classifier, X, y, **sample, **common)
     else:
-        left_out[CROSSFIT] = "the labeled rows were chosen, so they are no sample of anything"
+        left_out[CROSSFIT] = "the labeled rows are not a random sample"
     if X_holdout is not None and y_holdout is not None:
         if not fitted:
             raise ParameterError(
                 "classifier",
-                "must be fitted where labels are held out",
-                "one that is not fitted",
-                "Fit it to X, y, or leave X_holdout out.",
+                "must be fitted if X_holdout is given",
+                "an unfitted classifier",
+                "Fit it on X, y, or omit X_holdout.",
             )
         for method in (HOLDOUT, ANYTIME):
             bounds[method] = error_bound(classifier, X_holdout, y_holdout, method=method, X_train=X, **common)
     elif random_labels and hasattr(classifier, "fit"):
         bounds[HOLDOUT] = error_bound(clone(classifier), X, y, method=HOLDOUT, cv_groups=cv_groups, **common)
-        left_out[ANYTIME] = "it needs labels that the classifier has not seen: X_holdout, y_holdout, or an Audit"
+        left_out[ANYTIME] = "requires labels that the classifier has not seen (pass X_holdout, or run an Audit)"
     else:
-        left_out[HOLDOUT] = left_out[ANYTIME] = "they need random labels that the classifier has not seen: X_holdout"
+        left_out[HOLDOUT] = left_out[ANYTIME] = "requires random labels that the classifier has not seen: X_holdout"
     if not fitted:
-        left_out[TRANSPORT] = "it needs a fitted classifier"
+        left_out[TRANSPORT] = "requires a fitted classifier"
     elif not random_labels and not isinstance(radius, int | float):
-        left_out[TRANSPORT] = "a radius cannot be estimated from rows that were chosen: pass a number as radius"
+        left_out[TRANSPORT] = "requires a numeric radius, since no radius can be estimated from chosen rows"
     else:
         common |= {"X_unlabeled": X_unlabeled, "radius": radius}
         bounds[TRANSPORT] = error_bound(classifier, X, y, method=TRANSPORT, **common)

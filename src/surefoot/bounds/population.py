@@ -22,7 +22,8 @@ from surefoot.problem.placement import check_problem
 from surefoot.problem.rows import Unlabeled
 from surefoot.solvers.transport import solve_transport
 
-# Of more target rows so many are looked at, drawn at random: for the test and for the features, not for the radius.
+# If there are more target rows, the test and the feature statistics use a random sample of this size.
+# The minimal radius always uses all rows.
 _MOST_ROWS = 5000
 _FEWEST_LABELED = 4
 _N_SPLITS = 10
@@ -31,19 +32,19 @@ _LISTED = 5
 
 @dataclass(frozen=True)
 class MovedFeature:
-    """How far one feature has moved.
+    """Shift of one feature.
 
     Attributes
     ----------
     name : str
-        Its name, or its number.
+        Name of the feature, or its index.
     distance : float
-        The largest difference of the two distribution functions (Kolmogorov and Smirnov), from 0 to 1.
+        Largest difference of the two distribution functions (Kolmogorov–Smirnov distance), from 0 to 1.
     difference : float
-        Median of the target less that of the labeled rows, in units of the labeled rows' interquartile range (of their
-        standard deviation where that is 0, of 1 where all are equal).
+        Median of the target minus median of the labeled rows, in units of the labeled rows' interquartile range. If
+        that range is 0, the unit is the standard deviation; if all values are equal, it is 1.
     p_value : float
-        Of the test that nothing has moved, times the number of features.
+        p-value of the Kolmogorov–Smirnov test, times the number of features.
     """
 
     name: str
@@ -54,27 +55,27 @@ class MovedFeature:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Shift(PrintsAsTable):
-    """How far a target population lies from the labeled rows.
+    """Shift between the labeled rows and a target population.
 
     Attributes
     ----------
     minimal_radius : float
-        Transport distance between the labeled rows and those of the target, features alone: the least radius of a set
-        with the target's marginal.
+        Transport distance between the features of the labeled rows and of the target. It is the smallest radius of a
+        decision set with the target's feature marginal.
     within_labeled : float
-        The same between random halves of the labeled rows, on average: what no shift at all would show at half the
-        labels.
+        Average transport distance between random halves of the labeled rows. This is the distance to expect without a
+        shift, at half the number of labels.
     separability : float
-        Area under the curve of a classifier that tells target rows from labeled ones, on rows it has not seen: 0.5
-        where it cannot, 1 where it always can.
+        Area under the ROC curve of a classifier that separates target rows from labeled rows, on rows it has not seen:
+        0.5 for no separation, 1 for perfect separation.
     p_value : float
-        Of the test that both are samples of one population, which needs random rows on both sides.
+        p-value of the test that both are samples of one population. It requires random rows on both sides.
     features : tuple of MovedFeature
-        All features, those that moved most first.
+        All features, largest shift first.
     n_labeled : int
-        Labeled rows.
+        Number of labeled rows.
     n_target : int
-        Rows of the target.
+        Number of target rows.
     """
 
     minimal_radius: float
@@ -92,20 +93,20 @@ class Shift(PrintsAsTable):
                 "minimal radius",
                 f"{self.minimal_radius:.4g}  (between random halves of the labeled rows: {self.within_labeled:.4g})",
             ),
-            ("told apart", f"with an area under the curve of {self.separability:.3f} (0.5: not at all)"),
+            ("separability", f"{self.separability:.3f} (area under the ROC curve; 0.5 means none)"),
             ("p-value", f"{self.p_value:.3g}  ({self.in_words})"),
         ]
         for at, one in enumerate(self.features[:_LISTED]):
-            text = f"{visible(one.name)}: distance {one.distance:.3f}, median {one.difference:+.2f} ranges"
-            rows.append(("moved most" if at == 0 else "", f"{text}, p {one.p_value:.2g}"))
+            text = f"{visible(one.name)}: KS distance {one.distance:.3f}, median {one.difference:+.2f} IQR"
+            rows.append(("largest shifts" if at == 0 else "", f"{text}, p {one.p_value:.2g}"))
         return rows
 
     @property
     def in_words(self) -> str:
-        """What the p-value says."""
+        """Interpretation of the p-value."""
         if self.p_value <= 0.05:
-            return "two populations: bounds for that of the labels do not hold for the target"
-        return "no shift was seen; few rows may hide one"
+            return "two populations: bounds for the labeled population do not hold for the target"
+        return "no shift detected; a small sample can hide one"
 
 
 def shift(
@@ -121,8 +122,8 @@ def shift(
 ) -> Shift:
     """How far the rows of another population lie from the labeled ones.
 
-    The test trains a classifier on a random half of all rows to tell target rows from labeled ones, and ranks the other
-    half by it (Mann and Whitney); then the halves change places. The p-value is twice the smaller one.
+    A classifier is trained on a random half of all rows to separate target rows from labeled rows. A Mann–Whitney test
+    compares its scores on the other half. The halves are then swapped. The p-value is twice the smaller of the two.
 
     Parameters
     ----------
@@ -131,24 +132,25 @@ def shift(
     y : array of shape (n,)
         Their labels.
     X_target : array of shape (M, d), Unlabeled or None
-        Rows of the other population, at least four; also a memory map, `ParquetRows`, or a Dask array or dataframe.
+        Rows of the other population, at least four. A memory map, `ParquetRows`, or a Dask array or dataframe also
+        works.
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows.
     classifier : classifier or None, default=None
-        Tells the two apart, by predict_proba; by default a random forest.
+        Classifier with predict_proba that separates the two. The default is a random forest.
     random_state : int, default=0
-        Seed of the halves, of the forest and of the target rows that are looked at. A fixed one, so that the same data
-        give the same result.
+        Seed of the halves, the forest and the sample of target rows. The fixed default gives the same result for the
+        same data.
     n_jobs : int or None, default=None
         Threads over blocks of rows.
     compute : Compute or None, default=None
-        Where sums over blocks of rows run (a GPU, say), and how much memory they may keep. None: in memory up to 2^24
-        distances, beyond in blocks.
+        Device for sums over blocks of rows, such as a GPU, and memory limit. None: in memory up to 2^24 distances, in
+        blocks beyond.
 
     Returns
     -------
     Shift
-        Minimal radius, the test and the features that moved most; prints itself.
+        Minimal radius, test result and features, printed as a table.
 
     Examples
     --------
@@ -159,7 +161,7 @@ def shift(
     ('feature 0', True)
     """
     rows, _ = check_labeled_rows(X, y)
-    # without label intervals the radius is the same whatever the labels, of which one class may be all that is seen
+    # without label intervals the radius does not depend on the labels, so a single class is enough
     problem = check_problem(
         X,
         np.zeros(len(rows)),
@@ -175,7 +177,7 @@ def shift(
     if min(len(labeled), len(target)) < _FEWEST_LABELED:
         raise ParameterError(
             "X",
-            f"must have at least {_FEWEST_LABELED} labeled rows, and the target as many",
+            f"and X_target must have at least {_FEWEST_LABELED} rows each",
             f"{len(labeled)} and {len(target)}",
             "Pass more rows.",
         )
@@ -196,7 +198,7 @@ def shift(
 def _told_apart(
     labeled: FloatArray, target: FloatArray, classifier: Any, seed: int, rng: np.random.Generator
 ) -> tuple[float, float]:
-    """Area under the curve over rows not trained on, and the p-value: each half judged by the other's classifier."""
+    """Return the area under the ROC curve on held-out rows and the p-value, by two-fold cross-fitting."""
     if classifier is None:
         classifier = RandomForestClassifier(100, min_samples_leaf=3, class_weight="balanced", random_state=seed)
     rows = np.vstack([labeled, target])
@@ -216,7 +218,7 @@ def _told_apart(
 
 
 def _half_distance(between: FloatArray, rng: np.random.Generator) -> float:
-    """Transport distance between two random halves of the labeled rows, of distances (n, n)."""
+    """Return the transport distance between two random halves of the labeled rows, given distances (n, n)."""
     A, B = np.array_split(rng.permutation(len(between)), 2)
     return solve_transport(
         np.ascontiguousarray(between[np.ix_(A, B)]), np.full(len(A), 1 / len(A)), np.full(len(B), 1 / len(B))

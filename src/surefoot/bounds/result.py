@@ -1,4 +1,4 @@
-"""`ErrorBound`: a bound with its statement, its assumptions and its kind of guarantee."""
+"""`ErrorBound`: an upper bound with its statement, assumptions and kind of guarantee."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from surefoot._printing import PrintsAsTable, count, rounded_up, share_at_most
+from surefoot._printing import PrintsAsTable, count, in_percent, rounded_up, share_at_most
 from surefoot.certificates.certificate import Certificate
 from surefoot.problem.losses import ZERO_ONE
 
@@ -17,9 +17,9 @@ CONDITIONAL: Literal["conditional"] = "conditional"
 MEASURED: Literal["measured"] = "measured"
 
 _KINDS = {
-    THEOREM: "holds with probability {level:.4g} or more under the assumptions",
-    CONDITIONAL: "holds where the radius does; nothing in the data proves that it does",
-    MEASURED: "meant to hold with probability {level:.4g}; coverage was measured on datasets, not proved",
+    THEOREM: "proved under the assumptions below",
+    CONDITIONAL: "holds if the true distribution lies within the radius, which no data can prove",
+    MEASURED: "reached its confidence level on benchmark datasets; not proved",
 }
 
 
@@ -30,33 +30,34 @@ class ErrorBound(PrintsAsTable):
     Attributes
     ----------
     value : float
-        The bound: a share of rows for the zero-one loss, else a mean loss.
+        The bound: an error rate for the zero-one loss, otherwise a mean loss.
     kind : {"theorem", "conditional", "measured"}
-        What kind of guarantee it is.
+        Kind of guarantee.
     method : str
-        How it was found.
+        Name of the method, and how it computed the bound.
     about : str
-        Which classifier and which rows it speaks of.
+        The classifier and the rows that the bound covers.
     level : float
-        The probability with which it is meant to hold.
+        Confidence level.
     loss : str
         Name of the loss.
     assumptions : tuple of str
-        What it assumes.
+        Assumptions of the guarantee.
     n_labels : int
-        Labels that judged the classifier.
+        Number of labels used to test the classifier.
     n_groups : int or None
-        Groups of these labels that count as one draw each (equal features, or `cv_groups`); None where no row repeats.
+        Number of groups of dependent rows among these labels (equal features, or `cv_groups`). Each group counts once.
+        None if no row repeats.
     n_errors : int
-        Labels among them that it got wrong.
+        Number of these labels that the classifier predicted wrongly.
     mean_loss : float
-        Over these labels; n_errors / n_labels for the zero-one loss.
+        Mean loss at these labels; n_errors / n_labels for the zero-one loss.
     groups : dict or None
-        The bound of each group; all of them hold together at `level`, and `value` is the largest.
+        The bound for each group. All of them hold simultaneously at `level`, and `value` is the largest.
     classifier : classifier or None
-        The classifier that it speaks of, where that is another than the one given.
+        The classifier that the bound covers, if it differs from the one passed in.
     certificate : Certificate or None
-        Of the transport bound.
+        The certificate behind a transport bound.
     """
 
     value: float
@@ -76,17 +77,18 @@ class ErrorBound(PrintsAsTable):
 
     @property
     def statement(self) -> str:
-        """The bound in words."""
-        chance = "" if self.kind == CONDITIONAL else f" (level {self.level:.4g})"
-        where = "" if self.groups is None else " in every group"
-        return f"{self.about}: {self.amount}{where}{chance}"
-
-    @property
-    def amount(self) -> str:
-        """What is bounded, and by what."""
+        """The bound as a sentence."""
+        who, _, rows = self.about.partition(", on ")
+        if self.kind == CONDITIONAL:
+            given = "If the true distribution lies within the radius"
+        else:
+            given = f"With {in_percent(self.level)} confidence"
         if self.loss == ZERO_ONE:
-            return f"errs on at most {share_at_most(self.value)} % of them"
-        return f"mean {self.loss} of at most {rounded_up(self.value, 4)}"
+            verb = "misclassify" if who.startswith("these") else "misclassifies"
+            claim = f"{who} {verb} at most {share_at_most(self.value)} % of {rows}"
+        else:
+            claim = f"the mean {self.loss} of {who} is at most {rounded_up(self.value, 4)} on {rows}"
+        return f"{given}, {claim}" + ("" if self.groups is None else ", in every group")
 
     @property
     def worst_group(self) -> Any:
@@ -100,9 +102,9 @@ class ErrorBound(PrintsAsTable):
         rows = [
             ("value", rounded_up(self.value, 4)),
             ("statement", self.statement),
-            ("kind", f"{self.kind}: {_KINDS[self.kind].format(level=self.level)}"),
+            ("kind", f"{self.kind}: {_KINDS[self.kind]}"),
             ("method", self.method),
-            ("seen", seen if self.loss == ZERO_ONE else f"{seen}, mean loss {self.mean_loss:.4g}"),
+            ("evidence", seen if self.loss == ZERO_ONE else f"{seen}, mean loss {self.mean_loss:.4g}"),
         ]
         for name, bound in (self.groups or {}).items():
             counts = f"{count(bound.n_errors, 'error')} on {count(bound.n_labels, 'label')}"
@@ -112,10 +114,10 @@ class ErrorBound(PrintsAsTable):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ErrorBounds(PrintsAsTable):
-    """All bounds that apply, by method, and why the others do not.
+    """All applicable bounds, by method, with the reason why each other method does not apply.
 
-    Each holds at its own level: the smallest of several does not. Which one to read follows from what one has, and is
-    named by `advice` without a look at the values.
+    Each bound holds at its own confidence level, but the smallest of several does not. `advice` names the method to
+    read. It depends on the data that you have, never on the values of the bounds.
 
     Attributes
     ----------
@@ -124,7 +126,7 @@ class ErrorBounds(PrintsAsTable):
     advice : str
         The method to read.
     left_out : dict of str
-        Why a method is left out, by method.
+        The reason why a method does not apply, by method.
     """
 
     bounds: Mapping[str, ErrorBound]
@@ -164,5 +166,5 @@ class ErrorBounds(PrintsAsTable):
             (method, f"{rounded_up(bound.value, 4)}  {bound.kind}; {bound.about}")
             for method, bound in self.bounds.items()
         ]
-        rows += [(method, f"left out: {reason}") for method, reason in self.left_out.items()]
-        return [*rows, ("read", f"{self.advice}: decided by what is given, never by the values")]
+        rows += [(method, f"not available: {reason}") for method, reason in self.left_out.items()]
+        return [*rows, ("read", f"{self.advice} (chosen by the data you have, never by the values)")]

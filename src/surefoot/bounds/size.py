@@ -1,4 +1,4 @@
-"""How many labels an audit will take: exact for a planned number, by the distribution of its end when one may peek."""
+"""Number of labels that an audit requires, for a planned number of labels and for the anytime bound."""
 
 from __future__ import annotations
 
@@ -11,36 +11,36 @@ from numpy.typing import ArrayLike
 from scipy.stats import hypergeom
 
 from surefoot._errors import import_extra
-from surefoot._printing import PrintsAsTable
+from surefoot._printing import PrintsAsTable, count, in_percent
 from surefoot._validation import FloatArray, check_finite_array, check_positive_integer, check_unit_scalar
 from surefoot.bounds._arguments import check_level
 from surefoot.bounds.betting import PoolErrors
 
-# A curve goes up to this share of its target, nearer to which the labels needed grow without bound, by so many points.
+# A curve ends at this fraction of its target, because the number of labels diverges near the target; and its points.
 _NEAREST, _POINTS = 0.8, 17
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class AuditSize(PrintsAsTable):
-    """Labels that it takes to prove a target error.
+    """Number of labels required to prove a target error rate.
 
     Attributes
     ----------
     n_labels : int or None
-        To plan: with this many, the exact bound is at most the target with probability `power`, if the classifier errs
-        on `expected_error` of the pool. None where labeling all of the pool would not do.
+        Number of labels to plan. With this number, the exact bound is at most the target with probability `power`, if
+        the true error rate is `expected_error`. None if labeling the whole pool does not suffice.
     n_errors : int or None
-        Errors among them that are allowed.
+        Number of errors allowed among these labels.
     n_anytime : int or None
-        Within this many the anytime bound is at most the target with the same probability; it may be there earlier.
+        The anytime bound reaches the target within this number of labels, with the same probability.
     target : float
-        The share of errors to prove.
+        The error rate to prove.
     expected_error : float
-        The share that the classifier is believed to make.
+        Expected error rate of the classifier.
     n_pool : int
-        Rows of the pool.
+        Number of rows in the pool.
     level : float
-        Probability with which the bound holds.
+        Confidence level of the bound.
     power : float
         Probability that the target is proved.
     """
@@ -55,34 +55,34 @@ class AuditSize(PrintsAsTable):
     power: float
 
     def curve(self, believed_errors: ArrayLike) -> FloatArray:
-        """Labels needed at the same target for other believed errors.
+        """Compute the number of labels at the same target for other expected error rates.
 
         Parameters
         ----------
         believed_errors : array of shape (k,)
-            Shares that the classifier is believed to make.
+            Expected error rates.
 
         Returns
         -------
         array of shape (k,)
-            Labels to plan; NaN where none suffice.
+            Numbers of labels to plan; NaN if no number suffices.
         """
         return self.table([self.target], believed_errors)[0]
 
     def table(self, targets: ArrayLike, believed_errors: ArrayLike) -> FloatArray:
-        """Labels needed, targets by believed errors.
+        """Compute the number of labels for each target and expected error rate.
 
         Parameters
         ----------
         targets : array of shape (t,)
-            Shares of errors to prove.
+            Error rates to prove.
         believed_errors : array of shape (k,)
-            Shares that the classifier is believed to make.
+            Expected error rates.
 
         Returns
         -------
         array of shape (t, k)
-            Labels to plan; NaN where none suffice.
+            Numbers of labels to plan; NaN if no number suffices.
         """
         rows = check_finite_array(targets, "targets", ndim=1)
         columns = check_finite_array(believed_errors, "believed_errors", ndim=1)
@@ -90,12 +90,12 @@ class AuditSize(PrintsAsTable):
         return np.array([[np.nan if cell is None else cell[0] for cell in line] for line in found], dtype=np.float64)
 
     def plot(self, targets: ArrayLike | None = None, ax: Any = None) -> Any:
-        """Draw the labels to plan against the believed error, a curve per target.
+        """Plot the number of labels against the expected error rate, one curve per target.
 
         Parameters
         ----------
         targets : array of shape (t,) or None, default=None
-            Shares of errors to prove; by default half of this target, itself and twice it.
+            Error rates to prove. The default is half of this target, the target itself, and twice the target.
         ax : matplotlib Axes or None, default=None
             Where to draw; by default a new figure.
 
@@ -111,62 +111,60 @@ class AuditSize(PrintsAsTable):
         for target in np.unique(np.clip(chosen, 0.0, 1.0)):
             shares = np.linspace(0.0, _NEAREST * target, _POINTS)
             ax.plot(100 * shares, self.table([target], shares)[0], ".-", label=f"at most {100 * target:.3g} % errors")
-        ax.set(yscale="log", xlabel="believed error, %", ylabel="labels to plan")
-        what = f"chance {self.power:.3g}, level {self.level:.3g}, {self.n_pool:,} rows"
-        ax.set_title(f"Labels that prove a target ({what})", fontsize=10)
+        ax.set(yscale="log", xlabel="expected error rate, %", ylabel="labels to plan")
+        what = f"{in_percent(self.level)} confidence, power {in_percent(self.power)}, {self.n_pool:,} rows"
+        ax.set_title(f"Labels required to prove a target ({what})", fontsize=10)
         ax.legend(frameon=False, fontsize=8)
         return ax
 
     def _rows(self) -> list[tuple[str, str]]:
         if self.n_labels is None:
-            need = f"all {self.n_pool} rows would not do: the believed error is above the target, or too near to it"
+            need = f"more than all {self.n_pool} rows: the expected error rate is above the target or too close to it"
         else:
-            need = f"{self.n_labels}  (of {self.n_pool} rows; at most {self.n_errors} of them wrong)"
-        peeking = (
-            "not within the pool" if self.n_anytime is None else f"{self.n_anytime} or fewer, by the anytime bound"
-        )
+            need = f"{self.n_labels} of {self.n_pool} rows, with at most {count(self.n_errors or 0, 'error')}"
+        anytime = "more than the pool has" if self.n_anytime is None else f"at most {self.n_anytime} labels"
         shares = self.target * np.array([0.0, 0.2, 0.4, 0.6, 0.8])
         others = ", ".join(
-            f"{share:.3g}: {'none suffice' if np.isnan(n) else int(n)}"
+            f"{in_percent(share)}: {'not possible' if np.isnan(n) else int(n)}"
             for share, n in zip(shares, self.curve(shares), strict=True)
         )
         return [
             ("labels", need),
-            ("when peeking", peeking),
-            ("proves", f"an error of at most {self.target:.4g} at level {self.level:.4g}"),
+            ("anytime bound", anytime),
+            ("target", f"an error rate of at most {in_percent(self.target)}, with {in_percent(self.level)} confidence"),
             (
-                "with chance",
-                f"{self.power:.4g} or more, if the classifier errs on {self.expected_error:.4g} of the pool",
+                "power",
+                f"at least {in_percent(self.power)}, if the true error rate is {in_percent(self.expected_error)}",
             ),
-            ("if it errs on", others),
+            ("other rates", others),
         ]
 
 
 def audit_size(
     target: float = 0.05, expected_error: float = 0.02, n_pool: int = 5000, *, level: float = 0.9, power: float = 0.8
 ) -> AuditSize:
-    """The labels to plan for an audit of a pool, drawn uniformly without replacement.
+    """Compute the number of labels to plan for an audit with uniform sampling.
 
-    The least n for which at most c errors may be found, c such that the exact bound is then at most the target, and
-    for which that happens with probability `power` or more.
+    This is the smallest n that proves the target with probability `power` or more: the exact bound is at most the
+    target if the n labels contain at most c errors.
 
     Parameters
     ----------
     target : float, default=0.05
-        The share of errors to prove.
+        The error rate to prove.
     expected_error : float, default=0.02
-        The share that the classifier is believed to make.
+        Expected error rate of the classifier.
     n_pool : int, default=5000
-        Rows of the pool.
+        Number of rows in the pool.
     level : float in (0, 1), default=0.9
-        Probability with which the bound holds.
+        Confidence level of the bound.
     power : float in (0, 1), default=0.8
-        Probability that the target is proved, if the classifier errs on `expected_error` of the pool.
+        Probability that the target is proved, if the true error rate is `expected_error`.
 
     Returns
     -------
     AuditSize
-        The labels to plan, the errors they allow, and the labels within which one who peeks is done.
+        The number of labels to plan, the number of errors it allows, and the number for the anytime bound.
 
     Examples
     --------
@@ -184,13 +182,13 @@ def audit_size(
 
 
 def least_labels(target: float, n_pool: int, level: float) -> int | None:
-    """The labels with which the anytime bound proves a target if none of them shows an error."""
+    """Return the number of labels with which the anytime bound proves a target if there is no error among them."""
     bad = int(np.floor(target * n_pool + 1e-9)) + 1
     return PoolErrors(n_pool, level).labels_needed(bad, 0, 0, 0.0)
 
 
 def _plan(target: float, believed: float, N: int, level: float, power: float) -> tuple[int, int] | None:
-    """The least number of labels, and the errors that it allows; None where even all rows would not do."""
+    """Return the smallest number of labels and the errors it allows, or None if all rows do not suffice."""
     bad = int(np.floor(target * N + 1e-9)) + 1  # the least number of errors that must be ruled out
     real = round(believed * N)
     if bad > N:
@@ -205,7 +203,7 @@ def _plan(target: float, believed: float, N: int, level: float, power: float) ->
 
 
 def _least_labels(errors: int, bad: int, N: int, level: float) -> int:
-    """The least n at which `bad` errors among N rows would show more than `errors`, but for a chance of 1 − level."""
+    """Return the smallest n at which `bad` errors among N rows show more than `errors` with probability `level`."""
     # at n = N all `bad` > `errors` are seen
     numbers = range(errors + 1, N)
     few = bisect_left(numbers, True, key=lambda n: bool(hypergeom.cdf(errors, N, bad, n) <= 1.0 - level))
@@ -213,10 +211,10 @@ def _least_labels(errors: int, bad: int, N: int, level: float) -> int:
 
 
 def _anytime_labels(target: float, believed: float, N: int, level: float, power: float) -> int | None:
-    """The number of labels within which the anytime bound gets to the target with probability `power`.
+    """Return the number of labels within which the anytime bound reaches the target with probability `power`.
 
-    The chances of x errors in t draws, those that have ended taken out, go forward draw by draw. That the least number
-    of errors to rule out is rejected stands for all larger ones.
+    The recursion runs over draws. It keeps the probabilities of x errors in t draws among audits that have not ended.
+    Once the smallest number of errors to rule out is rejected, all larger numbers are rejected too.
     """
     bad, real = int(np.floor(target * N + 1e-9)) + 1, round(believed * N)
     if bad > N:

@@ -169,7 +169,7 @@ class ProofAsking(Asking):
         if proof is not None:
             save_proved(self.out, self.pool, found)
             written = str(self.out)
-            self.say(f"Proved: {proof.statement}. The model is in {self.out}.", "bold")
+            self.say(f"Proved. {proof.statement}. The model is in {self.out}.", "bold")
         else:
             again = "" if found.next() is None else "; run it again to go on"
             self.say(f"Not proved yet, after {count(state.n_labels, 'label')}{again}.", "bold")
