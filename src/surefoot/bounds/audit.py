@@ -33,7 +33,7 @@ from surefoot.bounds.finish import FinishPlan, plan_finish
 from surefoot.bounds.journal import EventLog, Journal, answer_event, answer_of, hash_predictions, hash_rows
 from surefoot.bounds.result import THEOREM, ErrorBound
 from surefoot.bounds.size import AuditSize, audit_size
-from surefoot.certificates.evidence import audit_claim, distinct, write_evidence
+from surefoot.certificates.evidence import audit_claim, distinct, model_data, write_evidence
 from surefoot.certificates.verify import rows_digest
 from surefoot.problem.losses import ZERO_ONE
 
@@ -188,6 +188,11 @@ class Audit:
     def n_labels(self) -> int:
         """Number of recorded labels, including skipped rows."""
         return self._engine.n_labels
+
+    @property
+    def seed(self) -> int:
+        """The seed of the sample."""
+        return int(self._journal.about["seed"])
 
     @property
     def n_known(self) -> int:
@@ -362,29 +367,36 @@ class Audit:
         list of Path
             The files written.
         """
-        N, digest = len(self._engine.predictions), self._rows_digest
-        names = distinct(self._engine.predictions)
-        described = {"form": "arrays", "rows": N, "labeled": self.n_known, "classes": names, "features": digest}
-        data = {**described, "labels": None, "table": None}
-        model = {"name": self._subject, "sha256": None}
-        return write_evidence(Path(path), data, [self.claim(data)], model=model, seed=self._journal.about["seed"])
+        data, claim = self.claim(self._rows_digest)
+        return write_evidence(Path(path), data, [claim], model=model_data(self._subject), seed=self.seed)
 
-    def claim(self, data: dict[str, Any]) -> dict[str, Any]:
-        """Describe the bound that decides, with its proof, as a claim of evidence.
+    def claim(self, features: str | None, table: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Describe the rows, and the bound that decides with its proof, as evidence holds them.
 
         Parameters
         ----------
-        data : dict
-            Description of the rows, as in the file.
+        features : str or None
+            SHA-256 of the rows.
+        table : dict or None, default=None
+            How the rows are read from a table; None for arrays.
 
         Returns
         -------
-        dict
-            The claim.
+        tuple of dict
+            The data and the claim.
         """
+        data: dict[str, Any] = {
+            "form": "arrays" if table is None else "table",
+            "rows": len(self._engine.predictions),
+            "labeled": self.n_known,
+            "classes": distinct(self._engine.predictions),
+            "features": features,
+            "labels": None,
+            "table": table,
+        }
         planned = self.planned if self.rule == PLANNED else None
         about, engine = self._journal.about, self._engine
-        return audit_claim(
+        return data, audit_claim(
             data,
             engine.anytime_upper if planned is None else engine.planned_upper(planned),
             self.level,

@@ -96,8 +96,13 @@ def save_certificate(
         rule=rule, target=X_target is not None, data=data,
     )  # fmt: skip
     classifier = getattr(bound.losses_at, "classifier", None)
-    model = None if classifier is None else {"name": type(classifier).__name__, "sha256": None}
+    model = None if classifier is None else model_data(type(classifier).__name__)
     return write_evidence(path, data, [claim], model=model)
+
+
+def model_data(name: str, sha256: str | None = None, column: str | None = None) -> dict[str, Any]:
+    """Describe what predicts: a classifier, a model file with its SHA-256, or a column of the table."""
+    return {"name": name, "sha256": sha256, "column": column}
 
 
 def _no_dual_point() -> ParameterError:

@@ -72,7 +72,7 @@ def array_digest(*arrays: Any) -> str:
 
 
 def labels_digest(labels: Sequence[Any]) -> str:
-    """SHA-256 of plain labels as a JSON list."""
+    """SHA-256 of plain labels, null where there is none, as a JSON list."""
     return sha256(json.dumps(list(labels), ensure_ascii=False))
 
 
@@ -239,6 +239,8 @@ class Verification(PrintsAsTable):
 
     Attributes
     ----------
+    claims : list of str
+        What the file claims, in words.
     verified : list of str
         What was recomputed and agrees.
     not_verified : list of str
@@ -247,6 +249,7 @@ class Verification(PrintsAsTable):
         What does not agree; empty if the evidence holds.
     """
 
+    claims: list[str] = field(default_factory=list)
     verified: list[str] = field(default_factory=list)
     not_verified: list[str] = field(default_factory=list)
     mismatches: list[str] = field(default_factory=list)
@@ -283,7 +286,12 @@ class Verification(PrintsAsTable):
         return "The evidence holds" if self.ok else "The evidence does NOT hold"
 
     def _rows(self) -> list[tuple[str, str]]:
-        parts = {"mismatch": self.mismatches, "verified": self.verified, "not verified": self.not_verified}
+        parts = {
+            "claim": self.claims,
+            "mismatch": self.mismatches,
+            "verified": self.verified,
+            "not verified": self.not_verified,
+        }
         return [(name if k == 0 else "", text) for name, texts in parts.items() for k, text in enumerate(texts)]
 
 
@@ -310,7 +318,7 @@ class CheckedData:
 
 def verify_content(content: dict[str, Any], data: CheckedData) -> Verification:
     """Recompute every claim of a file from the data."""
-    found = Verification()
+    found = Verification([claim["statement"] for claim in content["claims"]])
     described = content["data"]
     kind = "cells of the table" if described["form"] == "table" else "rows"
     about_rows = any(claim["type"] != AUDIT for claim in content["claims"])
@@ -335,6 +343,8 @@ def verify_content(content: dict[str, Any], data: CheckedData) -> Verification:
             checks[claim["type"]](found, claim, described, data)
         except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:  # fields of no sense together
             found.check(False, "", f"a claim contradicts itself ({type(error).__name__}: {error})")
+    for texts in (found.mismatches, found.verified, found.not_verified):  # claims may share their set
+        texts[:] = dict.fromkeys(texts)
     return found
 
 
@@ -761,8 +771,8 @@ def _check_crossfit(found: Verification, claim: dict[str, Any], described: dict[
         value = 1.0 if errors + 1 >= n else float(beta.isf(1.0 - level, errors + 2, n - errors - 1))
         found.check(
             value <= claim["value"] + 1e-12,
-            f"zero_one: {errors} errors plus one on {n} labels give {value:.9g} (Clopper-Pearson)",
-            f"zero_one: {claim['value']:.9g} is claimed, and {errors} errors plus one on {n} labels give {value:.9g}",
+            f"zero_one: {count(errors, 'error')} plus one on {n} labels give {value:.9g} (Clopper-Pearson)",
+            f"zero_one: {claim['value']:.9g} is claimed; {count(errors, 'error')} plus one on {n} labels give {value:.9g}",
         )
     else:
         found.not_verified.append(f"the cross-fitted bound on {claim['metric']}: groups are needed for it")

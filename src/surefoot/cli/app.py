@@ -81,6 +81,10 @@ CvGroups = Annotated[
         autocompletion=_columns,
     ),
 ]
+Evidence = Annotated[
+    Path | None,
+    typer.Option("--evidence", help="File (.json) with the claims and their proofs, for surefoot verify."),
+]
 Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
 
 
@@ -132,8 +136,8 @@ app = typer.Typer(
     name="surefoot",
     help="Few labels, many unlabeled rows: a classifier with a certified worst case, and the rows to label next.\n\n"
     "In every table, rows with an empty label are the unlabeled ones.",
-    epilog="Exit codes: 0 done, 1 a fault of surefoot, 2 a mistake in files or options, 3 the target risk was not "
-    "reached, 130 interrupted.",
+    epilog="Exit codes: 0 done, 1 a fault of surefoot or evidence that does not hold, 2 a mistake in files or options, "
+    "3 the target risk was not reached, 130 interrupted.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},

@@ -6,7 +6,7 @@ import io
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,10 +14,14 @@ from surefoot._errors import FileError
 from surefoot._printing import count, rounded_up, share_at_most, visible
 from surefoot.cli import app as o
 from surefoot.cli.app import Call, command, command_line
-from surefoot.cli.output import NOT_REACHED, OK, Output
+from surefoot.cli.output import FAILED, NOT_REACHED, OK, Output
 from surefoot.pool.options import read_loss, split_names
 from surefoot.pool.table.cells import TableError
 from surefoot.pool.table.reading import SUFFIXES, listed
+
+if TYPE_CHECKING:
+    from surefoot.pool.appraisal import Appraisal
+    from surefoot.pool.table import Pool
 
 # The commands that make, use and judge a model.
 
@@ -43,19 +47,20 @@ def fit(
         typer.Option("--learn-rows", min=0, help="Unlabeled rows to learn from, 0 for all; by default by size."),
     ] = None,
     cv_groups: o.CvGroups = None,
+    evidence: o.Evidence = None,
     force: o.Force = False,
     target_risk: o.Target = None,
 ) -> int:
     """Learn a model, say how far it can be trusted, write a report."""
-    from surefoot._files import check_writable
+    from surefoot._files import OutputFile, check_outputs, check_writable, is_report
 
     output, choices = call.output, call.settle_pool(pool, learn_rows=learn_rows)
     model = out or Path(f"{pool.stem}.skops")
     check_writable(model)  # a folder has no suffix to change
     page = None if no_report else report or model.with_suffix(".html")
-    from surefoot._files import OutputFile, check_outputs, is_report
     from surefoot.cli.output import pool_data, say_judged, say_pool
     from surefoot.pool.appraisal import appraise
+    from surefoot.pool.evidence import evidence_files
     from surefoot.pool.model import train
     from surefoot.pool.model_file import is_model_file, model_file_of, save_model
     from surefoot.pool.options import Clock
@@ -68,6 +73,7 @@ def fit(
     outputs = [OutputFile(model, "model", "--out", is_model_file)]
     if page is not None:
         outputs.append(OutputFile(page, "report", "--report", is_report))
+    outputs += [] if evidence is None else evidence_files(evidence)
     check_outputs(outputs, files_of(pool), force=force)
     table = call.read_pool()
     writing = Writing(model, page, {**call.values, "suffix": pool.suffix}, choices.seed, command_line())
@@ -85,6 +91,8 @@ def fit(
     output.note(*judged.cautions)
     save_model(model, model_file_of(trained, summary, writing.options))
     written = {"model": str(model)}
+    if evidence is not None:
+        written |= _save_evidence(call, evidence, judged, table, model, cleaned_by_model=False)
     if page is not None:
         with output.working("writing the report") as say:
             write_report(page, report_of(judged, output.notes, writing, say))
@@ -96,6 +104,19 @@ def fit(
     code = _target(output, "log loss", judged.risk, target_risk, guaranteed=guaranteed)
     data = {**pool_data(table), **summary, **written, "next": following, "seconds": round(clock.passed, 2)}
     return output.finish(data, code)
+
+
+def _save_evidence(
+    call: Call, path: Path, judged: Appraisal, pool: Pool, model: Path, *, cleaned_by_model: bool
+) -> dict[str, str]:
+    """Write the bounds of a model as evidence; the files written, by what they are."""
+    from surefoot.pool.evidence import save_appraisal
+
+    how = {"model": model, "cleaned_by_model": cleaned_by_model, "seed": call.ctx.params["seed"]}
+    saved = save_appraisal(path, judged, pool, call.form, call.columns, **how)
+    if not saved:
+        call.output.note("no evidence was written: there is no bound to prove.")
+    return {name: str(file) for name, file in zip(("evidence", "arrays"), saved, strict=False)}
 
 
 @command("predict", o.ReadingOptions, o.Json)
@@ -206,18 +227,25 @@ def certify(
     loss: o.Loss = "zero_one",
     radius: o.Radius = "default",
     prior: o.Prior = "weak",
+    evidence: o.Evidence = None,
+    force: o.Force = False,
     target_risk: o.Target = None,
     trust: o.Trust = "",
 ) -> int:
     """Bound the errors of any classifier stored with skops."""
     kind = read_loss(loss)
+    from surefoot._files import check_outputs
     from surefoot.cli.output import say_judged
     from surefoot.pool.appraisal import appraise_classifier
+    from surefoot.pool.evidence import evidence_files
     from surefoot.pool.options import Clock
+    from surefoot.pool.store import files_of
     from surefoot.pool.stored import Classifier
     from surefoot.pool.table import check_learnable
     from surefoot.pool.table.pool import in_order
 
+    if evidence is not None:
+        check_outputs(evidence_files(evidence), [model, *files_of(pool)], force=force)
     output, classifier = call.output, Classifier.load(model, split_names(trust))
     call.settle(pool, classifier.options(pool))
     choices = call.choices()
@@ -237,13 +265,52 @@ def certify(
         raise TableError(f"{' '.join(judged.missing)} Pass --radius with a number.")
     output.say(f"{classifier.name} over {table.path.name}", "bold")
     say_judged(output, judged, classes)
-    data = {
+    data: dict[str, Any] = {
         "rows": len(cleaned.rows),
         "bounds": judged.bounds,
         "accuracy": judged.accuracy_data,
         "certificate": worst.data(classes),
     }
+    if evidence is not None:
+        written = _save_evidence(call, evidence, judged, cleaned, model, cleaned_by_model=classifier.stored is not None)
+        output.say("Written", "bold")
+        output.rows(list(written.items()))
+        data |= written
     return output.finish(data, _target(output, "risk", worst.first.risk, target_risk, guaranteed=worst.guaranteed))
+
+
+@command("verify", o.Json)
+def verify(
+    call: Call,
+    evidence: Annotated[Path, typer.Argument(help="File that --evidence wrote.")],
+    pool: Annotated[Path, typer.Argument(help="Table of the claims, with the labels that it has now.")],
+    model: Annotated[Path | None, typer.Argument(help="Model file (.skops) of the claims.")] = None,
+    trust: o.Trust = "",
+) -> int:
+    """Check the claims of a file of evidence without the solver; exit code 1 if one does not hold."""
+    from surefoot.pool.evidence import verify_table
+
+    output = call.output
+    with output.working("verifying"), output.warnings():
+        found = verify_table(evidence, pool, model, split_names(trust))
+    output.say(f"{evidence.name}: the evidence {'holds' if found.ok else 'does NOT hold'}", "bold")
+    for head, texts in (
+        ("Claims", found.claims),
+        ("Mismatches", found.mismatches),
+        ("Verified", found.verified),
+        ("Not verified", found.not_verified),
+    ):
+        if texts:
+            output.say(head, "bold")
+            output.rows([("-", text) for text in texts])
+    data = {
+        "holds": found.ok,
+        "claims": found.claims,
+        "mismatches": found.mismatches,
+        "verified": found.verified,
+        "not_verified": found.not_verified,
+    }
+    return output.finish(data, OK if found.ok else FAILED)
 
 
 def _target(output: Output, name: str, risk: float, target: float | None, *, guaranteed: bool) -> int:

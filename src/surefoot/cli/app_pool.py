@@ -16,14 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from surefoot._errors import FileError, import_extra
-from surefoot._files import check_writable
+from surefoot._files import check_outputs, check_writable
 from surefoot._printing import address, cell_text, count, rounded_up
 from surefoot.cli import app as o
 from surefoot.cli.app import Call, command, command_line
 from surefoot.cli.output import OK, Output
 from surefoot.pool.notes import Note
 from surefoot.pool.options import read_loss, split_names
-from surefoot.pool.store import Store, clean_name, store_path
+from surefoot.pool.store import Store, clean_name, files_of, store_path
 
 if TYPE_CHECKING:
     from surefoot.pool.label_log import RowRanker
@@ -227,11 +227,13 @@ def audit(
     ] = None,
     classes: o.Classes = "",
     trust: o.Trust = "",
+    evidence: o.Evidence = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the sample.")] = None,
 ) -> int:
     """Prove the error rate of a finished model, or of predictions in a column, with labels of random rows."""
     from surefoot.cli.audit import audit_table
     from surefoot.cli.label import check_labelable, seated
+    from surefoot.pool.evidence import evidence_files, save_audit
     from surefoot.pool.stored import Classifier, GivenPredictions
     from surefoot.pool.table import read_content
 
@@ -249,6 +251,8 @@ def audit(
     call.check_pool()
     check_writable(pool)
     check_writable(store_path(pool))
+    if evidence is not None:
+        check_outputs(evidence_files(evidence), [*([] if model is None else [model]), *files_of(pool)], force=False)
     content = read_content(pool)
     if predictions is not None:
         subject = call.read_predictions(content, predictions, score)
@@ -258,7 +262,8 @@ def audit(
     options = {"target_error": target, "level": level, "n_labels": labels, "sampling": sampling, "random_state": seed}
     with seated(call.output, table, content, read) as sitting:
         call.keep()
-        return audit_table(call.output, subject, sitting, name or predictions or "audit", **options)
+        save = None if evidence is None else partial(save_audit, evidence, table=table, how=call.form, subject=subject)
+        return audit_table(call.output, subject, sitting, name or predictions or "audit", save, **options)
 
 
 # ruff: noqa: PLR0913, PLR0917 - an option is an argument of its function

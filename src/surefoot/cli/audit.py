@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -25,14 +25,18 @@ from surefoot.pool.terminal import Sitting, save_proved
 
 # How often a classifier that is worth an audit is taken to err, as a share of the target, to say how long it may take.
 _BELIEVED_SHARE = 0.25
+# Writes an audit, given as `audit`, and returns the files.
+SaveAudit = Callable[..., list[Path]]
 
 
 class AuditAsking(Asking):
     """One sitting. Each answer is in the store, for the audit and as a label, before the next row is asked for.
 
-    name : of the audit; subject : what is audited, in words.
+    name : of the audit; subject : what is audited, in words. save : writes the audit as evidence; None where that was
+    not asked for.
     """
 
+    save: SaveAudit | None = None
     skipped = "Row {} is skipped. It counts as an error, because dropping it would bias the sample."
 
     def __init__(self, output: Output, sitting: Sitting, audit: Audit, name: str, subject: str) -> None:
@@ -105,6 +109,9 @@ class AuditAsking(Asking):
             "statement": f"{self._sentence}.",
             "assumptions": list(bound.assumptions),
         }
+        saved = [] if self.save is None else self.save(audit=self.audit)
+        self.output.rows([("written" if k == 0 else "", str(path)) for k, path in enumerate(saved)])
+        data |= {name: str(path) for name, path in zip(("evidence", "arrays"), saved, strict=False)}
         return self.output.finish(data, OK if self.audit.target_error is None or proved else NOT_REACHED)
 
 
@@ -190,7 +197,12 @@ class ProofAsking(Asking):
 
 
 def audit_table(
-    output: Output, subject: Classifier | GivenPredictions, sitting: Sitting, name: str, **options: Any
+    output: Output,
+    subject: Classifier | GivenPredictions,
+    sitting: Sitting,
+    name: str,
+    save: SaveAudit | None,
+    **options: Any,
 ) -> int:
     """Audit a stored classifier, or predictions that the table holds; options are those of `Audit`."""
     if isinstance(subject, Classifier):
@@ -206,7 +218,7 @@ def audit_table(
             output.note(f"{subject.n_empty} {are} as misclassified.")
     with _audit(sitting, name, **options) as audit:
         asking = AuditAsking(output, sitting, audit, name, words)
-        asking.hidden = hidden
+        asking.hidden, asking.save = hidden, save
         return asking.run()
 
 

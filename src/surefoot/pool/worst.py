@@ -53,8 +53,12 @@ class PoolWorstCase:
     certificates : by loss; kind : where the radius comes from; constant, constant_error : the best constant answer over
     the same set, and its worst share of errors. sample : unlabeled rows (positions) over which it was solved, None for
     all; the bounds are of all rows in any case, and `lower` then speaks of those rows alone.
+    start, losses, row_weights : the rows that were certified, labeled ones first, with their losses (N, K) and weights.
     """
 
+    start: LabeledTable
+    losses: Mapping[str, FloatArray]
+    row_weights: FloatArray
     certificates: dict[str, Certificate]
     kind: str
     constant: str
@@ -130,7 +134,7 @@ def worst_case(
         for name, values in losses.items()
     }
     best, share = worst_constant_error(members)
-    return PoolWorstCase(found, kind, start.pool.classes[best], share, sample)
+    return PoolWorstCase(start, losses, whole.row_weights, found, kind, start.pool.classes[best], share, sample)
 
 
 def _problem(
