@@ -154,6 +154,7 @@ class Clusters:
             method=f"{by_row.method}; the larger of the bounds by row and by group",
             assumptions=by_cluster.assumptions,
             n_groups=len(chosen),
+            group_errors=by_cluster.n_errors,
         )
 
     def warn(self) -> None:

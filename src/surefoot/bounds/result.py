@@ -48,6 +48,8 @@ class ErrorBound(PrintsAsTable):
     n_groups : int or None
         Number of groups of dependent rows among these labels (equal features, or `cv_groups`). Each group counts once.
         None if no row repeats.
+    group_errors : int or None
+        Number of wrong predictions for one random label of each group. None if no row repeats.
     n_errors : int
         Number of these labels that the classifier predicted wrongly.
     mean_loss : float
@@ -71,6 +73,7 @@ class ErrorBound(PrintsAsTable):
     n_errors: int
     mean_loss: float
     n_groups: int | None = None
+    group_errors: int | None = None
     groups: Mapping[Any, ErrorBound] | None = None
     classifier: Any | None = None
     certificate: Certificate | None = None

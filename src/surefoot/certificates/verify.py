@@ -764,21 +764,30 @@ def _transport(metric: FeatureMetric, data: CheckedData, weights: FloatArray, ro
 def _check_crossfit(found: Verification, claim: dict[str, Any], described: dict[str, Any], data: CheckedData) -> None:
     """The bound follows from its counts; the counts and its coverage cannot be checked."""
     seen, level = claim["proof"], claim["confidence"]
-    n, errors = seen["n_labels"], seen["n_errors"]
-    found.check(claim["kind"] == "measured" and 0 < level < 1, "", "a cross-fitted bound is of the kind 'measured'")
-    found.check(errors <= n == described["labeled"], "", "the counts of the cross-fitted bound cannot be right")
-    if seen["n_groups"] is None and claim["metric"] == "zero_one":
-        value = 1.0 if errors + 1 >= n else float(beta.isf(1.0 - level, errors + 2, n - errors - 1))
-        found.check(
-            value <= claim["value"] + 1e-12,
-            f"zero_one: {count(errors, 'error')} plus one on {n} labels give {value:.9g} (Clopper-Pearson)",
-            f"zero_one: {claim['value']:.9g} is claimed; {count(errors, 'error')} plus one on {n} labels give {value:.9g}",
-        )
-    else:
-        found.not_verified.append(f"the cross-fitted bound on {claim['metric']}: groups are needed for it")
+    n, groups = seen["n_labels"], seen["n_groups"]
+    # of all labels, and of one in each group: the larger counts
+    counts = [(seen["n_errors"], n), *([] if groups is None else [(seen["group_errors"], groups)])]
+    possible = n == described["labeled"] and all(0 <= errors <= m <= n for errors, m in counts)
+    if not found.check(
+        possible and (groups is None) == (seen["group_errors"] is None) and len(data.y) == n,
+        "",
+        "the counts of the cross-fitted bound contradict each other",
+    ):
+        return
+    value = max(clopper_pearson_one_sided(errors + 1, m, level) for errors, m in counts)
+    shown = " and ".join(f"{count(errors, 'error')} plus one on {m}" for errors, m in counts)
+    found.check(
+        value <= claim["value"] + 1e-12,
+        f"zero_one: {shown} labels give {value:.9g} (Clopper-Pearson), and {claim['value']:.9g} is claimed",
+        f"zero_one: {claim['value']:.9g} is claimed, and {shown} labels give {value:.9g}",
+    )
     found.not_verified.append("the errors in cross-validation: that needs the fits")
     found.not_verified.append("the coverage of the cross-fitted bound: it was measured on datasets, not proved")
-    del data
+
+
+def clopper_pearson_one_sided(errors: int, n: int, level: float) -> float:
+    """The largest error rate at which at most so many errors on n labels have probability 1 - level or more."""
+    return 1.0 if errors >= n else float(beta.isf(1.0 - level, errors + 1, n - errors))
 
 
 # An audit: its draws follow from the seed, its errors from the labels, and its bound from the errors.

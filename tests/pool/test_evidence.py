@@ -1,0 +1,260 @@
+"""Evidence about a table: written by commands, verified from the table, and refused once anything is changed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import skops.io
+from sklearn.compose import make_column_transformer
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+from generators import make_pool
+from surefoot._files import check_outputs
+from surefoot.bounds.audit import Audit
+from surefoot.certificates.verify import checksum, claim_words, read_evidence
+from surefoot.cli import run
+from surefoot.pool.evidence import cells_digest, evidence_files, save_audit, verify_table
+from surefoot.pool.stored import Classifier, GivenPredictions
+from surefoot.pool.table import Format, read_labeled_table
+
+FILES = ("pool.csv", "model.skops", "c.json")
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a pool, whose first labeled row has a copy, its model and their evidence."""
+    folder = tmp_path_factory.mktemp("evidence")
+    frame = make_pool(100, 30)
+    first = frame[frame["churn"].notna()].index[0]
+    pd.concat([frame, frame.loc[[first]]]).to_csv(folder / "pool.csv", index=False)
+    pool, model, evidence = (str(folder / name) for name in FILES)
+    assert run(["fit", pool, "--label", "churn", "--no-report", "--out", model, "--evidence", evidence]) == 0
+    return folder
+
+
+@pytest.fixture
+def folder(saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of that folder, as the working folder."""
+    for name in FILES:
+        shutil.copy(saved / name, tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def verified(*more: Any) -> Any:
+    return verify_table(Path("c.json"), Path("pool.csv"), Path("model.skops"), *more)
+
+
+def change(name: str, to: Callable[[pd.DataFrame], None]) -> None:
+    """Change cells of a CSV file, all of them texts."""
+    frame = pd.read_csv(name, dtype=str, keep_default_na=False)
+    to(frame)
+    frame.to_csv(name, index=False)
+
+
+@pytest.mark.usefixtures("folder")
+class TestFit:
+    def test_it_is_verified(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(["verify", "c.json", "pool.csv", "model.skops", "--json"]) == 0
+        data = json.loads(capsys.readouterr().out)
+        assert data["holds"]
+        assert data["mismatches"] == []
+        assert [claim["type"] for claim in read_evidence("c.json")["claims"]] == ["crossfit", *2 * ["certificate"]]
+        assert data["claims"] == [claim["statement"] for claim in read_evidence("c.json")["claims"]]
+
+    def test_the_values_are_those_of_the_model(self) -> None:
+        bounds = Classifier.load(Path("model.skops")).stored.certificate["bounds"]  # type: ignore[union-attr]
+        said = {(bound["method"], bound["loss"]): bound["value"] for bound in bounds}
+        for claim in read_evidence("c.json")["claims"]:
+            method = {"certificate": "transport"}.get(claim["type"], claim["type"])
+            assert 0 <= claim["value"] - said[method, claim["metric"]] <= 1e-6
+
+    def test_no_model_is_needed(self) -> None:
+        found = verify_table(Path("c.json"), Path("pool.csv"))
+        assert found.ok
+        assert any("frozen losses" in text for text in found.not_verified)
+
+    def test_parquet_with_the_same_cells(self) -> None:
+        pd.read_csv("pool.csv").to_parquet("pool.parquet")
+        assert verify_table(Path("c.json"), Path("pool.parquet"), Path("model.skops")).ok
+
+    def test_another_delimiter_with_the_same_cells(self) -> None:
+        pd.read_csv("pool.csv", dtype=str).to_csv("pool.tsv", sep="\t", index=False)
+        assert verify_table(Path("c.json"), Path("pool.tsv")).ok
+
+    def test_a_changed_cell_is_noticed(self, capsys: pytest.CaptureFixture[str]) -> None:
+        change("pool.csv", lambda frame: frame.__setitem__("age", [*frame["age"][:-1], "40.011"]))
+        assert run(["verify", "c.json", "pool.csv", "model.skops"]) == 1
+        assert "NOT" in capsys.readouterr().out
+
+    @pytest.mark.parametrize("label", ["", "no", "yes", "maybe"])
+    def test_a_changed_label_is_noticed(self, label: str) -> None:
+        before = pd.read_csv("pool.csv", keep_default_na=False)["churn"]
+        row = int(np.flatnonzero(before != label)[0])
+        change("pool.csv", lambda frame: frame.at.__setitem__((row, "churn"), label))
+        assert not verified().ok
+
+    def test_another_order_of_rows_is_noticed(self) -> None:
+        frame = pd.read_csv("pool.csv", dtype=str, keep_default_na=False)
+        frame.iloc[::-1].to_csv("pool.csv", index=False)
+        assert len(verified().mismatches) == 2
+
+    def test_another_model_is_noticed(self) -> None:
+        assert run(["fit", "pool.csv", "--label", "churn", "--no-report", "--no-error", "--radius", "1",
+                    "--out", "model.skops"]) == 0  # fmt: skip
+        assert any("SHA-256" in text for text in verified().mismatches)
+
+    @pytest.mark.parametrize("at", [0, 1, 2])
+    def test_a_smaller_claim_is_noticed(self, at: int) -> None:
+        content = json.loads(Path("c.json").read_text())
+        content["claims"][at]["value"] -= 1e-6
+        Path("c.json").write_text(json.dumps(content))
+        assert "checksum" in verified().mismatches[0]
+        content["claims"][at] |= claim_words(content["claims"][at], content["data"])
+        Path("c.json").write_text(json.dumps(content | {"sha256": checksum(content)}))
+        assert len(verified().mismatches) == 1
+
+    @pytest.mark.parametrize("name", ["n_errors", "group_errors"])
+    def test_more_errors_than_claimed_are_noticed(self, name: str) -> None:
+        content = json.loads(Path("c.json").read_text())
+        content["claims"][0]["proof"][name] += 3
+        content["claims"][0] |= claim_words(content["claims"][0], content["data"])
+        Path("c.json").write_text(json.dumps(content | {"sha256": checksum(content)}))
+        assert "errors plus one" in verified().mismatches[0]
+
+    def test_files_of_others_are_kept(self, capsys: pytest.CaptureFixture[str]) -> None:
+        Path("mine.json").write_text("{}")
+        Path("other.npz").write_text("mine")
+        arguments = ["fit", "pool.csv", "--label", "churn", "--evidence"]
+        for name, message in [("mine.json", "--force"), ("other.json", "--force"), ("c.txt", ".json")]:
+            assert run([*arguments, name]) == 2
+            assert message in capsys.readouterr().err
+        check_outputs(evidence_files(Path("c.json")), [], force=False)  # its own
+
+    def test_evidence_about_arrays_is_refused(self, capsys: pytest.CaptureFixture[str]) -> None:
+        Audit(predictions=[0, 1], random_state=0).save("a.json")
+        assert run(["verify", "a.json", "pool.csv"]) == 2
+        assert "arrays" in capsys.readouterr().err
+
+
+def test_no_bound_is_no_evidence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    make_pool(40, 10).to_csv("pool.csv", index=False)
+    assert run(["fit", "pool.csv", "--label", "churn", "--no-report", "--evidence", "c.json", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert "evidence" not in data
+    assert any("no evidence was written" in note for note in data["notes"])
+    assert not Path("c.json").exists()
+
+
+def test_a_certified_model_is_verified_as_it_cleans(folder: Path) -> None:
+    more = make_pool(60, 25, seed=3)
+    more.to_csv("more.csv", index=False)
+    arguments = ["certify", "model.skops", "more.csv", "--radius", "0.5", "--evidence", "m.json"]
+    assert run(arguments) == 0
+    assert verify_table(Path("m.json"), Path("more.csv"), folder / "model.skops").ok
+    assert run(["verify", "m.json", "more.csv"]) == 2  # distances are between rows as the model cleans them
+
+
+@pytest.mark.usefixtures("folder")
+def test_a_model_of_another_library_is_verified() -> None:
+    frame = make_pool(60, 25, seed=3)
+    frame.to_csv("more.csv", index=False)
+    known = frame[frame["churn"].notna()]
+    keep = make_column_transformer(("passthrough", ["age"]))
+    skops.io.dump(make_pipeline(keep, LogisticRegression()).fit(known.drop(columns="churn"), known["churn"]), "l.skops")
+    arguments = ["certify", "l.skops", "more.csv", "--label", "churn", "--loss", "log_loss", "--evidence", "m.json"]
+    assert run(arguments) == 0
+    assert verify_table(Path("m.json"), Path("more.csv"), Path("l.skops")).ok
+    assert verify_table(Path("m.json"), Path("more.csv")).ok
+
+
+class TestAudit:
+    """An audit of a column of predictions, and of a model."""
+
+    @pytest.fixture(autouse=True)
+    def _table(self, folder: Path) -> None:
+        del folder
+        frame = make_pool(80, 0)
+        self.truth = np.where(frame["plan"] == "basic", "yes", "no")
+        frame.assign(answer=np.where(frame["age"] > 45, "yes", "no")).to_csv("pool.csv", index=False)
+        self.how = Format()
+        self.table = read_labeled_table("pool.csv", "churn", how=self.how, classes=["no", "yes"])
+
+    def _save(self, subject: Any, predictions: Any) -> Audit:
+        audit = Audit(predictions=predictions, n_labels=25, random_state=0).run(lambda row: self.truth[row])
+        save_audit(Path("c.json"), audit, self.table, self.how, subject)
+        labels = pd.Series([audit.labels.get(row, "") for row in range(80)])
+        change("pool.csv", lambda frame: frame.__setitem__("churn", labels))
+        return audit
+
+    def test_a_column_is_verified(self) -> None:
+        subject = GivenPredictions.from_cells(self.table.cells, "churn", "answer")
+        audit = self._save(subject, subject.predicted)
+        found = verify_table(Path("c.json"), Path("pool.csv"))
+        assert found.ok, found
+        assert "the frozen predictions are those of the classifier" in found.verified
+        assert read_evidence("c.json")["claims"][0]["value"] == audit.bound().value
+        row = next(iter(audit.labels))
+        change("pool.csv", lambda frame: frame.at.__setitem__((row, "churn"), "other"))
+        assert any("other labels" in text for text in verify_table(Path("c.json"), Path("pool.csv")).mismatches)
+
+    def test_a_model_is_verified(self) -> None:
+        frame = pd.read_csv("pool.csv")
+        model = make_pipeline(make_column_transformer(("passthrough", ["age"])), LogisticRegression())
+        skops.io.dump(model.fit(frame.drop(columns="churn"), self.truth), "l.skops")
+        subject = Classifier.load(Path("l.skops"))
+        self._save(subject, subject.predict(subject.inputs(self.table.cells, "churn")))
+        assert verify_table(Path("c.json"), Path("pool.csv"), Path("l.skops")).ok
+        assert not verify_table(Path("c.json"), Path("pool.csv"), Path("model.skops")).ok
+
+    def test_a_changed_prediction_is_noticed(self) -> None:
+        subject = GivenPredictions.from_cells(self.table.cells, "churn", "answer")
+        self._save(subject, subject.predicted)
+        content = json.loads(Path("c.json").read_text())
+        content["model"]["column"] = "plan"
+        Path("c.json").write_text(json.dumps(content | {"sha256": checksum(content)}))
+        assert not verify_table(Path("c.json"), Path("pool.csv")).ok
+
+
+CELLS = pd.DataFrame(
+    {
+        "number": [1.0, 0.1 + 0.2, None],
+        "whole": [1, 2, 3],
+        "text": ["a", " é ", None],
+        "flag": [True, False, True],
+        "day": pd.to_datetime(["2024-01-31", "2023-02-01", None]),
+        "moment": pd.to_datetime(["2024-01-31 12:00", "2023-02-01 00:00", None]),
+        "code": ["9007199254740993", "9007199254740992", "1"],
+    }
+)
+
+
+def test_the_digest_is_that_of_the_cells_not_of_the_file(tmp_path: Path) -> None:
+    CELLS.to_parquet(tmp_path / "c.parquet")
+    CELLS.to_csv(tmp_path / "c.csv", index=False)
+    found = [read_labeled_table(tmp_path / name, "whole").features for name in ("c.parquet", "c.csv")]
+    assert cells_digest(found[0]) == cells_digest(found[1])
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("number", 0.3), ("number", None), ("text", "A"), ("flag", False), ("day", "2024-01-30"), ("moment", "2024-01-31"),
+     ("code", "9007199254740992")],
+)  # fmt: skip
+def test_the_digest_changes_with_a_cell(column: str, value: Any) -> None:
+    before, row = CELLS.drop(columns="whole"), 1 if column == "number" else 0
+    other = before.astype(object)
+    other.at[row, column] = pd.Timestamp(value) if column in ("day", "moment") else value
+    assert cells_digest(other.infer_objects()) != cells_digest(before)
+    assert cells_digest(before.rename(columns={column: "other"})) != cells_digest(before)
