@@ -44,7 +44,7 @@ OBJECTS: dict[str, type] = {
     "worst_case": sf.WorstCase,
     "worst_case_": sf.WorstCase,
 }
-FILES = {"cff", "csv", "db", "html", "json", "jsonl", "md", "png", "py", "skops", "toml", "yml", "zip"}
+FILES = {"cff", "csv", "db", "html", "json", "jsonl", "md", "npz", "png", "py", "skops", "toml", "yml", "zip"}
 FOLDERS = {path.name for path in ROOT.iterdir() if path.is_dir()} & {
     ".ci",
     "benchmarks",
