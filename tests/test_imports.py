@@ -364,6 +364,7 @@ SHARED_NAMES = {
     "certify": {"certificates.certification", "cli.app_model"},
     "names": {"datasets", "paper"},
     "reproduce": {"cli.app_model", "paper"},
+    "verify": {"certificates.verify", "cli.app_model"},
 }
 
 

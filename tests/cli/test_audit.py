@@ -186,6 +186,22 @@ def write_answers(n: int = 150, seed: int = 0) -> tuple[list[str], pd.DataFrame]
 PREDICTIONS = ("audit", "llm.csv", "--predictions", "llm_label", "--label", "truth", "--seed", 0)
 
 
+@pytest.mark.usefixtures("model")
+def test_an_audit_writes_evidence(run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
+    typed = person()
+    found = audit(run_cli, "--target", "0.15", "--evidence", "audit.json", "--json")
+    assert (found.code, found.data["evidence"]) == (0, "audit.json")
+    assert run_cli("verify", "audit.json", "pool.csv", "pool.skops").code == 0
+    assert run_cli("verify", "audit.json", "pool.csv").code == 0
+    frame = pd.read_csv("pool.csv")
+    row = typed.asked[0]
+    frame.loc[row, "churn"] = "no" if TRUTH[row] == "yes" else "yes"
+    frame.to_csv("pool.csv", index=False)
+    found = run_cli("verify", "audit.json", "pool.csv", "--json")
+    assert found.code == 1
+    assert len(found.data["mismatches"]) == 1
+
+
 class TestPredictions:
     """Answers of a language model in a column: no model file and no features."""
 
