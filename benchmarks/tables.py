@@ -55,7 +55,8 @@ def one(name: str, table: Messy, draw: int, folder: Path) -> dict[str, Any]:
     pool.to_csv(path, index=False, lineterminator="\r\n")
     whole[pool[table.label].isna().to_numpy()].to_csv(truth, index=False, lineterminator="\r\n")
     began, clock = time.process_time(), time.monotonic()
-    code, fitted = command("fit", path, "--label", table.label, "--out", model, "--no-report", "--jobs", 1)
+    how = ("--out", model, "--no-report", "--worst-case", "--jobs", 1)
+    code, fitted = command("fit", path, "--label", table.label, *how)
     row: dict[str, Any] = {
         "table": name,
         "draw": draw,

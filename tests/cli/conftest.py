@@ -39,7 +39,7 @@ def stored_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model of the same pool, fitted once."""
     folder = tmp_path_factory.mktemp("fitted")
     make_pool().to_csv(folder / "pool.csv", index=False)
-    how = ["--no-report", "--no-error", "--radius", "auto", "--out", str(folder / "pool.skops")]
+    how = ["--no-report", "--no-worst-case", "--radius", "auto", "--out", str(folder / "pool.skops")]
     assert run(["fit", str(folder / "pool.csv"), "--label", "churn", *how]) == 0
     return folder / "pool.skops"
 

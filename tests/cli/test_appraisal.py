@@ -53,3 +53,24 @@ def test_learning_is_bounded_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert len(some.sample) == 60
     assert "learned from 60 of the 260 unlabeled rows" in some.notes[0]
     assert train(start, FitOptions(learn_rows=0), Clock()).complete
+
+
+def test_rows_to_label_next_are_found_where_some_rows_were_learned_from(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from surefoot.pool import model
+    from surefoot.pool.next_rows import rank
+
+    make_pool(300, 40).to_csv(tmp_path / "t.csv", index=False)
+    pool = clean(read_labeled_table(tmp_path / "t.csv", "churn"))
+    monkeypatch.setattr(model, "_WORK", 1)
+    monkeypatch.setattr(model, "_FEWEST_ROWS", 60)
+    ranked = rank(pool, FitOptions(), Clock(), n=5, most=0)
+    rows = [row for row, _ in ranked.rows]
+    assert len(set(rows)) == 5
+    assert not pool.labeled[rows].any()
+    trained = train(LabeledTable.from_pool(pool, np.zeros(300, dtype=bool)), FitOptions(), Clock())
+    assert trained.sample is not None
+    assert set(rows) <= set(np.flatnonzero(~pool.labeled)[trained.sample].tolist())
+    for row, one in ranked.rows:
+        assert one.proba == pytest.approx(trained.clf.predict_proba(pool.rows[[row]])[0], abs=1e-9)

@@ -34,7 +34,7 @@ TREES = ",".join(f"sklearn.{name}" for name in FOREST)
 
 
 def test_fit_writes_a_model_and_a_report(run_cli: Run, pool: Path) -> None:
-    result = run_cli("fit", pool, "--label", "churn", "--prior", "0.6,0.4")
+    result = run_cli("fit", pool, "--label", "churn", "--prior", "0.6,0.4", "--worst-case")
     assert result.code == 0, result.err
     assert result.out.index("What you can say about this model") < result.out.index("Certificate: the worst case")
     assert {"pool.skops", "pool.html"} <= {path.name for path in Path().iterdir()}
@@ -66,7 +66,7 @@ def test_fit_is_what_the_library_gives(run_cli: Run, pool: Path) -> None:
 
 
 def test_by_default_the_model_is_the_librarys_and_the_guarantee_a_certificate_of_it(run_cli: Run, pool: Path) -> None:
-    result = run_cli("fit", pool, "--label", "churn", "--json", "--no-report")
+    result = run_cli("fit", pool, "--label", "churn", "--json", "--no-report", "--worst-case")
     model, frame = load_model("pool.skops"), pd.read_csv(pool)
     rows = model.cleaner.transform(model.columns.read(frame))
     labeled = frame["churn"].notna().to_numpy()
@@ -96,7 +96,7 @@ def test_a_target_that_is_missed_is_told_in_true_words(run_cli: Run, pool: Path,
 
 def test_with_few_labels_nothing_is_guaranteed(run_cli: Run, pool: Path) -> None:
     make_pool(n_labels=12).to_csv(pool, index=False)
-    result = run_cli("fit", pool, "--label", "churn", "--no-report")
+    result = run_cli("fit", pool, "--label", "churn", "--no-report", "--worst-case")
     words = " ".join(result.out.split())
     assert "no cross-fitted bound: it needs 20 random labels or more; there are 12." in words
     assert "no worst case: 12 random labels are too few" in words
@@ -106,6 +106,25 @@ def test_with_few_labels_nothing_is_guaranteed(run_cli: Run, pool: Path) -> None
     assert data["bounds"] == []
     assert data["certificate"]["guaranteed"] is False
     assert any("kept from pool.csv.surefoot.db: --label churn" in note for note in data["notes"])
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [((), []), (("--worst-case",), ["radius"]), (("--full-report",), ["radius", "curves"]), (("-r", 0.5), ["radius"])],
+)
+def test_the_worst_case_and_its_curves_are_computed_on_request(
+    run_cli: Run, pool: Path, options: tuple[object, ...], expected: list[str]
+) -> None:
+    data = run_cli("fit", pool, "--label", "churn", "--json", *options).data
+    assert [bound["method"] for bound in data["bounds"]] == ["crossfit", *(["transport"] * 2 if expected else [])]
+    page = Path("pool.html").read_text(encoding="utf-8")
+    sections = re.findall(r'<section id="(\w+)"', page)
+    always = ["short", "warnings", "weights", "confidence", "next", "data"]
+    stated = ["guarantee", "certificate", "adversary"] if expected else []
+    assert sorted(sections) == sorted([*always, *stated, *(["radius"] if "curves" in expected else [])])
+    assert re.findall(r'href="#(\w+)"', page)[1:] == sections
+    assert ("Against the worst case" in page) == ("curves" in expected)
+    assert "worst case" not in page or expected
 
 
 def test_a_rule_of_thumb_is_no_guarantee(run_cli: Run, pool: Path) -> None:
@@ -187,7 +206,7 @@ def test_time_bounds_a_fit_and_says_what_was_left_out(
     assert data["complete"] is False
     assert any("learned from 20 of the 90 unlabeled rows" in note for note in data["notes"])
     monkeypatch.setattr("surefoot.pool.options.Clock.left", property(lambda self: -1.0 if self.budget else np.inf))
-    late = run_cli("fit", pool, "--label", "churn", "--no-report", "--time", 1)
+    late = run_cli("fit", pool, "--label", "churn", "--no-report", "--worst-case", "--time", 1)
     assert late.code == 0
     assert " ".join(late.out.split()).count("the time given (--time) was over") == 2
 

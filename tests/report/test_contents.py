@@ -122,7 +122,8 @@ def test_shares_add_up(pair: tuple[Case, Report]) -> None:
     assert 1 - np.trace(flow) == pytest.approx(adversary.moved_unlabeled)
     assert sum(adversary.label_shares) == pytest.approx(1)
     assert sum(one.n_rows for one in confidence.bins) == sum(one.n_rows for one in confidence.classes) == len(case.U)
-    assert sum(one.n_rows * one.relabeled for one in confidence.bins) == pytest.approx(
+    assert [one.n_rows for one in adversary.bins] == [one.n_rows for one in confidence.bins]
+    assert sum(one.n_rows * one.relabeled for one in adversary.bins) == pytest.approx(
         adversary.moved_unlabeled * len(case.U)
     )
     top = case.clf.predict_proba(case.U).max(axis=1)
@@ -280,7 +281,7 @@ def test_other_models_and_rows_are_refused(two: Case) -> None:
     with pytest.raises(ValueError, match="X_unlabeled must be given"):
         build_report(two.clf, two.X, two.y, None)
     alone = sf.RobustLogisticRegression().fit(two.X, two.y)
-    with pytest.raises(ValueError, match="some of them unlabeled"):
+    with refuses("X_unlabeled", "must hold rows"):
         build_report(alone, two.X, two.y, two.U[:0])
 
 
@@ -299,7 +300,7 @@ def test_a_radius_that_predicts_well_guarantees_nothing(two: Case) -> None:
     clf = sf.RobustLogisticRegression().fit(two.X, two.y, X_unlabeled=two.U)
     report = build_report(clf, two.X, two.y, two.U)
     assert report.guarantee.radius_kind == "predictive"
-    assert report.radius.label_cost == clf.label_cost_
+    assert report.guarantee.label_cost == clf.label_cost_
     page = render_report(report)
     assert 'class="figure-card"' not in page[: page.index('id="warnings"')]  # no number of it stands in the opening
     assert "The guarantee covers" not in text_of(page)
@@ -330,15 +331,37 @@ def test_how_to_use(crossfit: float | None, largest: float, expected: str) -> No
 
 
 def test_the_opening_says_what_next_with_the_command_below_it(two: Case) -> None:
-    report = two.report(next_command="surefoot label 'pool & more.csv'", n_pool=5000)
+    report = two.report(next_command="surefoot label 'pool & more.csv'")
     page = text_of(render_report(report))
-    assert "of 5,000 unlabeled" in page
     start = page.index('class="lead"')
     opening = page[start : page.index('class="figures"', start)]
     assert opening.index("asks for those that help most") < opening.index("surefoot label")
     assert "asks for those" not in render_report(two.report())
     assert page.count("<h4>") == 4  # the assumptions
     assert "There are no other classes" in page
+
+
+@pytest.mark.parametrize("worst_case", [True, False])
+def test_all_rows_are_counted_where_some_were_certified(two: Case, worst_case: bool) -> None:
+    sample = np.arange(0, 120, 3)
+    few = sf.RobustLogisticRegression(radius="auto").fit(two.X, two.y, X_unlabeled=two.U[sample])
+    some = replace(two, clf=few)
+    report = some.report(sample=sample, with_worst_case=worst_case, curves=False)
+    assert report.data.n_unlabeled == sum(one.n_rows for one in report.confidence.classes) == 120
+    asked = {int(one.row.removeprefix("row ")) - 2 - len(two.X) for one in report.next_rows}
+    assert asked <= set(sample.tolist())
+    for one in report.next_rows:
+        row = two.U[sample[one.candidate.position]]
+        assert one.candidate.proba == pytest.approx(few.predict_proba(row[None])[0])
+    assert (report.guarantee is None) == (report.adversary is None) == (not worst_case)
+    if report.adversary is not None:
+        assert report.adversary.n_looked_at == len(sample)
+        places = [row.position - len(two.X) for row in report.adversary.rows if not row.labeled]
+        assert places
+        assert set(places) <= set(sample.tolist())
+    page = render_report(report)
+    assert ('id="guarantee"' in page) == worst_case
+    assert 'id="radius"' not in page
 
 
 def test_numbers_of_the_opening_are_plain(two: Case) -> None:

@@ -106,7 +106,7 @@ def test_many_answers_at_once_are_all_kept(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_one_audit_has_one_terminal(tmp_path: Path) -> None:
     make_pool(n_labels=30).to_csv(tmp_path / "pool.csv", index=False)
-    fit = ["fit", "pool.csv", "--label", "churn", "--no-report", "--no-error", "--radius", "auto"]
+    fit = ["fit", "pool.csv", "--label", "churn", "--no-report", "--no-worst-case", "--radius", "auto"]
     subprocess.run([*COMMAND[:3], *fit], cwd=tmp_path, check=True, capture_output=True)
     audit = [*COMMAND[:3], "audit", "pool.csv", "--model", "pool.skops", "--labels", "5"]
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}

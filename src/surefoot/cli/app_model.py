@@ -15,7 +15,7 @@ from surefoot._printing import count, rounded_up, share_at_most, visible
 from surefoot.cli import app as o
 from surefoot.cli.app import Call, command, command_line
 from surefoot.cli.output import FAILED, NOT_REACHED, OK, Output
-from surefoot.pool.options import read_loss, split_names
+from surefoot.pool.options import DEFAULT, read_loss, split_names
 from surefoot.pool.table.cells import TableError
 from surefoot.pool.table.reading import SUFFIXES, listed
 
@@ -38,7 +38,18 @@ def fit(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Model file; by default POOL.skops here.")] = None,
     report: Annotated[Path | None, typer.Option("--report", help="Report; by default beside the model.")] = None,
     no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.")] = False,
-    no_error: Annotated[bool, typer.Option("--no-error", help="Do not bound the share of errors.")] = False,
+    full_report: Annotated[
+        bool, typer.Option("--full-report", help="Report with the worst case and its curves over the radius; slower.")
+    ] = False,
+    worst_case: Annotated[
+        bool | None,
+        typer.Option(
+            "--worst-case/--no-worst-case",
+            help="Bound the worst case over a set of distributions; by default with --radius, --target-risk, "
+            "--evidence.",
+            show_default=False,
+        ),
+    ] = None,
     time: Annotated[
         float | None, typer.Option("--time", min=1.0, help="Seconds for the whole fit; what is left out is said.")
     ] = None,
@@ -77,14 +88,13 @@ def fit(
     check_outputs(outputs, files_of(pool), force=force)
     table = call.read_pool()
     writing = Writing(model, page, {**call.values, "suffix": pool.suffix}, choices.seed, command_line())
-    known = list(table.table.cells.columns)
-    if cv_groups is not None and cv_groups not in known:
-        raise TableError(f"--cv-groups must name a column; got {cv_groups!r}. Pass one of {listed(known)}.")
+    _check_groups(cv_groups, list(table.table.cells.columns))
     say_pool(output, table)
     with output.working("learning") as say:
         clock = Clock(time, say)
         trained = train(LabeledTable.from_pool(table, picked_rows(table.table), group_column=cv_groups), choices, clock)
-        judged = appraise(trained, choices, clock, worst=not no_error)
+        wanted = full_report or target_risk is not None or evidence is not None or choices.radius != DEFAULT
+        judged = appraise(trained, choices, clock, worst=wanted if worst_case is None else worst_case)
     output.note(*trained.notes)
     say_judged(output, judged, table.classes)
     summary = judged.data()
@@ -95,7 +105,7 @@ def fit(
         written |= _save_evidence(call, evidence, judged, table, model, cleaned_by_model=False)
     if page is not None:
         with output.working("writing the report") as say:
-            write_report(page, report_of(judged, output.notes, writing, say))
+            write_report(page, report_of(judged, output.notes, writing, say, curves=full_report))
         written["report"] = str(page)
     output.say("Written", "bold")
     following = next_command(judged, writing)
@@ -104,6 +114,11 @@ def fit(
     code = _target(output, "log loss", judged.risk, target_risk, guaranteed=guaranteed)
     data = {**pool_data(table), **summary, **written, "next": following, "seconds": round(clock.passed, 2)}
     return output.finish(data, code)
+
+
+def _check_groups(column: str | None, known: list[str]) -> None:
+    if column is not None and column not in known:
+        raise TableError(f"--cv-groups must name a column; got {column!r}. Pass one of {listed(known)}.")
 
 
 def _save_evidence(

@@ -168,8 +168,8 @@ class CountingClassifier(ClassifierMixin, BaseEstimator):
         return np.asarray(self.fitted_.predict_proba(X))
 
 
-def appraise(trained: TrainedModel, choices: FitOptions, clock: Clock, *, worst: bool = True) -> Appraisal:
-    """Bound the errors of a trained model, first by cross-fitting, then over a transport ball."""
+def appraise(trained: TrainedModel, choices: FitOptions, clock: Clock, *, worst: bool = False) -> Appraisal:
+    """Bound the errors of a trained model by cross-fitting; worst : also in the worst case over a transport ball."""
     crossfit = cross_fitted(trained, choices, clock)
     found: PoolWorstCase | Note | None = None
     if worst:

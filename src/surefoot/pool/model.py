@@ -177,7 +177,10 @@ class Stated:
 
 @dataclass(frozen=True, eq=False)
 class ModelWithRows:
-    """A fitted model, its labeled rows X (n, d) with class codes (n,), and its unlabeled rows U (M, d), M ≥ 1."""
+    """A fitted model, its labeled rows X (n, d) with class codes (n,), and unlabeled rows U (M, d), M ≥ 1.
+
+    U : rows to predict; `worst_case` and `row_weights` are there only if they are the rows that were certified.
+    """
 
     clf: RobustLogisticRegression
     X: FloatArray
@@ -185,7 +188,6 @@ class ModelWithRows:
     codes: NDArray[np.intp]
     U: FloatArray
     stated: Stated
-    worst_case: WorstCase
 
     @classmethod
     def check(
@@ -196,7 +198,7 @@ class ModelWithRows:
         X_unlabeled: ArrayLike | Unlabeled,
         stated: Stated | None = None,
     ) -> ModelWithRows:
-        """Refuse another model, no unlabeled rows, or rows that were not certified; by default those of its fit."""
+        """Refuse another model, or no unlabeled rows; stated : by default what the fit itself certified."""
         if not isinstance(clf, RobustLogisticRegression):
             raise ParameterError(
                 "clf",
@@ -209,18 +211,9 @@ class ModelWithRows:
         if X_unlabeled is None:
             raise ParameterError("X_unlabeled", "must be given", "None", "Pass the unlabeled rows of the fit.")
         U = check_more_rows(unwrap(X_unlabeled)[0], "X_unlabeled", rows.shape[1])
+        if len(U) == 0:
+            raise ParameterError("X_unlabeled", "must hold rows for a report", "none", "Pass the unlabeled rows.")
         stated = Stated.from_fit(clf) if stated is None else stated
-        worst_case = stated.certificate.worst_case
-        if worst_case is None:
-            raise RuntimeError("the certificate of a RobustLogisticRegression holds its adversary; this one does not")
-        N = len(worst_case.label_proba)
-        if len(U) == 0 or len(rows) + len(U) != N:
-            raise ParameterError(
-                "X",
-                f"and X_unlabeled must be the rows of the fit, {N} in all, some of them unlabeled",
-                f"{len(rows)} and {len(U)}",
-                "Pass the same rows, in the same order.",
-            )
         if isinstance(stated.metric, Precomputed):
             raise ParameterError(
                 "metric",
@@ -228,7 +221,27 @@ class ModelWithRows:
                 "a Precomputed metric",
                 "Pass a metric by name.",
             )
-        return cls(clf, rows, labels, encode_labels(labels, clf.classes_)[1], U, stated, worst_case)
+        return cls(clf, rows, labels, encode_labels(labels, clf.classes_)[1], U, stated)
+
+    def at_rows(self, sample: NDArray[np.intp] | None) -> ModelWithRows:
+        """The same with some of the unlabeled rows; None for all."""
+        return self if sample is None else replace(self, U=np.ascontiguousarray(self.U[sample]))
+
+    @cached_property
+    def worst_case(self) -> WorstCase:
+        """Of the certificate, whose rows these must be."""
+        found = self.stated.certificate.worst_case
+        if found is None:
+            raise RuntimeError("the certificate of a RobustLogisticRegression holds its adversary; this one does not")
+        N = len(found.label_proba)
+        if len(self.X) + len(self.U) != N:
+            raise ParameterError(
+                "X",
+                f"and X_unlabeled must be the rows of the fit, {N} in all, some of them unlabeled",
+                f"{len(self.X)} and {len(self.U)}",
+                "Pass the same rows, in the same order.",
+            )
+        return found
 
     @property
     def certificate(self) -> Certificate:

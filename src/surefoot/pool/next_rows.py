@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -136,11 +136,12 @@ def working_rows(pool: Pool, most: int, seed: int) -> NDArray[np.intp]:
     return np.sort(np.concatenate([labeled, others]))
 
 
-def candidates(fit: Fit | TrainedModel, n: int, seed: int) -> tuple[Any, ...]:
-    """Positions among the unlabeled rows of a fit, best first."""
-    start = fit.start
-    fitted = ModelWithRows.check(fit.clf, start.rows, start.y, start.rest)
-    return choose(fitted, tuple(start.pool.classes), min(n, len(start.rest)), seed)
+def candidates(fit: Fit | TrainedModel, n: int, seed: int) -> tuple[Candidate, ...]:
+    """Positions among the unlabeled rows of a fit, best first; only rows that took part in training are chosen."""
+    start, sample = fit.start, fit.sample if isinstance(fit, TrainedModel) else None
+    fitted = ModelWithRows.check(fit.clf, start.rows, start.y, start.rest).at_rows(sample)
+    chosen = choose(fitted, tuple(start.pool.classes), min(n, len(fitted.U)), seed)
+    return chosen if sample is None else tuple(replace(one, position=int(sample[one.position])) for one in chosen)
 
 
 @dataclass(frozen=True, eq=False)

@@ -269,7 +269,6 @@ def radius_chart(fitted: ModelWithRows, sampled: SampledRows) -> tuple[RadiusCha
         tuple(risk for risk, _, _ in learned),
         tuple(confidence for _, confidence, _ in learned),
         chosen,
-        kappa,
         sampled.n_rows,
         len(fitted.X) + len(fitted.U),
     )

@@ -114,10 +114,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Head:
-    """Title, file, label column, time and command (where given), the version of this package, and the seed.
-
-    n_pool : unlabeled rows of the file, where the page looks at some of them.
-    """
+    """Title, file, label column, time and command (where given), the version of this package, and the seed."""
 
     title: str
     label_name: str
@@ -126,7 +123,6 @@ class Head:
     version: str
     command: str | None = None
     seed: int = 0
-    n_pool: int | None = None
 
 
 @dataclass(frozen=True)
@@ -143,13 +139,13 @@ class LabelShare:
 class Weight:
     """A feature's weight: its coefficient times its standard deviation, now and when learned against the worst case.
 
-    towards : the class that a larger value speaks for.
+    towards : the class that a larger value speaks for; worst : None without curves over the radius.
     """
 
     feature: str
     towards: str
     now: float
-    worst: float
+    worst: float | None
 
 
 @dataclass(frozen=True)
@@ -157,7 +153,7 @@ class Guarantee:
     """The two statements of the certificate, and the assumptions behind them.
 
     risk, likelihood : the bound on the expected log loss, and exp(−risk).
-    guessing : log K, the loss of equal probabilities for all classes.
+    guessing : log K, the loss of equal probabilities for all classes; label_cost : κ, of changing one row's label.
     error : bound on the share of wrong answers over the same decision set.
     status : {"optimal", "separable", "stopped"}
     radius, minimal_radius : of the decision set.
@@ -171,6 +167,7 @@ class Guarantee:
     risk: float
     likelihood: float
     guessing: float
+    label_cost: float
     error: float
     status: str
     radius: float
@@ -204,6 +201,11 @@ class Guarantee:
     @property
     def beats_guessing(self) -> bool:
         return self.risk < self.guessing
+
+    @property
+    def label_room(self) -> float:
+        """Share of the labels that the radius could pay to change, 1 or more for all."""
+        return self.excess / self.label_cost
 
     @property
     def tied(self) -> bool:
@@ -250,7 +252,7 @@ class RadiusChart:
     excess : (m,) radius beyond the minimal one, increasing.
     this_model : (m,) bound on the loss of the model of this report.
     best_model : (m,) the same for a model learned at each radius; confidence : (m,) its median confidence.
-    chosen : excess of the report's own radius; label_cost : κ, the cost of changing one row's label.
+    chosen : excess of the report's own radius.
     """
 
     excess: tuple[float, ...]
@@ -258,19 +260,21 @@ class RadiusChart:
     best_model: tuple[float, ...]
     confidence: tuple[float, ...]
     chosen: float
-    label_cost: float
     n_rows: int
     n_all: int
 
 
 @dataclass(frozen=True)
 class Bin:
-    """Unlabeled rows whose confidence lies in [low, high): their number, and the share that the adversary relabels."""
+    """Unlabeled rows whose confidence lies in [low, high): their number, and the share that the adversary relabels.
+
+    relabeled : None where the bin is not about a worst case.
+    """
 
     low: float
     high: float
     n_rows: int
-    relabeled: float
+    relabeled: float | None
 
 
 @dataclass(frozen=True)
@@ -304,7 +308,8 @@ class ReportedWorstCase:
     loss : expected log loss of this model under the adversary; loss_moved : the part that comes from changed labels.
     label_shares : (K,) label probabilities that the adversary chose.
     flow : (K, K) over the unlabeled rows, share with the model's answer k (rows) and the adversary's label c (columns).
-    rows : those with the largest share of the loss, in order.
+    rows : those with the largest share of the loss, in order; bins : unlabeled rows by confidence.
+    n_looked_at : unlabeled rows over which the worst case was solved.
     """
 
     moved_labeled: float
@@ -316,6 +321,8 @@ class ReportedWorstCase:
     label_shares: tuple[float, ...]
     flow: tuple[tuple[float, ...], ...]
     rows: tuple[RelabeledRow, ...]
+    bins: tuple[Bin, ...]
+    n_looked_at: int
 
     @property
     def moved_part(self) -> float:
@@ -326,17 +333,20 @@ class ReportedWorstCase:
 class Report:
     """All that the page shows.
 
+    shares : of the labels, by class. guarantee, bounds, adversary : None without a worst case; radius : None without
+    curves.
     bound : the cross-fitted bound, None without one; missing : why a part is missing, a sentence each.
     findings : what was checked, cautions first; next_command : what to do next.
     """
 
     head: Head
     classes: tuple[str, ...]
-    guarantee: Guarantee
-    bounds: BoundsBar
-    radius: RadiusChart
+    shares: tuple[LabelShare, ...]
+    guarantee: Guarantee | None
+    bounds: BoundsBar | None
+    radius: RadiusChart | None
     confidence: Confidence
-    adversary: ReportedWorstCase
+    adversary: ReportedWorstCase | None
     next_rows: tuple[NextRow, ...]
     data: Data
     findings: tuple[Finding, ...]
@@ -362,7 +372,7 @@ class Report:
     @property
     def most_frequent(self) -> tuple[str, float]:
         """The most frequent label, and its share of the labels."""
-        most = max(self.guarantee.shares, key=lambda share: share.n_labeled)
+        most = max(self.shares, key=lambda share: share.n_labeled)
         return most.name, most.n_labeled / self.data.n_labeled
 
     @property
@@ -371,19 +381,18 @@ class Report:
         return None if self.bound is None else 1.0 - self.bound.n_errors / self.bound.n_labels
 
     @property
-    def label_room(self) -> float:
-        """Share of the labels that the radius could pay to change, 1 or more for all."""
-        return self.guarantee.excess / self.radius.label_cost
-
-    @property
     def weights_vanish(self) -> bool:
         """Whether nothing is left of any weight against the worst case."""
-        return bool(self.weights) and all(abs(one.worst) < _VANISHING * abs(one.now) for one in self.weights)
+        left = [(one.worst, one.now) for one in self.weights if one.worst is not None]
+        return bool(left) and all(abs(worst) < _VANISHING * abs(now) for worst, now in left)
 
     @property
     def contradicted(self) -> bool:
         """Whether a worst case without guarantee lies below what cross-validation finds."""
-        return not self.guarantee.guaranteed and self.accuracy is not None and 1 - self.accuracy > self.guarantee.error
+        stated = self.guarantee
+        if stated is None or stated.guaranteed or self.accuracy is None:
+            return False
+        return 1 - self.accuracy > stated.error
 
     @property
     def cautions(self) -> tuple[Finding, ...]:

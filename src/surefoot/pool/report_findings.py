@@ -18,7 +18,7 @@ from surefoot._printing import percent, rounded_up
 from surefoot._validation import FloatArray
 from surefoot.pool.model import ModelWithRows, Names
 from surefoot.pool.notes import about_answers
-from surefoot.pool.report_contents import Confidence, Finding, Guarantee
+from surefoot.pool.report_contents import Confidence, Finding, Guarantee, LabelShare
 from surefoot.problem.rows import fingerprints
 
 # Rows listed with a finding.
@@ -41,8 +41,32 @@ _BY_CHANCE = 0.01
 _MOST_VALUES = 0.5
 
 
-def answer_findings(guarantee: Guarantee, confidence: Confidence) -> Iterator[Finding]:
-    """One class for all rows, shares that the labels speak against; and a radius without guarantee."""
+def answer_findings(confidence: Confidence, shares: tuple[LabelShare, ...]) -> Iterator[Finding]:
+    """One class for all rows, shares that the labels speak against; classes with few labels."""
+    texts = about_answers(
+        {one.name: one.share for one in confidence.classes}, [(share.low, share.high) for share in shares]
+    )
+    if texts:
+        yield Finding(
+            "answers",
+            True,
+            "Look at its predictions",
+            " ".join(text[0].upper() + text[1:] for text in texts),
+        )
+    few = [share for share in shares if share.n_labeled < _FEW_LABELS]
+    if few:
+        yield Finding(
+            "few-labels",
+            True,
+            "Some classes have very few labels",
+            f"Fewer than {_FEW_LABELS} labeled rows say little about a class. Label more rows of it if you can.",
+            tuple((share.name, f"{share.n_labeled} labeled") for share in few[:_LISTED]),
+            len(few),
+        )
+
+
+def worst_case_findings(guarantee: Guarantee) -> Iterator[Finding]:
+    """What the worst case shows: a radius without guarantee, how the solver ended, whether the bound says anything."""
     if not guarantee.guaranteed:
         yield Finding(
             "no-guarantee",
@@ -51,19 +75,6 @@ def answer_findings(guarantee: Guarantee, confidence: Confidence) -> Iterator[Fi
             f"Its radius was {guarantee.radius_name}. The true distribution may lie outside the decision set, and "
             "the worst case then does not cover it. Use a calibrated radius, or one that you know.",
         )
-    shares = {one.name: one.share for one in confidence.classes}
-    texts = about_answers(shares, [(share.low, share.high) for share in guarantee.shares])
-    if texts:
-        yield Finding(
-            "answers",
-            True,
-            "Look at its predictions",
-            " ".join(text[0].upper() + text[1:] for text in texts),
-        )
-
-
-def fit_findings(guarantee: Guarantee) -> Iterator[Finding]:
-    """What the certificate shows: how the solver ended, whether the bound says anything, classes with few labels."""
     if not guarantee.beats_guessing:
         yield Finding(
             "guessing",
@@ -87,16 +98,6 @@ def fit_findings(guarantee: Guarantee) -> Iterator[Finding]:
             True,
             "The solver stopped early",
             "Both bounds hold all the same. A better model may exist: raise max_iter, or the tolerance tol.",
-        )
-    few = [share for share in guarantee.shares if share.n_labeled < _FEW_LABELS]
-    if few:
-        yield Finding(
-            "few-labels",
-            True,
-            "Some classes have very few labels",
-            f"Fewer than {_FEW_LABELS} labeled rows say little about a class. Label more rows of it if you can.",
-            tuple((share.name, f"{share.n_labeled} labeled") for share in few[:_LISTED]),
-            len(few),
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from surefoot._printing import cell_text, percent
 from surefoot._validation import FloatArray, check_positive_integer
@@ -40,7 +40,13 @@ from surefoot.pool.report_contents import (
     ReportedWorstCase,
     Weight,
 )
-from surefoot.pool.report_findings import answer_findings, far_rows, fit_findings, leakage_suspects, repeated_rows
+from surefoot.pool.report_findings import (
+    answer_findings,
+    far_rows,
+    leakage_suspects,
+    repeated_rows,
+    worst_case_findings,
+)
 from surefoot.pool.worst import PoolWorstCase
 from surefoot.priors import (
     AssistedPrior,
@@ -53,6 +59,7 @@ from surefoot.priors import (
 )
 from surefoot.problem.losses import ZERO_ONE, log_loss_matrix
 from surefoot.problem.rows import Unlabeled
+from surefoot.problem.sets import label_cost_matrix
 
 # Rows that the adversary relabels, as listed.
 _MOST_RELABELED = 10
@@ -80,11 +87,13 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     notes: Sequence[str] = (),
     fresh: FreshCertificate | None = None,
     worst: PoolWorstCase | None = None,
+    sample: NDArray[np.intp] | None = None,
+    with_worst_case: bool = True,
+    curves: bool = True,
     bound: ErrorBound | None = None,
     missing: Sequence[str] = (),
     command: str | None = None,
     next_command: str | None = None,
-    n_pool: int | None = None,
     seed: int = 0,
     n_query: int = 10,
     progress: Progress | None = None,
@@ -100,7 +109,7 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     y : array of shape (n,)
         Their labels.
     X_unlabeled : array of shape (M, d) or Unlabeled
-        Unlabeled rows of its fit, M ≥ 1.
+        Unlabeled rows, M ≥ 1; those of its fit, unless `sample` says which of them these are.
     feature_names : sequence of d str or None, default=None
         Names of the columns of X.
     class_names : sequence of K str or None, default=None
@@ -123,6 +132,13 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
         The certificate over rows that were kept apart, if there are such rows.
     worst : surefoot.pool.worst.PoolWorstCase or None, default=None
         The worst case that the page speaks of; None for that of the fit.
+    sample : array of int or None, default=None
+        Positions in X_unlabeled of the rows that were certified, and among which rows to label next are chosen; None
+        for all.
+    with_worst_case : bool, default=True
+        Whether the page speaks of a worst case.
+    curves : bool, default=True
+        Whether it follows the worst case over the radius, which takes the longest of all parts.
     bound : ErrorBound or None, default=None
         The cross-fitted bound of `error_bound`, which the page then begins with.
     missing : sequence of str, default=()
@@ -131,10 +147,8 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
         The command that made the page, for its foot.
     next_command : str or None, default=None
         What to do next, as a command.
-    n_pool : int or None, default=None
-        Unlabeled rows in all, where X_unlabeled holds some of them.
     seed : int, default=0
-        Of the rows drawn where N is large, and of ties among the rows to label next.
+        Of the rows sampled where N is large, and of ties among the rows to label next.
     n_query : int, default=10
         How many rows to label next.
     progress : function(str, float) or None, default=None
@@ -149,21 +163,28 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     names = Names.check(fitted, feature_names, class_names, row_labels, raw_rows, label_name)
     say: Progress = progress or (lambda _step, _share: None)
     n_query = check_positive_integer(n_query, "n_query")
-    say("bounding the error", 0.0)
-    error = None if worst is None else worst.risk(ZERO_ONE)
-    if error is None:
-        error = worst_error_bound(fitted, SampledRows.from_fit(fitted, seed))
-    guarantee = _guarantee(fitted, names, error)
-    bounds = bounds_of(fitted, fresh)
-    say("following the radius", 0.3)
-    curve, worst_coef = radius_chart(fitted, SampledRows.from_fit(fitted, seed, CURVE_ENTRIES))
+    certified, places = fitted.at_rows(sample), np.arange(len(fitted.U)) if sample is None else sample
+    shares = _label_shares(fitted, names)
+    guarantee, bounds, adversary, curve, worst_coef = None, None, None, None, None
+    if with_worst_case:
+        say("bounding the error", 0.0)
+        error = None if worst is None else worst.risk(ZERO_ONE)
+        if error is None:
+            error = worst_error_bound(certified, SampledRows.from_fit(certified, seed))
+        guarantee, bounds = _guarantee(certified, shares, error), bounds_of(certified, fresh)
+        adversary = _adversary(certified, names, places)
+        if curves:
+            say("following the radius", 0.3)
+            curve, worst_coef = radius_chart(certified, SampledRows.from_fit(certified, seed, CURVE_ENTRIES))
     say("choosing rows to label", 0.7)
-    chosen = choose(fitted, names.classes, n_query, seed)
+    chosen = [
+        (len(fitted.X) + int(places[one.position]), one) for one in choose(certified, names.classes, n_query, seed)
+    ]
     say("checking the data", 0.8)
     confidence = _confidence(fitted, names)
     findings = [
-        *answer_findings(guarantee, confidence),
-        *fit_findings(guarantee),
+        *answer_findings(confidence, shares),
+        *([] if guarantee is None else worst_case_findings(guarantee)),
         far_rows(fitted, names),
         *repeated_rows(fitted, names, seed),
         leakage_suspects(fitted, names),
@@ -171,16 +192,15 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     data = data_summary(fitted, names, notes)
     say("report", 1.0)
     return Report(
-        Head(title, label_name, source, created, __version__, command, seed, n_pool),
+        Head(title, label_name, source, created, __version__, command, seed),
         names.classes,
+        shares,
         guarantee,
         bounds,
         curve,
         confidence,
-        _adversary(fitted, names),
-        tuple(
-            NextRow(names.row(len(fitted.X) + c.position), c, names.cells(len(fitted.X) + c.position)) for c in chosen
-        ),
+        adversary,
+        tuple(NextRow(names.row(row), one, names.cells(row)) for row, one in chosen),
         data,
         tuple(sorted(findings, key=lambda finding: not finding.caution)),
         bound,
@@ -190,7 +210,13 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     )
 
 
-def _guarantee(fitted: ModelWithRows, names: Names, error: float) -> Guarantee:
+def _label_shares(fitted: ModelWithRows, names: Names) -> tuple[LabelShare, ...]:
+    counts = np.bincount(fitted.codes, minlength=fitted.n_classes).tolist()
+    shares = zip(names.classes, counts, fitted.certificate.label_intervals.tolist(), strict=True)
+    return tuple(LabelShare(name, count, low, high) for name, count, (low, high) in shares)
+
+
+def _guarantee(fitted: ModelWithRows, shares: tuple[LabelShare, ...], error: float) -> Guarantee:
     clf, certificate = fitted.clf, fitted.certificate
     rule, prior = fitted.stated.radius, resolve_prior(clf.label_prior)
     kinds = {
@@ -201,12 +227,11 @@ def _guarantee(fitted: ModelWithRows, names: Names, error: float) -> Guarantee:
         NoPrior: "none",
         IntervalPrior: "intervals",
     }
-    counts = np.bincount(fitted.codes, minlength=fitted.n_classes).tolist()
-    shares = zip(names.classes, counts, certificate.label_intervals.tolist(), strict=True)
     return Guarantee(
         certificate.risk,
         certificate.likelihood,
         float(np.log(fitted.n_classes)),
+        float(label_cost_matrix(fitted.stated.label_cost, fitted.n_classes).max()),
         error,
         certificate.status,
         certificate.radius,
@@ -217,7 +242,7 @@ def _guarantee(fitted: ModelWithRows, names: Names, error: float) -> Guarantee:
         clf.confidence if rule_name(fitted) == "auto" else None,
         kinds.get(type(prior), "intervals"),
         prior.level if isinstance(prior, ClopperPearson | HypergeometricPrior | AssistedPrior) else None,
-        tuple(LabelShare(name, count, low, high) for name, count, (low, high) in shares),
+        shares,
     )
 
 
@@ -231,19 +256,24 @@ def _moved(fitted: ModelWithRows) -> tuple[FloatArray, Any]:
     return np.clip(1.0 - kept, 0.0, 1.0), reference
 
 
-def _confidence(fitted: ModelWithRows, names: Names) -> Confidence:
-    n = len(fitted.X)
-    proba = fitted.proba[n:]
-    top, answer = proba.max(axis=1), proba.argmax(axis=1)
-    moved = _moved(fitted)[0][n:]
+def _bins(fitted: ModelWithRows, moved: FloatArray | None = None) -> tuple[Bin, ...]:
+    """Unlabeled rows by confidence; moved : (M,) the share of other labels that the adversary gives each."""
+    top = fitted.proba[len(fitted.X) :].max(axis=1)
     # two classes: 50 % to 100 % by 5; more: from the tenth below 1/K, by 10
     start, width = (0.5, 0.05) if fitted.n_classes == 2 else (np.floor(10 / fitted.n_classes) / 10, 0.1)
     edges = np.round(np.arange(start, 1.0 - 1e-9, width), 2)
     which = np.searchsorted(edges, top, side="right") - 1
-    bins = [
-        Bin(low, low + width, int((which == b).sum()), float(moved[which == b].mean()) if (which == b).any() else 0.0)
-        for b, low in enumerate(edges.tolist())
-    ]
+    bins = []
+    for b, low in enumerate(edges.tolist()):
+        inside = which == b
+        share = None if moved is None else float(moved[inside].mean()) if inside.any() else 0.0
+        bins.append(Bin(low, low + width, int(inside.sum()), share))
+    return tuple(bins)
+
+
+def _confidence(fitted: ModelWithRows, names: Names) -> Confidence:
+    proba = fitted.proba[len(fitted.X) :]
+    top, answer = proba.max(axis=1), proba.argmax(axis=1)
     classes = [
         PredictedClass(
             name,
@@ -254,11 +284,13 @@ def _confidence(fitted: ModelWithRows, names: Names) -> Confidence:
         for k, name in enumerate(names.classes)
     ]
     return Confidence(
-        float(np.median(top)), float(np.mean(top >= 0.9)), float(np.mean(top < 0.6)), tuple(bins), tuple(classes)
+        float(np.median(top)), float(np.mean(top >= 0.9)), float(np.mean(top < 0.6)), _bins(fitted), tuple(classes)
     )
 
 
-def _adversary(fitted: ModelWithRows, names: Names) -> ReportedWorstCase:
+def _adversary(fitted: ModelWithRows, names: Names, places: NDArray[np.intp]) -> ReportedWorstCase:
+    """The worst case of the certified rows; places : (M,) where its unlabeled rows are among all of them."""
+    everywhere = np.concatenate([np.arange(len(fitted.X)), len(fitted.X) + places]).tolist()
     n, q, m = len(fitted.X), fitted.worst_case.label_proba, fitted.row_weights
     moved, reference = _moved(fitted)
     scores = np.concatenate([fitted.clf.decision_function(rows) for rows in (fitted.X, fitted.U)])
@@ -273,15 +305,15 @@ def _adversary(fitted: ModelWithRows, names: Names) -> ReportedWorstCase:
     others[np.arange(len(q)), reference] = -1.0
     rows = [
         RelabeledRow(
-            names.row(int(j)),
-            int(j),
+            names.row(everywhere[j]),
+            everywhere[j],
             bool(j < n),
             names.classes[reference[j]],
             float(fitted.proba[j, reference[j]]),
             names.classes[int(others[j].argmax())],
             float(moved[j]),
             float(from_moved[j] / loss) if loss > 0 else 0.0,
-            names.cells(int(j)),
+            names.cells(everywhere[j]),
         )
         for j in order
         if from_moved[j] > 0
@@ -296,16 +328,19 @@ def _adversary(fitted: ModelWithRows, names: Names) -> ReportedWorstCase:
         tuple(fitted.worst_case.label_probabilities.tolist()),
         tuple(tuple(row) for row in (flow / m[n:].sum()).tolist()),
         tuple(rows),
+        _bins(fitted, moved[n:]),
+        len(fitted.U),
     )
 
 
-def feature_weights(fitted: ModelWithRows, names: Names, worst_coef: FloatArray) -> tuple[Weight, ...]:
+def feature_weights(fitted: ModelWithRows, names: Names, worst_coef: FloatArray | None) -> tuple[Weight, ...]:
     """The features of largest weight; of several classes that class which a feature speaks for most.
 
-    worst_coef : (1, d) or (K, d) coefficients learned against the worst case.
+    worst_coef : (1, d) or (K, d) coefficients learned against the worst case, None where there are none.
     """
     spread = np.vstack([fitted.X, fitted.U]).std(axis=0)
-    now, worst = fitted.clf.coef_ * spread, worst_coef * spread
+    now = fitted.clf.coef_ * spread
+    worst = None if worst_coef is None else worst_coef * spread
     found = []
     size = np.abs(now[0]) if len(now) == 1 else now.max(axis=0)
     for i in np.argsort(-size, kind="stable")[:_MOST_WEIGHTS].tolist():
@@ -316,9 +351,8 @@ def feature_weights(fitted: ModelWithRows, names: Names, worst_coef: FloatArray)
         row = k if len(now) > 1 else 0
         if now[row, i] == 0:
             continue
-        found.append(
-            Weight(names.features[i], names.classes[k], float(sign * now[row, i]), float(sign * worst[row, i]))
-        )
+        against = None if worst is None else float(sign * worst[row, i])
+        found.append(Weight(names.features[i], names.classes[k], float(sign * now[row, i]), against))
     return tuple(found)
 
 

@@ -60,22 +60,22 @@ def next_command(appraisal: Appraisal, writing: Writing) -> str:
     return shlex.join(["surefoot", "predict", str(writing.model), str(table.path), "--out", out])
 
 
-def report_of(judged: Appraisal, notes: list[str], writing: Writing, say: Any) -> Any:
-    """The contents of the report of a fit."""
+def report_of(judged: Appraisal, notes: list[str], writing: Writing, say: Any, *, curves: bool = False) -> Report:
+    """The contents of the report of a fit; curves : follow the worst case over the radius, if there is one."""
     trained = judged.model
     start = trained.start
     pool = start.pool
     sample = trained.sample if judged.worst is None else judged.worst.sample
-    rest = np.flatnonzero(~pool.labeled) if sample is None else np.flatnonzero(~pool.labeled)[sample]
-    order = np.concatenate([np.flatnonzero(pool.labeled), rest])
+    order = np.concatenate([np.flatnonzero(pool.labeled), np.flatnonzero(~pool.labeled)])
     row_names = pool.row_names
     if sample is not None:
-        notes = [*notes, f"This page looks at {len(rest)} of the {len(start.rest)} unlabeled rows, drawn at random."]
+        parts = "rows to label next" if judged.worst is None else "the worst case and rows to label next"
+        notes = [*notes, f"For {parts}, {len(sample)} of the {len(start.rest)} unlabeled rows were sampled at random."]
     return build_report(
         trained.clf,
         start.rows,
         start.y,
-        pool.rows[rest],
+        start.rest,
         feature_names=[_feature_name(name) for name in pool.cleaner.get_feature_names_out()],
         class_names=pool.classes,
         row_labels=[row_names[row] for row in order],
@@ -89,11 +89,13 @@ def report_of(judged: Appraisal, notes: list[str], writing: Writing, say: Any) -
             *[note[0].upper() + note[1:] for note in notes if not _is_told_by_cleaning(note)],
         ],
         worst=judged.worst,
+        sample=sample,
+        with_worst_case=judged.worst is not None,
+        curves=curves,
         bound=judged.crossfit,
         missing=judged.missing,
         command=writing.command,
         next_command=next_command(judged, writing),
-        n_pool=len(start.rest),
         seed=writing.seed,
         progress=lambda step, _share: say(f"report: {step}"),
     )

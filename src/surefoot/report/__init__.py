@@ -175,16 +175,15 @@ def render_report(report: Report) -> str:
     str
         The page.
     """
-    guessing = report.guarantee.guessing
-    return render(
-        "surefoot.report",
-        "report.html",
-        report=report,
-        bar=certificate_bar(report.bounds, guessing),
-        over_radius=radius_lines(report.radius, report.guarantee.risk, guessing),
-        confidence_over_radius=confidence_line(report.radius),
-        histogram=histogram(report.confidence.bins),
-    )
+    panels = {"histogram": histogram(report.confidence.bins)}
+    stated, bounds, adversary, curves = report.guarantee, report.bounds, report.adversary, report.radius
+    if stated is not None and bounds is not None and adversary is not None:
+        panels["bar"] = certificate_bar(bounds, stated.guessing)
+        panels["relabeled_histogram"] = histogram(adversary.bins)
+        if curves is not None:
+            panels["over_radius"] = radius_lines(curves, stated.risk, stated.guessing)
+            panels["confidence_over_radius"] = confidence_line(curves)
+    return render("surefoot.report", "report.html", report=report, **panels)
 
 
 def write_report(path: str | os.PathLike[str], report: Report) -> Path:
