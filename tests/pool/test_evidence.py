@@ -108,7 +108,7 @@ class TestFit:
         assert len(verified().mismatches) == 2
 
     def test_another_model_is_noticed(self) -> None:
-        assert run(["fit", "pool.csv", "--label", "churn", "--no-report", "--no-error", "--radius", "1",
+        assert run(["fit", "pool.csv", "--label", "churn", "--no-report", "--no-worst-case", "--radius", "1",
                     "--out", "model.skops"]) == 0  # fmt: skip
         assert any("SHA-256" in text for text in verified().mismatches)
 
