@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,7 @@ from typing import Any
 import numpy as np
 import ot
 import pandas as pd
+import pytest
 from numpy.typing import NDArray
 
 import surefoot as sf
@@ -248,3 +251,39 @@ def make_pool(n_rows: int = 120, n_labels: int = 30, seed: int = 0) -> pd.DataFr
     labels[rng.permutation(n_rows)[n_labels:]] = None
     frame["churn"] = labels
     return frame
+
+
+class TrueAnswers(io.StringIO):
+    """Someone who knows every label and answers the row that was asked for last, up to a number of answers."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str], most: int, truth: list[str]) -> None:
+        super().__init__()
+        self.capsys, self.left, self.truth = capsys, most, truth
+        self.shown, self.asked = "", []
+
+    def readline(self, *_: Any) -> str:  # type: ignore[override]
+        printed = self.capsys.readouterr()
+        self.shown += printed.out + printed.err
+        row = int(re.findall(r"^Row (\d+)$", self.shown, re.MULTILINE)[-1]) - 1
+        if self.left == 0:
+            return "quit\n"
+        self.left -= 1
+        self.asked.append(row)
+        return f"{self.truth[row]}\n"
+
+
+def write_answers(n: int = 150, seed: int = 0) -> tuple[list[str], pd.DataFrame]:
+    """Write llm.csv: texts, the answers of a language model with its confidence, and an empty column; the truth."""
+    rng = np.random.default_rng(seed)
+    words = ["late", "broken", "great", "polite", "refund"]
+    truth = np.where(rng.random(n) < 0.4, "complaint", "praise")
+    confidence = rng.uniform(0.5, 1.0, n).round(3)
+    wrong = rng.random(n) < 0.6 * (1 - confidence)
+    frame = pd.DataFrame({
+        "text": [" ".join(rng.choice(words, 30)) + "\nthe end" for _ in range(n)],
+        "llm_label": np.where(wrong, np.where(truth == "praise", "complaint", "praise"), truth),
+        "confidence": confidence,
+        "truth": None,
+    })  # fmt: skip
+    frame.to_csv("llm.csv", index=False)
+    return truth.tolist(), frame

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from generators import Result, make_pool
+from generators import Result, TrueAnswers, make_pool
 from surefoot.cli import run
 
 
@@ -48,3 +48,15 @@ def stored_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def model(stored_model: Path, pool: Path) -> Path:
     """That model beside the pool."""
     return Path(shutil.copy(stored_model, pool.with_suffix(".skops")))
+
+
+@pytest.fixture
+def person(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., TrueAnswers]:
+    """person(most, truth) -> someone at the terminal who knows the truth, of make_pool's table by default."""
+
+    def answers(most: int = 1000, truth: list[str] | None = None) -> TrueAnswers:
+        found = TrueAnswers(capsys, most, make_pool(120, 120)["churn"].tolist() if truth is None else truth)
+        monkeypatch.setattr("sys.stdin", found)
+        return found
+
+    return answers

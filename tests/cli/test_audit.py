@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -18,7 +17,7 @@ import pexpect
 import pytest
 
 import surefoot as sf
-from generators import Result, make_pool
+from generators import Result, TrueAnswers, make_pool, write_answers
 from surefoot.pool.store import Store, store_path
 
 Run = Callable[..., Result]
@@ -31,35 +30,6 @@ def log(name: str, table: str = "pool.csv") -> list[dict[str, Any]]:
 
 
 TRUTH = make_pool(120, 120)["churn"].tolist()
-
-
-class TrueAnswers(io.StringIO):
-    """Someone who knows every label and answers the row that was asked for last, up to a number of answers."""
-
-    def __init__(self, capsys: pytest.CaptureFixture[str], most: int, truth: list[str]) -> None:
-        super().__init__()
-        self.capsys, self.left, self.truth = capsys, most, truth
-        self.shown, self.asked = "", []
-
-    def readline(self, *_: Any) -> str:  # type: ignore[override]
-        printed = self.capsys.readouterr()
-        self.shown += printed.out + printed.err
-        row = int(re.findall(r"^Row (\d+)$", self.shown, re.MULTILINE)[-1]) - 1
-        if self.left == 0:
-            return "quit\n"
-        self.left -= 1
-        self.asked.append(row)
-        return f"{self.truth[row]}\n"
-
-
-@pytest.fixture
-def person(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., TrueAnswers]:
-    def answers(most: int = 1000, truth: list[str] = TRUTH) -> TrueAnswers:
-        found = TrueAnswers(capsys, most, truth)
-        monkeypatch.setattr("sys.stdin", found)
-        return found
-
-    return answers
 
 
 def audit(run_cli: Run, *more: Any) -> Result:
@@ -164,23 +134,6 @@ class TestAudit:
         assert found.code == 2
         assert message in found.message
         assert log("audit audit") == []
-
-
-def write_answers(n: int = 150, seed: int = 0) -> tuple[list[str], pd.DataFrame]:
-    """Write llm.csv: texts, the answers of a language model with its confidence, and an empty column; the truth."""
-    rng = np.random.default_rng(seed)
-    words = ["late", "broken", "great", "polite", "refund"]
-    truth = np.where(rng.random(n) < 0.4, "complaint", "praise")
-    confidence = rng.uniform(0.5, 1.0, n).round(3)
-    wrong = rng.random(n) < 0.6 * (1 - confidence)
-    frame = pd.DataFrame({
-        "text": [" ".join(rng.choice(words, 30)) + "\nthe end" for _ in range(n)],
-        "llm_label": np.where(wrong, np.where(truth == "praise", "complaint", "praise"), truth),
-        "confidence": confidence,
-        "truth": None,
-    })  # fmt: skip
-    frame.to_csv("llm.csv", index=False)
-    return truth.tolist(), frame
 
 
 PREDICTIONS = ("audit", "llm.csv", "--predictions", "llm_label", "--label", "truth", "--seed", 0)

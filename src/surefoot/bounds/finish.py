@@ -31,6 +31,11 @@ from surefoot.bounds.betting import PoolErrors
 from surefoot.bounds.engine import AuditEngine
 from surefoot.priors.clopper_pearson import hypergeometric_upper
 
+ASSUMPTIONS = (
+    "predictions and scores were fixed before the first of these labels was seen",
+    "the labels of annotators are right",
+    "max_error was chosen before the plan was seen",
+)
 _CURVE = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2)
 
 
@@ -129,12 +134,14 @@ class FinishPlan(PrintsAsTable):
     @property
     def statement(self) -> str:
         """The guarantee in words."""
-        rest = f"annotators label {count(len(self.rows), 'more row')}" if len(self.rows) else "no more rows are labeled"
-        return (
+        first = (
             f"With {percent(self.level)} confidence, at most {share_at_most(self.bound)} % of the "
-            f"{count(self.n_rows, 'label')} of the finished table are wrong, if the model labels "
-            f"{count(self.n_model, 'row')} and {rest}."
+            f"{count(self.n_rows, 'label')} of the finished table are wrong"
         )
+        if len(self.rows):
+            more = count(len(self.rows), "more row")
+            return f"{first}, if the model labels {count(self.n_model, 'row')} and annotators label {more}."
+        return f"{first}. The model labels {count(self.n_model, 'row')}, and annotators labeled the others."
 
     def curve(self, max_errors: Iterable[float] = _CURVE) -> dict[float, int]:
         """How many rows annotators must still label for other shares of wrong labels.
@@ -165,9 +172,7 @@ class FinishPlan(PrintsAsTable):
             ("bound", f"{share_at_most(self.bound)} % wrong labels in the finished table, level {self.level:.4g}"),
             ("seen", f"{count(int(sample.wrong.sum()), 'error')} on {count(len(sample.drawn), 'label')}"),
             ("statement", self.statement),
-            ("assumes", "predictions and scores were fixed before the first of these labels was seen"),
-            ("", "the labels of annotators are right"),
-            ("", "max_error was chosen before the plan was seen"),
+            *[("" if k else "assumes", text) for k, text in enumerate(ASSUMPTIONS)],
             ("rows to label", shares),
         ]
 

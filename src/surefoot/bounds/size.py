@@ -196,13 +196,13 @@ def _plan(target: float, believed: float, N: int, level: float, power: float) ->
     if real >= bad:
         return None
     for errors in range(bad):
-        n = _least_labels(errors, bad, N, level)
+        n = least_planned(errors, bad, N, level)
         if hypergeom.cdf(errors, N, real, n) >= power:
             return n, errors
     return None
 
 
-def _least_labels(errors: int, bad: int, N: int, level: float) -> int:
+def least_planned(errors: int, bad: int, N: int, level: float) -> int:
     """Return the smallest n at which `bad` errors among N rows show more than `errors` with probability `level`."""
     # at n = N all `bad` > `errors` are seen
     numbers = range(errors + 1, N)

@@ -6,7 +6,7 @@ import re
 import shlex
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,10 +26,12 @@ from surefoot.pool.options import read_loss, split_names
 from surefoot.pool.store import Store, clean_name, files_of, store_path
 
 if TYPE_CHECKING:
+    from surefoot.pool.finishing import FinishGoal
     from surefoot.pool.label_log import RowRanker
     from surefoot.pool.options import FitOptions
     from surefoot.pool.service import LabelingService
     from surefoot.pool.table import Pool
+    from surefoot.pool.terminal import FinishLoop, FrozenPredictions, Sitting
     from surefoot.pool.worst import Radii
 
 # Columns of a row that are shown beside the reason, and characters of a cell.
@@ -264,6 +266,122 @@ def audit(
         call.keep()
         save = None if evidence is None else partial(save_audit, evidence, table=table, how=call.form, subject=subject)
         return audit_table(call.output, subject, sitting, name or predictions or "audit", save, **options)
+
+
+@command("finish", o.ColumnOptions, o.ReadingOptions, o.Learning, o.Json)
+def finish(
+    call: Call,
+    pool: o.PoolPath,
+    label: o.Label = None,
+    max_error: Annotated[
+        float | None, typer.Option("--max-error", help="Share of wrong labels in the finished table. Default: 0.05.")
+    ] = None,
+    level: Annotated[float | None, typer.Option("--level", help="Confidence level. Default: 0.9.")] = None,
+    model: Annotated[
+        Path | None, typer.Option("--model", "-m", help="Model (.skops) that labels rows, instead of a new one.")
+    ] = None,
+    predictions: o.Predictions = None,
+    score: o.Score = None,
+    learn: Annotated[
+        int, typer.Option("--learn", min=2, help="Labels that a new model learns from; missing ones are asked for.")
+    ] = 100,
+    sample: Annotated[
+        int | None, typer.Option("--sample", min=1, help="Random rows that judge the predictions. Default: by a rule.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Finished table. Default: POOL.finished.*.")] = None,
+    force: o.Force = False,
+    radius: o.Radius = "default",
+    prior: o.Prior = "weak",
+    pool_size: Annotated[
+        int, typer.Option("--pool-size", min=0, help="Unlabeled rows that a new model learns from; 0 for all.")
+    ] = 2000,
+    trust: o.Trust = "",
+) -> int:
+    """Finish a table: the model labels the rows that it is surest of, you label the rest; few labels are wrong."""
+    from surefoot._files import OutputFile, check_outputs
+    from surefoot.cli.audit import FinishAsking
+    from surefoot.cli.label import check_labelable, seated
+    from surefoot.pool.finishing import check_unfinished, is_finished_table, is_statement, statement_path
+    from surefoot.pool.store import files_of
+    from surefoot.pool.stored import Classifier
+    from surefoot.pool.table import clean, read_content
+    from surefoot.pool.terminal import FinishLoop, given_predictions, learned_predictions, model_predictions
+
+    if model is not None and predictions is not None:
+        raise typer.BadParameter("--model and --predictions both name predictions. Pass one of the two.")
+    if score is not None and predictions is None:
+        raise typer.BadParameter("--score is a column for --predictions. Pass --predictions, or leave out --score.")
+    classifier = None if model is None else Classifier.load(model, split_names(trust))
+    call.settle(pool, None if classifier is None else classifier.options(pool))
+    if classifier is not None:
+        call.values["label"] = classifier.label_or(label or call.values["label"])
+    choices = call.choices(tol=1e-3)
+    call.check_pool()
+    check_writable(pool)
+    check_writable(store_path(pool))
+    path = out or pool.with_name(f"{pool.stem}.finished{pool.suffix}")
+    outputs = [
+        OutputFile(path, "finished table", "--out", is_finished_table),
+        OutputFile(statement_path(path), "statement", "--out", is_statement),
+    ]
+    check_outputs(outputs, [*files_of(pool), *([] if model is None else [model])], force=force)
+    content = read_content(pool)
+    given = None if predictions is None else call.read_predictions(content, predictions, score)
+    read = partial(call.read_labelable, more=given.classes if given else classifier.classes if classifier else ())
+    table = read(content)
+    check_labelable(table)
+    check_unfinished(table)
+    predict: Callable[[Sitting], FrozenPredictions]
+    if given is not None:
+        predict, learn = partial(given_predictions, given), 0
+    elif classifier is not None:
+        predict, learn = partial(model_predictions, classifier), 0
+    else:
+        cleaned = clean(table, **call.columns)
+        call.output.note(*cleaned.notes)
+        predict = partial(learned_predictions, cleaned, choices, pool_size)
+    asked = _FinishOptions(max_error, level, sample, tuple(given.columns) if given else None)
+    with seated(call.output, table, content, read) as sitting:
+        call.keep()
+        call.share_distances()
+        loop = FinishLoop(sitting, asked.goal(choices.seed), predict, learn, choices.seed)
+        asked.check_begun(loop)
+        return FinishAsking(call.output, sitting, loop, path).run()
+
+
+@dataclass(frozen=True)
+class _FinishOptions:
+    """What was asked of a finished table; None where nothing was."""
+
+    max_error: float | None
+    level: float | None
+    sample: int | None
+    columns: tuple[str, ...] | None
+
+    def goal(self, seed: int) -> FinishGoal:
+        """How to finish a table that is not begun."""
+        from surefoot.bounds._arguments import check_level
+        from surefoot.bounds.finish import check_max_error
+        from surefoot.pool.finishing import FinishGoal
+
+        share = check_max_error(0.05 if self.max_error is None else self.max_error)
+        level = check_level(0.9 if self.level is None else self.level)
+        return FinishGoal(share, self.sample, level, seed, self.columns or ())
+
+    def check_begun(self, loop: FinishLoop) -> None:
+        """Refuse options that differ from those with which the table was begun to be finished."""
+        goal = loop.goal
+        pairs = (
+            ("--max-error", self.max_error, goal.max_error), ("--level", self.level, goal.level),
+            ("--sample", self.sample, goal.planned), ("--predictions", self.columns, goal.columns),
+        )  # fmt: skip
+        for option, asked, begun in pairs:
+            if loop.finishing is not None and asked is not None and asked != begun:
+                shown = [", ".join(x) or "none" if isinstance(x, tuple) else f"{x:g}" for x in (begun, asked)]
+                raise FileError(
+                    f"{option} must be {shown[0]}, with which this table was begun to be finished; got {shown[1]}. "
+                    "Leave the option out, or run surefoot export and move the store away."
+                )
 
 
 # ruff: noqa: PLR0913, PLR0917 - an option is an argument of its function

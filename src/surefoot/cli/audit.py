@@ -10,18 +10,21 @@ from typing import Any
 
 import numpy as np
 
+from surefoot._files import write_bytes
 from surefoot._printing import at_most, count, percent, share_at_most, short_percent
 from surefoot.active.proof import ProvenLabeling
 from surefoot.active.proof_state import AUDIT as JUDGE
 from surefoot.bounds.audit import Audit
 from surefoot.bounds.engine import PLANNED
+from surefoot.bounds.finish import ASSUMPTIONS
 from surefoot.bounds.result import ErrorBound
-from surefoot.cli.label import Asking
+from surefoot.cli.label import Asking, StoreAsking
 from surefoot.cli.output import NOT_REACHED, OK, Output, rounded_percent
-from surefoot.pool.database import AUDIT, FREEZE, LEARN
-from surefoot.pool.stored import Classifier, GivenPredictions
+from surefoot.pool.database import AUDIT, FREEZE, LEARN, RANDOM
+from surefoot.pool.finishing import STATEMENT, Finishing, finished_table, labels_and_authors, statement_path
+from surefoot.pool.stored import Classifier, GivenPredictions, write_predictions
 from surefoot.pool.table import Pool, Table, TableError
-from surefoot.pool.terminal import Sitting, save_proved
+from surefoot.pool.terminal import FinishLoop, Sitting, save_proved
 
 # How often a classifier that is worth an audit is taken to err, as a share of the target, to say how long it may take.
 _BELIEVED_SHARE = 0.25
@@ -194,6 +197,113 @@ class ProofAsking(Asking):
             "model": written,
         }
         return self.output.finish(data, OK if found.proved else NOT_REACHED)
+
+
+class FinishAsking(StoreAsking):
+    """One sitting at a table that is finished; out : the finished table."""
+
+    def __init__(self, output: Output, sitting: Sitting, loop: FinishLoop, out: Path) -> None:
+        super().__init__(output, sitting, sitting.table.classes)
+        self.finish, self.out = loop, out
+        self.hidden = loop.goal.columns
+
+    def _begin(self) -> None:
+        goal, level = self.finish.goal, percent(self.finish.goal.level or 0.0)
+        self.say(
+            f"Finishing {self.table.label!r} in {self.table.path.name}: at most {short_percent(goal.max_error)} of its "
+            f"{count(len(self.table.labels), 'label')} wrong, with {level} confidence.",
+            "bold",
+        )
+        self.say(
+            "The model labels the rows that it is surest of, and you label the others. Each label is stored at once."
+        )
+        self._say_state()
+
+    def _next(self) -> tuple[int, str] | None:
+        row, self.standing = self.standing, None
+        if row is not None:
+            return row, ""
+        with self.output.working("choosing a row"):
+            before = self._stage
+            chosen = self.finish.choose()
+        if self._stage != before:
+            self._say_state()
+        if chosen is None:
+            return None
+        return chosen[0], {
+            RANDOM: "sampled at random, for the model to learn from",
+            AUDIT: "sampled at random, to judge the predictions",
+            LEARN: "the model is not sure enough of this row",
+        }[chosen[1]]
+
+    @property
+    def _stage(self) -> int:
+        """0 while the model learns, 1 while the sample is labeled, 2 from then on."""
+        finishing = self.finish.finishing
+        return 0 if finishing is None else 1 + finishing.is_sampled
+
+    def _say_state(self) -> None:
+        self.finish.follow()
+        finishing = self.finish.finishing
+        if finishing is None:
+            wanted = max(self.finish.n_learn, self.finish.n_labels)
+            self.say(f"{self.finish.n_labels} of {count(wanted, 'label')} to learn from.", "bold")
+            return
+        plan, audit = finishing.plan(), finishing.audit
+        if plan is None:
+            size = count(finishing.sample_size or 0, "sampled row")
+            self.say(f"{audit.n_labels} of {size} labeled, {count(audit.n_errors, 'error')}.", "bold")
+        else:
+            more, model = count(len(plan.rows), "more row"), count(plan.n_model, "row")
+            self.say(f"{more} to label. The model labels {model}.", "bold")
+
+    def _end(self) -> int:
+        self.finish.follow()
+        finishing, book = self.finish.finishing, self.sitting.book
+        plan = None if finishing is None else finishing.plan()
+        data: dict[str, Any] = {
+            "path": str(self.table.path),
+            "answered": self.answered,
+            "labeled": len(book.labels),
+            "skipped": len(book.skipped),
+            "max_error": self.finish.goal.max_error,
+            "level": self.finish.goal.level,
+            "sample": None if finishing is None else finishing.sample_size,
+            "errors": None if finishing is None else finishing.audit.n_errors,
+            "rows_left": None if plan is None else len(plan.rows),
+            "n_model": None if plan is None else plan.n_model,
+            "bound": None if plan is None else plan.bound,
+            "curve": None if plan is None else plan.curve(),
+            "finished": False,
+            "statement": None,
+            "table": None,
+        }
+        if book.conflicts:
+            self.output.note(
+                f"{count(len(book.conflicts), 'row')} with different labels. Settle them on the page of surefoot serve."
+            )
+        if not (book.n_unanswered == 0 if finishing is None else finishing.is_finished) or book.conflicts:
+            self.say("Not finished. Run the command again to continue, or label on the page of surefoot serve.", "bold")
+            return self.output.finish(data, NOT_REACHED)
+        statement = f"Annotators labeled all {count(len(book.labels), 'row')}." if plan is None else plan.statement
+        self._write(finishing, statement)
+        if book.skipped:
+            self.output.note(f"{count(len(book.skipped), 'row')} that annotators skipped without a label.")
+        self.say("Finished.", "bold")
+        self.output.rows(
+            [("statement", statement), ("table", str(self.out)), ("statement in", str(statement_path(self.out)))]
+        )
+        return self.output.finish({**data, "finished": True, "statement": statement, "table": str(self.out)})
+
+    def _write(self, finishing: Finishing | None, statement: str) -> None:
+        """The finished table, and beside it what is guaranteed of its labels."""
+        book = self.sitting.book
+        labels, authors = labels_and_authors(book.labels, {}, book.n_rows) if finishing is None else finishing.labels()
+        write_predictions(self.out, finished_table(self.table, labels, authors))
+        text = [f"{STATEMENT} {self.table.path.name}, column {self.table.label}", statement]
+        if finishing is not None:
+            text += ["Assumptions:", *[f"- {line}" for line in ASSUMPTIONS]]
+        write_bytes(statement_path(self.out), "\n".join([*text, ""]).encode())
 
 
 def audit_table(

@@ -195,39 +195,14 @@ def _choice(name: str, keys: list[str]) -> str:
     return name if short == name or short == name.casefold() else f"[{short}] {name}"
 
 
-class LabelAsking(Asking):
-    """One sitting at the store of a table, which learns from the labels and asks for more."""
+class StoreAsking(Asking):
+    """One sitting at the store of a table, whose labels may be taken back."""
 
     commands = COMMANDS
 
-    def __init__(self, output: Output, learning: LabelLoop) -> None:
-        super().__init__(output, learning.sitting, learning.pool.classes)
-        self.learning = learning
+    def __init__(self, output: Output, sitting: Sitting, classes: list[str]) -> None:
+        super().__init__(output, sitting, classes)
         self.standing = self.sitting.pending()  # a question that is to be put again
-
-    def _begin(self) -> None:
-        self.say(f"Labeling {self.table.label!r} in {self.table.path.name}; every answer is stored at once.", "bold")
-        kept = len(self.learning.keep)
-        if kept < len(self.learning.pool.rows):
-            self.output.note(f"the certificate speaks of {kept} rows, drawn at random; --pool-size 0 takes all.")
-        self._say_state()
-
-    def _next(self) -> tuple[int, str] | None:
-        row, self.standing = self.standing, None
-        if self.learning.reached:
-            return None
-        if row is not None:
-            return row, ""
-        with self.output.working("choosing a row"):
-            chosen = self.learning.choose()
-        if chosen is None:
-            if not self.sitting.news:
-                return None
-            self._say_state()
-            return self._next()
-        row, reason = chosen
-        first = self.learning.random_first
-        return row, reason or f"drawn at random, {min(self.learning.n_random + 1, first)} of {first}"
 
     def _take(self, row: int, answer: str) -> None:
         if answer == UNDO:
@@ -252,6 +227,38 @@ class LabelAsking(Asking):
             self.answered -= 1
             self._say_state()
         self.say(f"Row {last + 1} is open again.")
+
+
+class LabelAsking(StoreAsking):
+    """One sitting at the store of a table, which learns from the labels and asks for more."""
+
+    def __init__(self, output: Output, learning: LabelLoop) -> None:
+        super().__init__(output, learning.sitting, learning.pool.classes)
+        self.learning = learning
+
+    def _begin(self) -> None:
+        self.say(f"Labeling {self.table.label!r} in {self.table.path.name}; every answer is stored at once.", "bold")
+        kept = len(self.learning.keep)
+        if kept < len(self.learning.pool.rows):
+            self.output.note(f"the certificate speaks of {kept} rows, drawn at random; --pool-size 0 takes all.")
+        self._say_state()
+
+    def _next(self) -> tuple[int, str] | None:
+        row, self.standing = self.standing, None
+        if self.learning.reached:
+            return None
+        if row is not None:
+            return row, ""
+        with self.output.working("choosing a row"):
+            chosen = self.learning.choose()
+        if chosen is None:
+            if not self.sitting.news:
+                return None
+            self._say_state()
+            return self._next()
+        row, reason = chosen
+        first = self.learning.random_first
+        return row, reason or f"drawn at random, {min(self.learning.n_random + 1, first)} of {first}"
 
     def _say_state(self) -> None:
         loop = self.learning

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,14 +14,21 @@ from numpy.typing import NDArray
 from surefoot._errors import FileError
 from surefoot._printing import cut
 from surefoot._validation import FloatArray
+from surefoot.bounds._arguments import check_level
 from surefoot.bounds.engine import AuditEngine
-from surefoot.bounds.finish import FinishPlan, plan_finish
+from surefoot.bounds.finish import FinishPlan, check_max_error, plan_finish
+from surefoot.bounds.size import least_planned
 from surefoot.pool.label_log import LabelLog
 from surefoot.pool.table import Table, TableError
 from surefoot.pool.table.pool import as_targets
+from surefoot.pool.table.reading import read_names
 
 PERSON, MODEL = "person", "model"
 LABELED_BY = "labeled_by"
+# The first words of the file beside a finished table.
+STATEMENT = "surefoot finish:"
+# Errors among the rows of the model that the sample allows by default.
+_ALLOWED = 2
 
 
 @dataclass(frozen=True)
@@ -29,19 +37,22 @@ class FinishGoal:
 
     max_error : share of wrong labels in the finished table. planned, level, seed : of an audit that was begun to finish
     the table, with the size of its sample fixed beforehand. None: an audit of the page, with its anytime bound.
+    columns : of the table that hold the predictions and their scores, which annotators must not see.
     """
 
     max_error: float
     planned: int | None = None
     level: float | None = None
     seed: int | None = None
+    columns: tuple[str, ...] = ()
 
     @classmethod
     def from_json(cls, text: str | None) -> FinishGoal:
         """The goal as `to_json` wrote it."""
         try:
-            return cls(**json.loads(str(text)))
-        except (TypeError, ValueError) as error:
+            found = json.loads(str(text))
+            return cls(**{**found, "columns": tuple(found.get("columns", ()))})
+        except (TypeError, ValueError, AttributeError) as error:
             raise FileError(
                 f"the store must say how the table is finished; it says {cut(str(text), 60)!r}. Restore the file."
             ) from error
@@ -57,8 +68,8 @@ class Finishing:
     audit : judges the frozen predictions by the labels of the log; scores : (N,) of the predictions, larger is surer.
     """
 
-    def __init__(self, audit: AuditEngine, scores: FloatArray, max_error: float, book: LabelLog) -> None:
-        self.audit, self.scores, self.max_error, self._book = audit, scores, max_error, book
+    def __init__(self, audit: AuditEngine, scores: FloatArray, goal: FinishGoal, book: LabelLog) -> None:
+        self.audit, self.scores, self.goal, self._book = audit, scores, goal, book
         self._planned: tuple[Any, FinishPlan] | None = None
 
     @property
@@ -81,7 +92,7 @@ class Finishing:
             return None
         case = self.audit.outcomes[: self.audit.plan]
         if self._planned is None or self._planned[0] != case:
-            self._planned = case, plan_finish(self.audit, self.scores, self.audit.plan, self.max_error)
+            self._planned = case, plan_finish(self.audit, self.scores, self.audit.plan, self.goal.max_error)
         plan, done = self._planned[1], [*self._book.labels, *self._book.skipped]
         model_rows = np.setdiff1d(plan.model_rows, done)
         rows = plan.rows[~np.isin(plan.rows, done)]
@@ -124,6 +135,15 @@ def labels_and_authors(
     return labels, authors
 
 
+def sample_size(n_rows: int, n_known: int, max_error: float, level: float) -> int:
+    """Rows of the sample by default: the fewest with which two of the model's rows in it may be wrong.
+
+    A smaller sample leaves more rows to annotators, and a larger one costs more than it saves (benchmarks/finish.py).
+    """
+    most_wrong, n_open = int(np.floor(check_max_error(max_error) * n_rows + 1e-9)), n_rows - n_known
+    return max(min(least_planned(_ALLOWED, most_wrong + _ALLOWED + 1, n_open, check_level(level)), n_open), 1)
+
+
 def check_unfinished(table: Table) -> None:
     """Refuse a table that has the column which says who labeled a row."""
     if LABELED_BY in table.cells.columns:
@@ -131,6 +151,22 @@ def check_unfinished(table: Table) -> None:
             f"{table.path} must not have the column {LABELED_BY!r}, which the finished table gets. Rename it, or pass "
             "the table as it was before."
         )
+
+
+def is_finished_table(path: Path) -> bool:
+    """Whether a table names the author of each label in its last column."""
+    return read_names(path)[-1:] == [LABELED_BY]
+
+
+def statement_path(table: Path) -> Path:
+    """The text file beside a finished table that says what is guaranteed of its labels."""
+    return table.with_suffix(".txt")
+
+
+def is_statement(path: Path) -> bool:
+    """Whether a text file is of that kind."""
+    with path.open("rb") as file:
+        return file.read(len(STATEMENT)) == STATEMENT.encode()
 
 
 def finished_table(table: Table, labels: NDArray[Any], authors: NDArray[Any]) -> Any:

@@ -213,6 +213,11 @@ class LabelLog:
         """Whether nobody has answered for a row and nobody holds it."""
         return bool(self._open[row])
 
+    @property
+    def n_unanswered(self) -> int:
+        """How many rows have neither a label nor a skip."""
+        return self.n_rows - len(self.labels) - len(self.skipped) - len(self.conflicts)
+
     def open_rows(self) -> NDArray[np.intp]:
         """Rows that are neither answered nor in anybody's hands."""
         return np.flatnonzero(self._open)
@@ -234,7 +239,8 @@ class LabelLog:
         elif event.kind in (e.LABEL, e.SKIP):
             self._answer(event, found)
         elif event.kind == e.UNDO:
-            found.answers.pop(event.person, None)
+            if found.answers.pop(event.person, None) is None and event.row in self.held.get(event.person, {}):
+                self._give_back(event.row, event.person)
             if event.row in self.done.get(event.person, []):
                 self.done[event.person].remove(event.row)
         elif event.kind == e.SETTLE:
@@ -266,13 +272,17 @@ class LabelLog:
         if found.purpose is None:
             found.purpose = event.purpose
             found.picked |= event.purpose in (e.LEARN, e.IMPORTED)
-        self.held.get(person, {}).pop(row, None)
-        if self.holders.get(row) == person:
-            del self.holders[row]
+        self._give_back(row, person)
         done = self.done.setdefault(person, [])
         if row in done:
             done.remove(row)
         done.append(row)
+
+    def _give_back(self, row: int, person: int) -> None:
+        """A person no longer holds a row."""
+        self.held.get(person, {}).pop(row, None)
+        if self.holders.get(row) == person:
+            del self.holders[row]
 
     def _refresh(self, row: int, found: RowState) -> None:
         before, now = self.labels.get(row), found.label

@@ -192,7 +192,7 @@ class AuditSchedule:
                 before.predictions, before.known, level=goal.level, seed=goal.seed, plan=goal.planned
             )  # without a target, for all of the sample is needed
             self._take_up(audit)
-        self.finishing = Finishing(audit, unpack_scores(scores), goal.max_error, self._book)
+        self.finishing = Finishing(audit, unpack_scores(scores), goal, self._book)
 
     def _new_audit(
         self, number: int, classes: list[str], predictions: NDArray[Any], known: list[int], labels: dict[int, str]

@@ -425,7 +425,9 @@ def _headline(desk: LabelingService) -> str:
     goal, finishing = desk.turns.goal, desk.turns.finishing
     if finishing is not None:
         done = "Finished" if finishing.is_finished else "Finishing"
-        return f"{done}: at most {percent(finishing.max_error)} wrong labels, {percent(finishing.audit.level)} sure"
+        return (
+            f"{done}: at most {percent(finishing.goal.max_error)} wrong labels, {percent(finishing.audit.level)} sure"
+        )
     at_most = f"at most {percent(goal.target)} wrong, {percent(goal.level)} sure"
     return {
         PROVED: f"Proved: {at_most}",

@@ -3,30 +3,34 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from sklearn.pipeline import Pipeline
 
 from surefoot._errors import FileError
+from surefoot._validation import FloatArray
 from surefoot.active.proof import ProvenLabeling
 from surefoot.active.strategies import RandomSampling, RobustModelChange
 from surefoot.bounds.engine import AuditPolicy, FreezeSchedule
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.pool import database as e
 from surefoot.pool.database import LEARN, RANDOM, Event
+from surefoot.pool.finishing import FinishGoal, Finishing, sample_size
 from surefoot.pool.label_log import OPEN, LabelLog, check_known
-from surefoot.pool.model import learned_metric
+from surefoot.pool.model import learned_metric, train
 from surefoot.pool.model_file import ModelFile, save_model, without_pool
 from surefoot.pool.next_rows import candidates, working_rows
-from surefoot.pool.options import DEFAULT, NONE, WEAK, FitOptions
-from surefoot.pool.store import Log, Store
+from surefoot.pool.options import DEFAULT, NONE, WEAK, Clock, FitOptions
+from surefoot.pool.schedule import NO_CLASS, AuditSchedule, Goal, freeze_events
+from surefoot.pool.store import MOVED_AUDITS, FrozenBlobs, Log, Store
 from surefoot.pool.store_labels import open_store, picked_mask, write_table
+from surefoot.pool.stored import Classifier, GivenPredictions
 from surefoot.pool.table import Pool, Table, TableError
 from surefoot.pool.table.editing import label_writer
 from surefoot.pool.training import Fit, LabeledTable, learn, says_little
@@ -37,6 +41,8 @@ from surefoot.problem.losses import LOG_LOSS, ZERO_ONE
 TERMINAL = "(terminal)"
 # Seconds after which a row that somebody was asked for, without an answer, may be asked for again.
 _LEASE = 600.0
+# Rows of a sample that are looked at, to find one that nobody holds.
+_LOOK_AHEAD = 64
 
 
 class Sitting:
@@ -137,10 +143,17 @@ class Sitting:
     def close(self) -> None:
         """Write the table where that was not done, and let another terminal take this one's place."""
         try:
+            row = self.pending()
+            if row in self.book.held.get(self.person.id, {}):  # others may have the row now
+                self._apply(self.store.append([Event(e.UNDO, row, self.person.id)]))
             if self._dirty:
                 self.write_table()
         finally:
             self.store.leave(self.person.name)
+
+    def freeze(self, events: Sequence[Event], frozen: FrozenBlobs) -> None:
+        """Store predictions that labels are going to judge."""
+        self._apply(self.store.append(events, frozen))
 
     def _write(self, *events: Event) -> None:
         self._dirty = True
@@ -258,6 +271,151 @@ class LabelLoop:
             return fit
         smaller = certificate.minimal_radius + (certificate.radius - certificate.minimal_radius) / 16
         return learn(fit.start, replace(self.choices, radius=smaller), error=False)
+
+
+# A table that is finished: labels to learn from, a sample that judges the predictions, and the rows that are left.
+
+
+class FrozenPredictions(NamedTuple):
+    """Predictions (N,), places of the classes or -1 where there is none, and a score (N,) of each, larger is surer."""
+
+    predictions: NDArray[np.intp]
+    scores: FloatArray
+    model: bytes | None = None
+
+
+def given_predictions(given: GivenPredictions, sitting: Sitting) -> FrozenPredictions:
+    """The predictions in a column of a table; a row without one is left to annotators."""
+    if given.scores is None:
+        raise TableError(
+            "--score must name a column that says how sure each prediction is; got none. Pass --score, since the "
+            "surest predictions become labels."
+        )
+    place = {NO_CLASS: -1} | {name: k for k, name in enumerate(sitting.table.classes)}
+    codes = np.array([place[name] for name in given.predicted], dtype=np.intp)
+    return FrozenPredictions(codes, np.where(codes < 0, -np.inf, given.scores))
+
+
+def model_predictions(classifier: Classifier, sitting: Sitting) -> FrozenPredictions:
+    """What a stored model predicts, with its largest probabilities as scores."""
+    if not classifier.has_proba:
+        raise FileError(
+            f"{classifier.path} must hold a classifier with probabilities to finish a table; it holds a "
+            f"{classifier.name}. Store one with predict_proba."
+        )
+    table = sitting.table
+    inputs = classifier.inputs(table.cells, table.label)
+    codes = [table.classes.index(name) for name in classifier.predict(inputs)]
+    return FrozenPredictions(np.array(codes, dtype=np.intp), classifier.proba(inputs).max(axis=1))
+
+
+def learned_predictions(cleaned: Pool, choices: FitOptions, most: int, sitting: Sitting) -> FrozenPredictions:
+    """What a model predicts that learns from all labels, and from `most` unlabeled rows (0 for all)."""
+    pool = replace(cleaned, table=sitting.table, labels=sitting.table.labels)
+    keep = working_rows(pool, most, choices.seed)
+    start = LabeledTable.from_pool(pool.subset(keep), sitting.picked()[keep])
+    clf = train(replace(start, nearest=False), choices, Clock()).clf
+    place = {value: k for k, value in enumerate(start.classes.tolist())}
+    codes = np.array([place[value] for value in np.asarray(clf.predict(pool.rows)).tolist()], dtype=np.intp)
+    return FrozenPredictions(codes, np.asarray(clf.predict_proba(pool.rows)).max(axis=1))
+
+
+class FinishLoop:
+    """Chooses the rows that finish the table of a sitting.
+
+    goal : how the table is to be finished, where that has not begun; predict : makes the predictions then.
+    n_learn : labels that `predict` learns from; 0 where it needs none.
+    """
+
+    def __init__(
+        self,
+        sitting: Sitting,
+        goal: FinishGoal,
+        predict: Callable[[Sitting], FrozenPredictions],
+        n_learn: int,
+        seed: int,
+    ) -> None:
+        self.sitting, self._new_goal, self._predict, self.n_learn, self._seed = sitting, goal, predict, n_learn, seed
+        self._moved = sitting.store.about.get(MOVED_AUDITS, 0)
+        self.turns = AuditSchedule(sitting.book, Goal(), 0, sitting.store.frozen)
+        self.turns.n_audits = self._moved
+        self._n_seen = 0
+        self.follow()
+
+    @property
+    def finishing(self) -> Finishing | None:
+        """Who labels which row, once predictions are frozen."""
+        return self.turns.finishing
+
+    @property
+    def goal(self) -> FinishGoal:
+        """How the table is finished: as it was begun."""
+        return self._new_goal if self.finishing is None else self.finishing.goal
+
+    @property
+    def n_labels(self) -> int:
+        return len(self.sitting.book.labels)
+
+    @property
+    def is_learning(self) -> bool:
+        """Whether labels are missing that the model learns from."""
+        classes = len(set(self.sitting.book.labels.values()))
+        few = self.n_labels < self.n_learn or classes < min(self.n_learn, 2)
+        return self.finishing is None and few and self.n_labels < self.sitting.book.n_rows
+
+    def follow(self) -> None:
+        """Take the events that the book has taken since."""
+        events = self.sitting.book.events
+        for event in events[self._n_seen :]:
+            if event.kind not in (e.FREEZE, e.FINISH, e.CLOSE) or (event.audit or 0) > self._moved:
+                self.turns.apply(event)
+        self._n_seen = len(events)
+
+    def choose(self) -> tuple[int, str] | None:
+        """The next row, claimed from other processes, and its purpose; None where nobody has to label a row now."""
+        while True:
+            self.sitting.catch_up()
+            self.follow()
+            if self.finishing is None and not self.is_learning:
+                if not self.sitting.book.n_unanswered:
+                    return None
+                self._freeze()
+            rows, purpose = self._rows()
+            row = next((row for row in rows if self.sitting.is_free(row)), None)
+            if row is None:
+                return None
+            if self.sitting.claim(row, purpose):
+                return row, purpose
+
+    def _rows(self) -> tuple[list[int], str]:
+        finishing, book = self.finishing, self.sitting.book
+        if finishing is not None:
+            # rows that the plan leaves are not random
+            return finishing.rows(_LOOK_AHEAD), LEARN if finishing.is_sampled else e.AUDIT
+        rng = np.random.default_rng([self._seed, self.sitting.n_picks])
+        pending = self.sitting.pending()
+        free = rng.permutation([row for row in range(book.n_rows) if self.sitting.is_free(row)]).tolist()
+        return ([] if pending is None else [pending]) + free, RANDOM
+
+    def _freeze(self) -> None:
+        """Freeze predictions, and begin to finish the table with them; another process may be faster."""
+        found, goal = self._predict(self.sitting), self._new_goal
+        with self.sitting.store.together():
+            self.sitting.catch_up()
+            self.follow()
+            if self.finishing is not None:
+                return
+            known = self.turns.known_rows()
+            if goal.planned is None:
+                n_rows, level = self.sitting.book.n_rows, float(goal.level or 0.9)
+                goal = replace(goal, planned=sample_size(n_rows, len(known), goal.max_error, level), level=level)
+            before = [] if self.turns.audit is None else [Event(e.CLOSE, audit=self.turns.n_audits, value=e.FINISH)]
+            events, blobs = freeze_events(
+                self.turns.n_audits + 1, self.sitting.book.classes, found.predictions, known, found.scores, found.model,
+                goal,
+            )  # fmt: skip
+            self.sitting.freeze([*before, *events], blobs)
+        self.follow()
 
 
 class RandomFirst(RandomSampling):

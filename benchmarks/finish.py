@@ -1,0 +1,125 @@
+"""Measure how many rows annotators label until a table is finished with at most 5 % wrong labels.
+
+    OPENBLAS_NUM_THREADS=1 python benchmarks/finish.py --out benchmarks/results-finish.csv [--draws 100]
+
+Each dataset is a table of up to 3,000 rows. A logistic regression learns from `learn` labels, and `sample` random rows
+judge it (`Audit.finish`, at a number of labels that was fixed beforehand). A line has the rows that annotators label in
+all, as a share of the table, how often at most 5 % of the labels were wrong, and beside them the error rate that the
+same labels prove for the model alone. The labels to learn from are random rows, or those at which the classes of the
+model are closest (`margin`, ten at a time from 20 on). Lines that the file already contains are not run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.linear_model import LogisticRegression
+
+import surefoot as sf
+from surefoot import datasets
+
+MAX_ERROR, LEVEL, ROWS = 0.05, 0.9, 3000
+# Labels to learn from, and of the sample.
+PLANS = ((60, 60), (100, 60), (100, 100), (100, 150))
+RANDOM, MARGIN = "random", "margin"
+
+
+class Line(NamedTuple):
+    """One plan on one dataset: means over the draws. `labeled` is a share of the rows."""
+
+    dataset: str
+    rows: int
+    learning: str
+    learn: int
+    sample: int
+    draws: int
+    labeled: str
+    median: str
+    held: str
+    plain_bound: str
+    wrong: str
+
+
+def table(name: str) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """Up to 3,000 rows of a dataset, always the same."""
+    data = datasets.load(name)
+    keep = np.random.default_rng(0).permutation(len(data.data))[:ROWS]
+    return np.asarray(data.data, dtype=np.float64)[keep], np.asarray(data.target)[keep]
+
+
+def model() -> Any:
+    return LogisticRegression(C=500.0, max_iter=5000)  # the sum of losses plus 0.001‖θ‖²
+
+
+def labels_to_learn(X: NDArray[np.float64], y: NDArray[Any], n: int, how: str, seed: int) -> NDArray[np.intp]:
+    """Rows whose labels teach the model; two classes are among them."""
+    order = np.random.default_rng(seed).permutation(len(y))
+    first = 20 if how == MARGIN else n
+    while len(np.unique(y[order[:first]])) < 2:
+        first += 1
+    chosen = order[:first].tolist()
+    while len(chosen) < n:
+        proba = np.sort(model().fit(X[chosen], y[chosen]).predict_proba(X), axis=1)
+        margin = proba[:, -1] - proba[:, -2]
+        margin[chosen] = np.inf
+        chosen += np.argsort(margin, kind="stable")[: min(10, n - len(chosen))].tolist()
+    return np.array(chosen)
+
+
+def finish(X: NDArray[np.float64], y: NDArray[Any], plan: tuple[int, int], how: str, seed: int) -> tuple[float, ...]:
+    """Share of the rows that annotators label, share of wrong labels, and the bound on the model alone."""
+    rows = labels_to_learn(X, y, plan[0], how, seed)
+    known = np.full(len(y), None, dtype=object)
+    known[rows] = y[rows]
+    clf = model().fit(X[rows], y[rows])
+    audit = sf.Audit(clf, X, known, n_labels=plan[1], classes=np.unique(y), level=LEVEL, random_state=seed)
+    found = audit.run(lambda row: y[row]).finish(MAX_ERROR)
+    wrong = (clf.predict(X[found.model_rows]) != y[found.model_rows]).sum() if found.n_model else 0
+    return (len(y) - found.n_model) / len(y), wrong / len(y), audit.bound().value
+
+
+def lines(name: str, draws: int, done: set[tuple[str, ...]]) -> Any:
+    X, y = table(name)
+    for how in (RANDOM, MARGIN):
+        for learn, sample in PLANS:
+            if (name, how, str(learn), str(sample), str(draws)) in done:
+                continue
+            runs = np.array([finish(X, y, (learn, sample), how, seed) for seed in range(draws)])
+            labeled, wrong, bound = runs.T
+            yield Line(
+                name, len(y), how, learn, sample, draws,
+                f"{labeled.mean():.3f}", f"{np.median(labeled):.3f}", f"{(wrong <= MAX_ERROR + 1e-9).mean():.2f}",
+                f"{bound.mean():.3f}", f"{wrong.mean():.4f}",
+            )  # fmt: skip
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--draws", type=int, default=100)
+    parser.add_argument("--datasets", default=",".join(datasets.paper_names()))
+    chosen = parser.parse_args()
+    done = set()
+    if chosen.out.exists():
+        with chosen.out.open(newline="") as file:
+            found = list(csv.DictReader(file))
+        done = {(one["dataset"], one["learning"], one["learn"], one["sample"], one["draws"]) for one in found}
+    new = not done
+    with chosen.out.open("a", newline="") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        if new:
+            writer.writerow(Line._fields)
+        for name in chosen.datasets.split(","):
+            for line in lines(name, chosen.draws, done):
+                writer.writerow(line)
+                file.flush()
+                print(*line)
+
+
+if __name__ == "__main__":
+    main()
