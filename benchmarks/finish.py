@@ -1,18 +1,20 @@
 """Measure how many rows annotators label until a table is finished with at most 5 % wrong labels.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/finish.py --out benchmarks/results-finish.csv [--draws 100]
+    OPENBLAS_NUM_THREADS=1 python benchmarks/finish.py [--out benchmarks/results-finish.csv] [--draws 100]
 
 Each dataset is a table of up to 3,000 rows. A logistic regression learns from `learn` labels, and `sample` random rows
 judge it (`Audit.finish`, at a number of labels that was fixed beforehand). A line has the rows that annotators label in
 all, as a share of the table, how often at most 5 % of the labels were wrong, and beside them the error rate that the
 same labels prove for the model alone. The labels to learn from are random rows, or those at which the classes of the
-model are closest (`margin`, ten at a time from 20 on). Lines that the file already contains are not run again.
+model are closest (`margin`, ten at a time from 20 on). Lines that the file already contains are not run
+again. At the end the tables of docs/finish.md are written from the file.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -20,8 +22,13 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from common import ROOT, markdown_table, with_tables
+
 import surefoot as sf
 from surefoot import datasets
+
+RESULTS, PAGE = ROOT / "benchmarks" / "results-finish.csv", ROOT / "docs" / "finish.md"
 
 MAX_ERROR, LEVEL, ROWS = 0.05, 0.9, 3000
 # Labels to learn from, and of the sample.
@@ -98,9 +105,39 @@ def lines(name: str, draws: int, done: set[tuple[str, ...]]) -> Any:
             )  # fmt: skip
 
 
+def make_table(name: str) -> str:
+    """A table of docs/finish.md, from the file of results."""
+    with RESULTS.open(newline="") as file:
+        found = list(csv.DictReader(file))
+    if name == "finish-plans":
+        return markdown_table([_mean(found, learn, sample) for learn, sample in PLANS])
+    chosen = [one for one in found if (one["learn"], one["sample"]) == ("100", "100")]
+    at = {(one["dataset"], one["learning"]): one for one in chosen}
+    rows = []
+    for dataset in dict.fromkeys(one["dataset"] for one in chosen):
+        row = {"dataset": dataset, "rows": at[dataset, RANDOM]["rows"]}
+        for how in (RANDOM, MARGIN):
+            one = at[dataset, how]
+            row |= {f"labeled, {how}": f"{float(one['labeled']):.0%}", f"held, {how}": f"{float(one['held']):.0%}"}
+        rows.append(row | {"proved for the model alone": f"{float(at[dataset, RANDOM]['plain_bound']):.1%}"})
+    return markdown_table(rows)
+
+
+def _mean(found: list[dict[str, str]], learn: int, sample: int) -> dict[str, str]:
+    """Means over the datasets of one plan."""
+    row = {"labels to learn from": str(learn), "sample": str(sample)}
+    for how in (RANDOM, MARGIN):
+        plan = [
+            one for one in found if (one["learning"], one["learn"], one["sample"]) == (how, str(learn), str(sample))
+        ]
+        for column, text in (("labeled", "labeled"), ("held", "held")):
+            row[f"{text}, {how}"] = f"{np.mean([float(one[column]) for one in plan]):.0%}"
+    return row
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--draws", type=int, default=100)
     parser.add_argument("--datasets", default=",".join(datasets.paper_names()))
     chosen = parser.parse_args()
@@ -119,6 +156,8 @@ def main() -> None:
                 writer.writerow(line)
                 file.flush()
                 print(*line)
+    if chosen.out.resolve() == RESULTS:
+        PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), make_table), encoding="utf-8")
 
 
 if __name__ == "__main__":

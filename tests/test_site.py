@@ -85,6 +85,14 @@ def test_the_tables_of_the_cost_page_are_those_of_the_results(monkeypatch: pytes
     sys.modules.pop("scaling", None)
 
 
+def test_the_tables_of_the_finish_page_are_those_of_the_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    made = runpy.run_path(str(ROOT / "benchmarks" / "finish.py"))
+    text = (DOCS / "finish.md").read_text(encoding="utf-8")
+    assert made["with_tables"](text, made["make_table"]) == text, "run python benchmarks/finish.py"
+    assert text.count("<!-- table: ") == 2
+
+
 def test_every_extra_is_described_and_tried() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     extras = set(project["optional-dependencies"]) - {"test", "docs", "dev"}
