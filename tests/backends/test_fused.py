@@ -29,6 +29,7 @@ if find_spec("triton") is None or not (CUDA or INTERPRETED):
 
 from surefoot.kernels import torch_fused as fused_rows  # noqa: E402 (needs Triton)
 
+PRODUCTS = ("beta_beta", "theta_beta")
 DEVICE = "cpu" if INTERPRETED else "cuda"
 MADE: dict[str, Any] = {"dtype": torch.float64, "device": DEVICE}
 # rows, classes' anchors, labels, smoothing: tiles that are full and that are not, one class, one label, many
@@ -80,9 +81,10 @@ def test_sums_of_the_solver(rows: Rows, second_order: bool) -> None:
     ours = rows.sums(fused_rows.add_row_sums, fused_rows.FusedRows.from_rows(rows.point), rows.D, second_order)
     assert list(ours) == list(RowSums.__dataclass_fields__)
     for name, found in ours.items():
-        torch.testing.assert_close(
-            found, theirs[name], rtol=1e-12, atol=1e-12, msg=lambda text, at=name: f"{at}: {text}"
-        )
+        rtol = atol = 1e-12
+        if name in PRODUCTS and found.numel():  # of weights with about 22 bits
+            rtol, atol = 0.0, 1e-6 * theirs[name].abs().max().item()
+        torch.testing.assert_close(found, theirs[name], rtol=rtol, atol=atol, msg=lambda text, at=name: f"{at}: {text}")
 
 
 def test_sums_in_float32(rows: Rows) -> None:

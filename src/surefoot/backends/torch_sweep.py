@@ -210,9 +210,10 @@ class TorchRows(BlockStore):
             constants, add = fused.FusedRows.from_rows(constants), fused.add_row_sums
         lam = xp.send(point.lam)
         columns = len(ds.anchor_weights) if second_order or fused is None else 4 * ds.present_label_cost.size
+        entries = xp.entries if fused is None else 4 * xp.entries  # weights of kept distances take half the bytes
         for block in self.blocks(problem, dtype):
             losses = block.model.losses(point.theta, slice(None))
-            for rows in row_chunks(len(losses), columns, xp.entries):
+            for rows in row_chunks(len(losses), columns, entries):
                 add(
                     sums,
                     constants,
