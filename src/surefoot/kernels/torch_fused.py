@@ -510,13 +510,14 @@ class HalfWeights:
         """Σ m a s_c xᵀ (n, C, p) in float64, for features X (B, p), root √m (B,) and spread s (C, B)."""
         (B, p), C, padded = X.shape, len(spread), _power_of_two(X.shape[1])
         size = X.abs().amax(dim=0).clamp(min=1e-300)
+        unit = 1.0 / (root * spread.abs()).max().clamp(min=1e-300)
         right = torch.empty((2, B, C, padded), dtype=torch.float16, device=X.device)
         halved_features[(_tiles_of(B, 16),)](
-            X.contiguous(), size, root, self.unit, spread, right, B, p, C, BM=16, BP=padded
+            X.contiguous(), size, root, unit, spread, right, B, p, C, BM=16, BP=padded
         )  # fmt: skip
         (high, rest), (first, second) = self.parts[..., : self.n], right.flatten(2)
         found = _half_product(high, first) + _half_product(high, second) + _half_product(rest, first)
-        return found.unflatten(1, (C, padded))[..., :p] * (size / self.unit**2)
+        return found.unflatten(1, (C, padded))[..., :p] * (size / (self.unit * unit))
 
 
 def _half_product(left: Tensor, right: Tensor) -> Tensor:
