@@ -83,7 +83,7 @@ def test_sums_of_the_solver(rows: Rows, second_order: bool) -> None:
     for name, found in ours.items():
         rtol = atol = 1e-12
         if name in PRODUCTS and found.numel():  # of weights with about 22 bits
-            rtol, atol = 0.0, 1e-6 * theirs[name].abs().max().item()
+            rtol, atol = 0.0, 5e-6 * theirs[name].abs().max().item()
         torch.testing.assert_close(found, theirs[name], rtol=rtol, atol=atol, msg=lambda text, at=name: f"{at}: {text}")
 
 
@@ -135,8 +135,9 @@ def test_fits_with_and_without_fused_kernels(K: int, memory: int, monkeypatch: p
     ours = pool.fit(pool.U, how, radius=0.4).certificate_
     monkeypatch.setattr(TorchArrays, "fused", staticmethod(lambda _distances: None))
     theirs = pool.fit(pool.U, how, radius=0.4).certificate_
-    assert ours.risk == pytest.approx(theirs.risk, abs=1e-10)
-    assert ours.lower == pytest.approx(theirs.lower, abs=1e-10)
+    # the Hessians differ by 1e-7, and so do the points at which the searches end
+    assert ours.risk == pytest.approx(theirs.risk, abs=1e-7)
+    assert ours.lower == pytest.approx(theirs.lower, abs=1e-7)
     assert ours.minimal_radius == pytest.approx(theirs.minimal_radius, rel=1e-9)
 
 
