@@ -12,10 +12,13 @@ import numpy as np
 import pandas as pd
 import pytest
 import skops.io
+from scipy.optimize import brentq
+from scipy.stats import binom
 from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
+from forgery import all_forgeries, mended
 from generators import make_pool
 from surefoot._files import check_outputs
 from surefoot.bounds.audit import Audit
@@ -23,7 +26,7 @@ from surefoot.certificates.verify import checksum, claim_words, read_evidence
 from surefoot.cli import run
 from surefoot.pool.evidence import cells_digest, evidence_files, save_audit, verify_table
 from surefoot.pool.stored import Classifier, GivenPredictions
-from surefoot.pool.table import Format, read_labeled_table
+from surefoot.pool.table import Format, clean, read_labeled_table
 
 FILES = ("pool.csv", "model.skops", "c.json")
 
@@ -143,6 +146,53 @@ class TestFit:
         Audit(predictions=[0, 1], random_state=0).save("a.json")
         assert run(["verify", "a.json", "pool.csv"]) == 2
         assert "arrays" in capsys.readouterr().err
+
+
+# Forgery: as tests/certificates does with the proofs of arrays, here with what a table adds to them.
+
+
+def binomial_upper(errors: int, n: int, level: float) -> float:
+    """The error rate at which `errors` or fewer of n have probability 1 - level, by bisection."""
+    return 1.0 if errors >= n else float(brentq(lambda p: binom.cdf(errors, n, p) - (1.0 - level), 0.0, 1.0))
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("folder")
+def test_no_forged_evidence_about_a_table_is_accepted_unless_it_is_true() -> None:
+    file = Path("c.json")
+    content = json.loads(file.read_text())
+    before = content["claims"][0]
+    rows = clean(read_labeled_table("pool.csv", "churn")).rows
+    tried = accepted = 0
+    for path, other in all_forgeries(content):
+        if path[0] == "claims" and path[1:2] not in ((), (0,)):
+            continue  # certificates: tests/certificates
+        tried += 1
+        whole = mended(other)
+        file.write_text(json.dumps(whole))
+        try:
+            holds = verified().ok
+        except ValueError:  # a table that cannot be read so, another format
+            continue
+        if not holds:
+            continue
+        accepted += 1
+        if path[0] in ("versions", "seed", "sha256") or path in (("model", "name"), ("claims",)):
+            continue  # no part of a claim, or the same claims in another order
+        if {"statement", "assumptions", "void_if"} & set(path):
+            continue  # mended, they are what they were
+        recipe, claim = whole["data"]["table"], whole["claims"][0]
+        how = {name: recipe[name] for name in ("drop", "categories", "texts")}
+        assert np.array_equal(clean(read_labeled_table("pool.csv", recipe["label"]), **how).rows, rows), path
+        seen = claim["proof"]
+        needed = max(
+            binomial_upper(seen["n_errors"] + 1, seen["n_labels"], claim["confidence"]),
+            binomial_upper(seen["group_errors"] + 1, seen["n_groups"], claim["confidence"]),
+        )
+        assert needed <= claim["value"] + 1e-9, path
+        assert (claim["kind"], claim["metric"]) == (before["kind"], before["metric"]), path
+    print(f"{tried} forgeries, {tried - accepted} noticed, {accepted} harmless")  # noqa: T201 - the counts in docs/evidence.md
+    assert tried > 150
 
 
 def test_no_bound_is_no_evidence(
