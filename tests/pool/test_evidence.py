@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -88,6 +91,12 @@ class TestFit:
     def test_parquet_with_the_same_cells(self) -> None:
         pd.read_csv("pool.csv").to_parquet("pool.parquet")
         assert verify_table(Path("c.json"), Path("pool.parquet"), Path("model.skops")).ok
+
+    @pytest.mark.slow
+    def test_another_number_of_threads(self) -> None:
+        threads = {f"{name}_NUM_THREADS": "3" for name in ("OMP", "OPENBLAS", "NUMBA")}
+        command = [sys.executable, "-m", "surefoot.cli", "verify", *(FILES[at] for at in (2, 0, 1))]
+        subprocess.run(command, check=True, env=os.environ | threads)
 
     def test_another_delimiter_with_the_same_cells(self) -> None:
         pd.read_csv("pool.csv", dtype=str).to_csv("pool.tsv", sep="\t", index=False)
