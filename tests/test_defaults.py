@@ -69,7 +69,7 @@ EXCEPTIONS: dict[tuple[str, str], tuple[Any, str]] = {
     ("AssistedPrior", "random_state"): (0, SEEDED),
 }
 # Words that mean another thing in each place: no reader takes one for the other.
-OTHER_THINGS = {"method", "n_labels", "sampling", "progress", "rule", "training"}
+OTHER_THINGS = {"max_error", "method", "n_labels", "sampling", "progress", "rule", "training"}
 
 
 def signatures() -> Iterator[tuple[str, inspect.Signature]]:

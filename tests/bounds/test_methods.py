@@ -190,6 +190,9 @@ class TestGroups:
         assert found.groups is not None
         assert found.n_errors == whole.n_errors
         assert found.value > whole.value
+        for bound in (found, whole):
+            assert bound.predicted is not None
+            assert np.sum(bound.predicted != Y[FEW]) == bound.n_errors
 
     def test_refusals(self) -> None:
         with refuses("groups", 60):

@@ -211,6 +211,46 @@ def test_time_bounds_a_fit_and_says_what_was_left_out(
     assert " ".join(late.out.split()).count("the time given (--time) was over") == 2
 
 
+@pytest.mark.parametrize(("wanted", "code", "program"), [(0.9, 0, "predict"), (0.01, 3, "label")])
+def test_a_largest_error_gives_a_verdict(run_cli: Run, pool: Path, wanted: float, code: int, program: str) -> None:
+    result = run_cli("fit", pool, "--label", "churn", "--max-error", wanted, "--json")
+    assert result.code == code
+    assert result.data["verdict"] == ("met" if code == 0 else "not_met")
+    assert shlex.split(result.data["next"])[1] == program
+    assert f"--max-error {wanted:g}" in Path("pool.html").read_text(encoding="utf-8")
+
+
+def test_a_column_that_gives_the_label_away_is_named(run_cli: Run, pool: Path) -> None:
+    frame = make_pool(n_labels=40)
+    frame[["age", "income"]] = np.random.default_rng(0).normal(size=(len(frame), 2)).round(2)
+    frame["plan"] = "plus"
+    frame.to_csv(pool, index=False)
+    assert run_cli("fit", pool, "--label", "churn", "--no-report", "--json").data["suspects"] == []
+    frame["outcome"] = frame["churn"].map({"yes": "left", "no": "stayed"}).fillna("stayed")
+    frame.to_csv(pool, index=False)
+    result = run_cli("fit", pool, "--label", "churn", "--no-report")
+    assert "--drop 'outcome'" in result.err
+    assert run_cli("fit", pool, "--label", "churn", "--no-report", "--json").data["suspects"] == ["outcome"]
+
+
+def test_a_rare_class_that_is_missed_is_named(run_cli: Run, pool: Path) -> None:
+    rng = np.random.default_rng(0)
+    frame = pd.DataFrame(rng.normal(size=(150, 3)).round(3), columns=["a", "b", "c"])
+    frame["y"] = [*["yes"] * 6, *["no"] * 74, *[None] * 70]
+    frame.loc[frame.index[-30:], "a"] += 20  # not all predictions are alike
+    frame.to_csv(pool, index=False)
+    data = run_cli("fit", pool, "--label", "y", "--no-report", "--json").data
+    results = data["by_class"]
+    assert results["yes"]["labels"] == 6
+    assert results["yes"]["recall"] < 0.5
+    assert results["no"]["recall"] > 0.9
+    assert data["constant"] == {"answer": "no", "accuracy": 74 / 80}
+    assert any("of the 6 labels 'yes'" in note for note in data["notes"])
+    assert data["verdict"] in {"care", "constant"}
+    words = " ".join(run_cli("fit", pool, "--label", "y", "--no-report").out.split())
+    assert "yes: recall" in words
+
+
 @pytest.mark.parametrize("code", [0, 3])
 def test_the_target_risk_sets_the_exit_code(run_cli: Run, pool: Path, code: int) -> None:
     arguments = ("fit", pool, "--label", "churn", "--no-report", "--json", "--target-risk", 5.0 if code == 0 else 1e-6)

@@ -11,7 +11,7 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss
+from sklearn.metrics import log_loss, precision_recall_fscore_support
 
 import surefoot as sf
 from refusals import refuses
@@ -20,7 +20,7 @@ from surefoot.bounds.result import MEASURED, ErrorBound
 from surefoot.pool import report_certified as certified
 from surefoot.pool.model import ModelWithRows
 from surefoot.pool.next_rows import choose, spread_out
-from surefoot.pool.notes import how_to_use
+from surefoot.pool.notes import Code, class_results, verdict_on
 from surefoot.pool.report_contents import Guarantee, Weight
 from surefoot.report import Report, build_report, render_report
 
@@ -323,11 +323,42 @@ def test_a_worst_case_below_the_errors_of_cross_validation_is_contradicted(two: 
 
 
 @pytest.mark.parametrize(
-    ("crossfit", "largest", "expected"),
-    [(0.1, 0.6, "use"), (0.1, 1.0, "constant"), (None, 0.6, "unknown"), (0.45, 0.6, "care")],
+    ("bound", "largest", "wanted", "expected"),
+    [
+        (0.1, 0.6, None, Code.VERDICT_BETTER),
+        (0.1, 1.0, None, Code.VERDICT_CONSTANT),
+        (None, 0.6, None, Code.VERDICT_UNKNOWN),
+        (0.4, 0.6, None, Code.VERDICT_CARE),
+        (0.1, 0.6, 0.1, Code.VERDICT_MET),
+        (0.1, 0.6, 0.09, Code.VERDICT_NOT_MET),
+        (0.1, 1.0, 0.2, Code.VERDICT_CONSTANT),
+        (None, 0.6, 0.2, Code.VERDICT_UNKNOWN),
+    ],
 )
-def test_how_to_use(crossfit: float | None, largest: float, expected: str) -> None:
-    assert how_to_use(crossfit, largest, 0.6) == expected
+def test_the_verdict(bound: float | None, largest: float, wanted: float | None, expected: Code) -> None:
+    found = verdict_on(bound, ("no", largest), ("no", 0.6), 215, wanted)
+    assert found.code == expected
+    if "most_wrong" in found.parameters:
+        assert found.parameters["most_wrong"] == 22  # 21.5, rounded up
+
+
+def test_results_by_class_are_those_of_scikit_learn(two: Case) -> None:
+    rng = np.random.default_rng(0)
+    truth, predicted = rng.integers(0, 4, 60), rng.integers(0, 3, 60)
+    truth[truth == 3] = 0
+    found = class_results(truth, predicted, range(4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        precision, recall, _, support = precision_recall_fscore_support(truth, predicted, labels=range(4))
+    assert [one.n_labels for one in found] == support.tolist()
+    assert [one.recall for one in found[:3]] == pytest.approx(recall[:3])
+    assert [one.precision for one in found[:3]] == pytest.approx(precision[:3])
+    assert (found[3].recall, found[3].precision) == (None, None)
+    bound = sf.error_bound(sf.RobustLogisticRegression(), two.X, two.y, X_unlabeled=sf.Unlabeled(two.U), random_state=0)
+    report = two.report(bound=bound)
+    assert [one.name for one in report.by_class] == list(report.classes)
+    assert sum(one.n_labels - one.n_right for one in report.by_class) == bound.n_errors
+    assert "Cross-validation by class" in render_report(report)
 
 
 def test_the_opening_says_what_next_with_the_command_below_it(two: Case) -> None:
@@ -371,5 +402,5 @@ def test_numbers_of_the_opening_are_plain(two: Case) -> None:
     page = text_of(render_report(replace(report, bound=bound, weights=weights)))
     changes = re.findall(r'<th scope="row">f\d</th>.*?([^ >]+)</td> </tr>', page)
     assert changes == ["0.00", "+0.50", "\N{MINUS SIGN}0.50"]
-    assert "got all 24 labels right in cross-validation" in page
+    assert re.search(r"the model misclassifies at most 10(\.0)?\s?% of rows like the labeled ones", page)
     assert "about 0" not in page

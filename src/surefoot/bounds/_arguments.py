@@ -24,9 +24,10 @@ from surefoot.problem.rows import Unlabeled, unwrap
 
 @dataclass(frozen=True, eq=False)
 class ObservedLosses:
-    """Losses (n,) in [low, high] at labeled rows, and whether each prediction is wrong (n,)."""
+    """Losses (n,) in [low, high] at labeled rows, the predictions (n,), and which of them are wrong (n,)."""
 
     values: FloatArray
+    predicted: NDArray[Any]
     wrong: NDArray[np.bool_]
     name: str
     low: float
@@ -34,7 +35,7 @@ class ObservedLosses:
 
     def at_rows(self, chosen: NDArray[Any]) -> ObservedLosses:
         """Some of the rows."""
-        return replace(self, values=self.values[chosen], wrong=self.wrong[chosen])
+        return replace(self, values=self.values[chosen], predicted=self.predicted[chosen], wrong=self.wrong[chosen])
 
     @property
     def n(self) -> int:
@@ -62,8 +63,8 @@ def observe(
     matrix = judged.losses.matrix
     low = 0.0 if matrix is None else float(matrix.min())
     high = float(-np.log(clip)) if matrix is None else float(matrix.max())
-    wrong = np.asarray(classifier.predict(X)).ravel() != y
-    return ObservedLosses(values, wrong, judged.name, low, high)
+    predicted = np.asarray(classifier.predict(X)).ravel()
+    return ObservedLosses(values, predicted, predicted != y, judged.name, low, high)
 
 
 def expected_error(classifier: Any, X: Any) -> FloatArray:

@@ -73,7 +73,8 @@ def crossfit_bound(asked: Arguments, control_variate: bool, n_folds: int) -> Err
 
     n = len(asked.y)
     groups = None if asked.groups is None else asked.groups[:n]
-    return asked.clusters.bound(np.arange(n), asked.level, bound_of, _ABOUT, groups=groups)
+    found = asked.clusters.bound(np.arange(n), asked.level, bound_of, _ABOUT, groups=groups)
+    return replace(found, predicted=fitted.seen.predicted)
 
 
 def _cross_fit(asked: Arguments, control_variate: bool, n_folds: int) -> CrossFitted:
@@ -101,6 +102,7 @@ def _cross_fit(asked: Arguments, control_variate: bool, n_folds: int) -> CrossFi
     joined = replace(
         parts[0],
         values=np.concatenate([part.values for part in parts])[back],
+        predicted=np.concatenate([part.predicted for part in parts])[back],
         wrong=np.concatenate([part.wrong for part in parts])[back],
     )
     return CrossFitted(joined, int(folds.max()) + 1, beliefs if control_variate else None, means)

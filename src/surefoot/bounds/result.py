@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from numpy.typing import NDArray
+
 from surefoot._printing import PrintsAsTable, count, in_percent, rounded_up, share_at_most
 from surefoot.certificates.certificate import Certificate
 from surefoot.problem.losses import ZERO_ONE
@@ -60,6 +62,8 @@ class ErrorBound(PrintsAsTable):
         The classifier that the bound covers, if it differs from the one passed in.
     certificate : Certificate or None
         The certificate behind a transport bound.
+    predicted : array of shape (n,) or None
+        Of a cross-fitted bound, the prediction at each label by a classifier that did not see it.
     """
 
     value: float
@@ -77,6 +81,7 @@ class ErrorBound(PrintsAsTable):
     groups: Mapping[Any, ErrorBound] | None = None
     classifier: Any | None = None
     certificate: Certificate | None = None
+    predicted: NDArray[Any] | None = None
 
     @property
     def statement(self) -> str:

@@ -14,7 +14,7 @@ from surefoot._errors import FileError
 from surefoot._printing import count, rounded_up, share_at_most, visible
 from surefoot.cli import app as o
 from surefoot.cli.app import Call, command, command_line
-from surefoot.cli.output import FAILED, NOT_REACHED, OK, Output
+from surefoot.cli.output import FAILED, NOT_REACHED, OK, Output, whole_percent
 from surefoot.pool.options import DEFAULT, read_loss, split_names
 from surefoot.pool.table.cells import TableError
 from surefoot.pool.table.reading import SUFFIXES, listed
@@ -61,11 +61,15 @@ def fit(
     evidence: o.Evidence = None,
     force: o.Force = False,
     target_risk: o.Target = None,
+    max_error: Annotated[
+        float | None,
+        typer.Option("--max-error", min=0.0, max=1.0, help="Exit code 3 if the bound on the error rate is above this."),
+    ] = None,
 ) -> int:
     """Learn a model, say how far it can be trusted, write a report."""
     from surefoot._files import OutputFile, check_outputs, check_writable, is_report
 
-    output, choices = call.output, call.settle_pool(pool, learn_rows=learn_rows)
+    output, choices = call.output, call.settle_pool(pool, learn_rows=learn_rows, max_error=max_error)
     model = out or Path(f"{pool.stem}.skops")
     check_writable(model)  # a folder has no suffix to change
     page = None if no_report else report or model.with_suffix(".html")
@@ -112,6 +116,7 @@ def fit(
     output.rows([*written.items(), ("next", following)])
     guaranteed = judged.worst is not None and judged.worst.guaranteed
     code = _target(output, "log loss", judged.risk, target_risk, guaranteed=guaranteed)
+    code = NOT_REACHED if max_error is not None and not judged.is_useful else code
     data = {**pool_data(table), **summary, **written, "next": following, "seconds": round(clock.passed, 2)}
     return output.finish(data, code)
 
@@ -218,8 +223,11 @@ def score(
         pairs.append(("log loss", f"{scores.log_loss:.4f}"))
     output.rows(pairs)
     output.say("Truth (rows) and predictions (columns)", "bold")
-    rows = [[name, *map(str, row)] for name, row in zip(scores.classes, scores.confusion, strict=True)]
-    output.table(["", *scores.classes], rows, right=tuple(range(1, len(scores.classes) + 1)))
+    rows = [
+        [one.name, *map(str, row), whole_percent(one.recall), whole_percent(one.precision)]
+        for one, row in zip(scores.by_class, scores.confusion, strict=True)
+    ]
+    output.table(["", *scores.classes, "recall", "precision"], rows, right=tuple(range(1, len(scores.classes) + 3)))
     if scores.calibration:
         output.say("Where the model says it is so confident, it is right", "bold")
         bins = [

@@ -7,7 +7,7 @@ import math
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from surefoot.pool.options import AUTO, CALIBRATED
 
 if TYPE_CHECKING:
     from surefoot.pool.appraisal import Appraisal
+    from surefoot.pool.notes import ClassResult
     from surefoot.pool.table import Pool
     from surefoot.pool.worst import PoolWorstCase
 
@@ -179,6 +180,11 @@ def rounded_percent(share: float) -> str:
     return f"{100 * share:.{digits}f}%"
 
 
+def whole_percent(share: float | None) -> str:
+    """A share without decimals; "none" where there is nothing to count."""
+    return "none" if share is None else f"{100 * share:.0f}%"
+
+
 _KINDS = {
     "theorem": "a theorem under its assumptions",
     "measured": "coverage was measured on datasets, not proved",
@@ -231,6 +237,8 @@ def say_judged(output: Output, judged: Appraisal, classes: list[str]) -> None:
             )
         )
         pairs.append(("accuracy", f"about {100 * judged.accuracy:.0f}% expected, by cross-validation of the labels"))
+    if judged.shares and judged.classes:
+        pairs.append(("by class", by_class_words(judged.classes)))
     if judged.shares:
         answered = ", ".join(f"{name}: {100 * share:.1f}%" for name, share in judged.shares.items())
         pairs.append(("answers", f"{answered} of the unlabeled rows"))
@@ -238,10 +246,29 @@ def say_judged(output: Output, judged: Appraisal, classes: list[str]) -> None:
         pairs.append(("errors", judged.no_crossfit))
     if judged.no_worst is not None:
         pairs.append(("worst case", judged.no_worst))
+    if judged.shares:
+        pairs.append(("verdict", judged.verdict))
     output.rows(pairs)
     output.note(*judged.notes)
     if judged.worst is not None:
         say_worst(output, judged.worst, classes)
+
+
+# Classes whose recall and precision are printed: those with the lowest recall.
+_MOST_CLASSES = 4
+
+
+def by_class_words(results: Sequence[ClassResult]) -> str:
+    """Recall and precision of each class, or of those with the lowest recall."""
+    shown = [one for one in results if one.recall is not None]
+    if len(shown) > _MOST_CLASSES:
+        shown = sorted(shown, key=lambda one: one.recall or 0.0)[:_MOST_CLASSES]
+    texts = [
+        f"{one.name}: recall {whole_percent(one.recall)} of {one.n_labels}, precision {whole_percent(one.precision)}"
+        for one in shown
+    ]
+    more = f"; {len(results) - len(shown)} more in the report" if len(shown) < len(results) else ""
+    return "; ".join(texts) + more
 
 
 def say_worst(output: Output, worst: PoolWorstCase, classes: list[str]) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -16,12 +17,14 @@ from surefoot.bounds.methods import error_bound
 from surefoot.bounds.result import ErrorBound
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.pool.model import TrainedModel, most_rows, sampled
-from surefoot.pool.notes import USE, Code, Note, about_answers, how_to_use
+from surefoot.pool.notes import ClassResult, Code, Note, about_answers, about_classes, class_results, verdict_on
 from surefoot.pool.options import Clock, FitOptions, TimeIsUpError
+from surefoot.pool.report_findings import suspect_columns
 from surefoot.pool.store_labels import picked_rows
 from surefoot.pool.stored import Classifier
 from surefoot.pool.table import Pool
 from surefoot.pool.table.pool import as_targets
+from surefoot.pool.table.reading import listed
 from surefoot.pool.training import LabeledTable
 from surefoot.pool.worst import PoolWorstCase, certificate_data, worst_case
 from surefoot.problem.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
@@ -40,6 +43,7 @@ class Appraisal:
     crossfit, worst : the cross-fitted bound and the worst case; None if missing, and no_crossfit, no_worst say why.
     trained : the model that `fit` trained, None for a classifier from a file.
     shares : share of the unlabeled rows predicted to be in each class; empty for a classifier from a file.
+    max_error : the error rate that somebody wants at most, None if nobody said.
     """
 
     crossfit: ErrorBound | None
@@ -48,10 +52,15 @@ class Appraisal:
     no_worst: Note | None = None
     trained: TrainedModel | None = None
     shares: dict[str, float] = field(default_factory=dict)
+    max_error: float | None = None
 
     @classmethod
     def from_parts(
-        cls, crossfit: ErrorBound | Note | None, worst: PoolWorstCase | Note | None, trained: TrainedModel | None = None
+        cls,
+        crossfit: ErrorBound | Note | None,
+        worst: PoolWorstCase | Note | None,
+        trained: TrainedModel | None = None,
+        max_error: float | None = None,
     ) -> Appraisal:
         """Build an appraisal from each bound, or from the note that says why it is missing; None if not requested."""
         return cls(
@@ -61,6 +70,7 @@ class Appraisal:
             worst if isinstance(worst, Note) else None,
             trained,
             {} if trained is None else shares_predicted(trained),
+            max_error,
         )
 
     @property
@@ -112,16 +122,52 @@ class Appraisal:
 
     @property
     def cautions(self) -> list[Note]:
-        """What is odd about the predictions of a trained model."""
-        return about_answers(self.shares, self.model.certificate.label_intervals.tolist())
+        """What is odd about the data and the predictions of a trained model."""
+        return [
+            *([Note(Code.LEAK, names=listed(self.suspects), first=self.suspects[0])] if self.suspects else []),
+            *about_answers(self.shares, self.model.certificate.label_intervals.tolist()),
+            *about_classes(self.classes),
+        ]
+
+    @cached_property
+    def suspects(self) -> list[str]:
+        """Columns that alone tell the label of nearly all labeled rows."""
+        start = self.model.start
+        pool, codes = start.pool, np.searchsorted(start.classes, start.y)
+        features = [str(name) for name in pool.cleaner.get_feature_names_out()]
+        raw = pool.shown_cells.loc[:, pool.columns.used].iloc[np.flatnonzero(pool.labeled)]
+        found = suspect_columns(start.rows, codes, features, pool.classes, raw)
+        return [one.column for one in found if one.column in pool.columns.used]
 
     @property
-    def may_use(self) -> bool:
-        """Whether the model is known to be better than a constant prediction."""
+    def classes(self) -> list[ClassResult]:
+        """Recall and precision of each class in cross-validation; none without a cross-fitted bound."""
+        if self.crossfit is None or self.crossfit.predicted is None:
+            return []
+        start = self.model.start
+        results = class_results(start.y, self.crossfit.predicted, start.classes.tolist())
+        return [replace(one, name=name) for one, name in zip(results, start.pool.classes, strict=True)]
+
+    @property
+    def most_frequent(self) -> tuple[str, float]:
+        """The most frequent label, and its share of the labels."""
         pool = self.model.start.pool
-        most_frequent = max(int((pool.labels == name).sum()) for name in pool.classes) / int(pool.labeled.sum())
+        counts = {name: int((pool.labels == name).sum()) for name in pool.classes}
+        most = max(counts, key=lambda name: counts[name])
+        return most, counts[most] / int(pool.labeled.sum())
+
+    @property
+    def verdict(self) -> Note:
+        """What the bound on the error rate means for the use of a trained model."""
         bound = None if self.crossfit is None else self.crossfit.value
-        return how_to_use(bound, max(self.shares.values()), most_frequent) == USE
+        most = max(self.shares, key=lambda name: self.shares[name])
+        n_rows = len(self.model.start.rest)
+        return verdict_on(bound, (most, self.shares[most]), self.most_frequent, n_rows, self.max_error)
+
+    @property
+    def is_useful(self) -> bool:
+        """Whether the model meets what is wanted, or is better than a constant prediction if nothing was said."""
+        return self.verdict.code in (Code.VERDICT_BETTER, Code.VERDICT_MET)
 
     def data(self) -> dict[str, Any]:
         """The appraisal of a trained model as it is stored with the model and printed with --json."""
@@ -134,6 +180,13 @@ class Appraisal:
             "bounds": self.bounds,
             "missing": self.missing,
             "accuracy": self.accuracy_data,
+            "verdict": self.verdict.code.removeprefix("verdict_"),
+            "constant": dict(zip(("answer", "accuracy"), self.most_frequent, strict=True)),
+            "by_class": {
+                one.name: {"labels": one.n_labels, "recall": one.recall, "precision": one.precision}
+                for one in self.classes
+            },
+            "suspects": self.suspects,
             "answers": self.shares,
             "certificate": training if self.worst is None else self.worst.data(classes),
             "training": training,
@@ -179,7 +232,7 @@ def appraise(trained: TrainedModel, choices: FitOptions, clock: Clock, *, worst:
                 found = worst_case(trained.start, choices, losses, auto=trained.certificate.radius)
         except TimeIsUpError:
             found = Note(Code.WORST_TIME)
-    return Appraisal.from_parts(crossfit, found, trained)
+    return Appraisal.from_parts(crossfit, found, trained, choices.max_error)
 
 
 def shares_predicted(trained: TrainedModel) -> dict[str, float]:

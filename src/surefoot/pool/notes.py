@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from enum import StrEnum, auto
 from typing import Any
+
+from numpy.typing import NDArray
 
 from surefoot._printing import share_at_least, share_at_most
 
 # A model that gives one answer to this share of the rows or more has hardly found anything.
 _NEARLY_ALL = 0.99
-# May a model be used: it is a constant answer; nothing is known; it may be as bad as a constant; yes.
-CONSTANT, UNKNOWN, CARE, USE = "constant", "unknown", "care", "use"
+# A class that has so many labels, of which cross-validation finds less than this share, is worth a word.
+_FEW_FOUND, _FEWEST_TO_FIND = 0.5, 3
 # A smaller share would be printed as 0.0 %.
 _WORTH_SAYING = 0.001
 
@@ -59,6 +63,15 @@ class Code(StrEnum):
     NEARLY_CONSTANT_MODEL = auto()
     UNLIKELY_SHARES = auto()
     NEVER_ANSWERED = auto()
+    LOW_RECALL = auto()
+    LEAK = auto()
+    # the verdict on a model: it is a constant; nothing is known; perhaps no better than a constant; better; --max-error
+    VERDICT_CONSTANT = auto()
+    VERDICT_UNKNOWN = auto()
+    VERDICT_CARE = auto()
+    VERDICT_BETTER = auto()
+    VERDICT_MET = auto()
+    VERDICT_NOT_MET = auto()
 
 
 class Note(str):
@@ -161,20 +174,102 @@ _WORDS: dict[Code, Any] = {
     ),
     Code.UNLIKELY_SHARES: "the model's answers do not match what is known of the classes: it answers {outside}.",
     Code.NEVER_ANSWERED: "the model never answers {names}.",
+    Code.LOW_RECALL: (
+        "cross-validation finds {n_found} of the {n_labels} labels {name!r}. The error rate hides this because the "
+        "class is rare. Label more rows of it."
+    ),
+    Code.LEAK: (
+        "may give the label away, since each alone separates a class almost perfectly: {names}. Pass --drop {first!r}, "
+        "say, if it is not known when the model is used."
+    ),
+    Code.VERDICT_CONSTANT: (
+        "not useful yet. The model predicts {constant!r} for every row. Label more rows, above all of other classes."
+    ),
+    Code.VERDICT_UNKNOWN: "unknown. The error rate has no bound yet, so use the model only to choose rows to label.",
+    Code.VERDICT_CARE: (
+        "not shown to be better than always predicting {constant!r}, which is wrong for {constant_error} % of the "
+        "labels. Label more rows."
+    ),
+    Code.VERDICT_BETTER: (
+        "better than always predicting {constant!r}, which is wrong for {constant_error} % of the labels. Up to "
+        "{most_wrong} of {n_rows} predictions may be wrong. --max-error says whether that is few enough."
+    ),
+    Code.VERDICT_MET: "meets --max-error {max_error:g}. At most {error} % of the predictions are wrong.",
+    Code.VERDICT_NOT_MET: (
+        "does not meet --max-error {max_error:g}. Up to {most_wrong} of {n_rows} predictions may be wrong. Label more "
+        "rows."
+    ),
 }
 
 
-def how_to_use(crossfit: float | None, largest_answer: float, most_frequent: float) -> str:
-    """Whether a model may be used.
+def verdict_on(
+    crossfit: float | None,
+    most_predicted: tuple[str, float],
+    most_frequent: tuple[str, float],
+    n_rows: int,
+    max_error: float | None = None,
+) -> Note:
+    """What the bound on the error rate means for somebody who wants to use the model.
 
-    crossfit : bound on its share of errors, None where there is none; largest_answer : the largest share of rows that
-    get one answer; most_frequent : the share of labels that the most frequent class has.
+    crossfit : the bound, None where there is none; most_predicted, most_frequent : the class that most of the `n_rows`
+    rows to predict get, and the most frequent one among the labels, each with its share. max_error : what is wanted.
     """
-    if largest_answer == 1.0:
-        return CONSTANT
+    if most_predicted[1] == 1.0:
+        return Note(Code.VERDICT_CONSTANT, constant=most_predicted[0])
     if crossfit is None:
-        return UNKNOWN
-    return CARE if crossfit >= 1 - most_frequent else USE
+        return Note(Code.VERDICT_UNKNOWN)
+    rows = {"most_wrong": math.ceil(crossfit * n_rows - 1e-9), "n_rows": n_rows}
+    if max_error is not None and crossfit > max_error:
+        return Note(Code.VERDICT_NOT_MET, max_error=max_error, **rows)
+    if max_error is not None:
+        return Note(Code.VERDICT_MET, max_error=max_error, error=share_at_most(crossfit))
+    constant = {"constant": most_frequent[0], "constant_error": f"{100 * (1 - most_frequent[1]):.3g}"}
+    if crossfit >= 1 - most_frequent[1]:
+        return Note(Code.VERDICT_CARE, **constant)
+    return Note(Code.VERDICT_BETTER, **constant, **rows)
+
+
+@dataclass(frozen=True)
+class ClassResult:
+    """How cross-validation does on one class: labels of it, how many of them are predicted, and predictions of it."""
+
+    name: str
+    n_labels: int
+    n_right: int
+    n_predicted: int
+
+    @property
+    def recall(self) -> float | None:
+        """The share of its labels that are predicted; None without labels."""
+        return self.n_right / self.n_labels if self.n_labels else None
+
+    @property
+    def precision(self) -> float | None:
+        """The share of its predictions that are right; None without predictions."""
+        return self.n_right / self.n_predicted if self.n_predicted else None
+
+
+def class_results(truth: NDArray[Any], predicted: NDArray[Any], values: Sequence[Any]) -> list[ClassResult]:
+    """Compare labels (n,) with predictions (n,), class by class."""
+    return [
+        ClassResult(
+            str(value),
+            int((truth == value).sum()),
+            int(((truth == value) & (predicted == value)).sum()),
+            int((predicted == value).sum()),
+        )
+        for value in values
+    ]
+
+
+def about_classes(results: Sequence[ClassResult]) -> list[Note]:
+    """A note for each rare class that cross-validation mostly misses."""
+    most = max((one.n_labels for one in results), default=0)
+    return [
+        Note(Code.LOW_RECALL, name=one.name, n_found=one.n_right, n_labels=one.n_labels)
+        for one in results
+        if _FEWEST_TO_FIND <= one.n_labels < most and one.n_right < _FEW_FOUND * one.n_labels
+    ]
 
 
 def about_answers(shares: Mapping[str, float], intervals: Sequence[Sequence[float]]) -> list[Note]:

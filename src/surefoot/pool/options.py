@@ -102,7 +102,7 @@ class FitOptions:
     """What a user asked of a fit.
 
     radius : "default", "calibrated", "auto" or a number; prior : "weak", "none" or probabilities (K,).
-    learn_rows : unlabeled rows to learn from, 0 for all; None by size.
+    learn_rows : unlabeled rows to learn from, 0 for all; None by size. max_error : largest error rate that is wanted.
     """
 
     radius: str | float = DEFAULT
@@ -111,6 +111,7 @@ class FitOptions:
     n_jobs: int | None = None
     tol: float = 1e-4
     learn_rows: int | None = None
+    max_error: float | None = None
 
 
 def split_names(text: str) -> list[str]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from surefoot.bounds.result import ErrorBound
-from surefoot.pool.notes import how_to_use
+from surefoot.pool.notes import ClassResult, Code, Note, verdict_on
 
 Cell = tuple[str, str]  # a column's name and the value in it
 # How a radius was set, by its kind.
@@ -335,7 +335,9 @@ class Report:
 
     shares : of the labels, by class. guarantee, bounds, adversary : None without a worst case; radius : None without
     curves.
-    bound : the cross-fitted bound, None without one; missing : why a part is missing, a sentence each.
+    bound : the cross-fitted bound, None without one; by_class : how its cross-validation does on each class.
+    max_error : the error rate that is wanted at most, None if nobody said.
+    missing : why a part is missing, a sentence each.
     findings : what was checked, cautions first; next_command : what to do next.
     """
 
@@ -354,20 +356,25 @@ class Report:
     missing: tuple[str, ...]
     next_command: str | None
     weights: tuple[Weight, ...]
+    by_class: tuple[ClassResult, ...] = ()
+    max_error: float | None = None
 
     @property
     def n_rows(self) -> int:
         return self.data.n_labeled + self.data.n_unlabeled
 
     @property
-    def most_predicted(self) -> str:
-        return max(self.confidence.classes, key=lambda one: one.share).name
+    def verdict(self) -> Note:
+        """What the bound on the error rate means for the use of the model."""
+        most = max(self.confidence.classes, key=lambda one: one.share)
+        bound = None if self.bound is None else self.bound.value
+        n_rows = self.data.n_unlabeled
+        return verdict_on(bound, (most.name, most.share), self.most_frequent, n_rows, self.max_error)
 
     @property
-    def use(self) -> str:
-        """Whether the model may be used, as `how_to_use` says."""
-        largest = max(one.share for one in self.confidence.classes)
-        return how_to_use(None if self.bound is None else self.bound.value, largest, self.most_frequent[1])
+    def is_useful(self) -> bool:
+        """Whether the model meets what is wanted, or is better than a constant prediction if nothing was said."""
+        return self.verdict.code in (Code.VERDICT_BETTER, Code.VERDICT_MET)
 
     @property
     def most_frequent(self) -> tuple[str, float]:

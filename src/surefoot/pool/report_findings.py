@@ -5,7 +5,7 @@ Each check says what it looked for, also where it found nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -209,10 +209,8 @@ class Suspect:
 
 def leakage_suspects(fitted: ModelWithRows, names: Names) -> Finding:
     """Columns that alone separate a class from the rest, where chance does not explain it."""
-    raw = names.raw is not None
-    tests = list(_numbers(fitted, names)) + (list(_texts(fitted, names)) if raw else [])
-    found = {s.column: s for s in sorted(tests, key=lambda s: s.score) if s.chance * len(tests) < _BY_CHANCE}
-    suspects = sorted((s for s in found.values() if s.score >= SUSPECT), key=lambda s: -s.score)
+    raw = None if names.raw is None else names.raw.iloc[: len(fitted.X)]
+    suspects = suspect_columns(fitted.X, fitted.codes, names.features, names.classes, raw)
     looked = (
         f"Looked for single columns that separate a class from the rest on the labeled rows (area under the ROC curve "
         f"of at least {SUSPECT}; 0.5 is chance, 1 is perfect; classes of at least {FEWEST} labeled rows)."
@@ -228,26 +226,37 @@ def leakage_suspects(fitted: ModelWithRows, names: Names) -> Finding:
     return Finding("leakage", True, "Columns that may give the label away", text, items, len(suspects))
 
 
-def _numbers(fitted: ModelWithRows, names: Names) -> Iterator[Suspect]:
+def suspect_columns(
+    X: FloatArray, codes: NDArray[np.intp], features: Sequence[str], classes: Sequence[str], raw: Any
+) -> list[Suspect]:
+    """Columns that alone separate a class from the rest, most suspect first.
+
+    X : labeled rows (n, d), with classes (n,); raw : their cells as a data frame, None where there are none.
+    """
+    tests = [*_numbers(X, codes, features, classes), *([] if raw is None else _texts(codes, len(classes), raw))]
+    found = {s.column: s for s in sorted(tests, key=lambda s: s.score) if s.chance * len(tests) < _BY_CHANCE}
+    return sorted((s for s in found.values() if s.score >= SUSPECT), key=lambda s: -s.score)
+
+
+def _numbers(
+    X: FloatArray, codes: NDArray[np.intp], features: Sequence[str], classes: Sequence[str]
+) -> Iterator[Suspect]:
     """Each feature against each class, one against the rest; the area is that of U / (n₁ n₀)."""
-    X, codes = fitted.X, fitted.codes
-    for code in _testable(codes, fitted.n_classes):
+    for code in _testable(codes, len(classes)):
         inside, outside = X[codes == code], X[codes != code]
         u = mannwhitneyu(inside, outside, axis=0, method="asymptotic")
         area = np.asarray(u.statistic) / (len(inside) * len(outside))
         area, chance = np.maximum(area, 1.0 - area), _chance(np.asarray(u.pvalue))
-        for i, column in enumerate(names.features):
+        for i, column in enumerate(features):
             if area[i] >= SUSPECT and _names_class(X[:, i], codes, code):
-                text = f"it has one value where the label is {names.classes[code]}, and another one everywhere else"
+                text = f"it has one value where the label is {classes[code]}, and another one everywhere else"
             else:
-                text = f"separates {names.classes[code]} from the rest: area {area[i]:.3f}"
+                text = f"separates {classes[code]} from the rest: area {area[i]:.3f}"
             yield Suspect(column, float(area[i]), float(chance[i]), text)
 
 
-def _texts(fitted: ModelWithRows, names: Names) -> Iterator[Suspect]:
+def _texts(codes: NDArray[np.intp], K: int, raw: Any) -> Iterator[Suspect]:
     """Each text column of the file: how often the commonest label of a row's value, without that row, is right."""
-    codes, K = fitted.codes, fitted.n_classes
-    raw = names.raw.iloc[: len(fitted.X)]
     for i, column in enumerate(raw.columns):
         if raw.dtypes.iloc[i].kind in "iufbMm":
             continue

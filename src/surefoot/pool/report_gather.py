@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from surefoot.certificates.fresh import FreshCertificate
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.pool.model import LONGEST_CELL, ModelWithRows, Names
 from surefoot.pool.next_rows import choose
+from surefoot.pool.notes import ClassResult, class_results
 from surefoot.pool.report_certified import (
     CURVE_ENTRIES,
     SampledRows,
@@ -92,6 +94,7 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     curves: bool = True,
     bound: ErrorBound | None = None,
     missing: Sequence[str] = (),
+    max_error: float | None = None,
     command: str | None = None,
     next_command: str | None = None,
     seed: int = 0,
@@ -143,6 +146,8 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
         The cross-fitted bound of `error_bound`, which the page then begins with.
     missing : sequence of str, default=()
         Why something could not be said of the model, a sentence each.
+    max_error : float or None, default=None
+        The error rate that is wanted at most; the page then says whether the bound meets it.
     command : str or None, default=None
         The command that made the page, for its foot.
     next_command : str or None, default=None
@@ -207,7 +212,17 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
         tuple(missing),
         next_command,
         feature_weights(fitted, names, worst_coef),
+        _by_class(fitted, names, bound),
+        max_error,
     )
+
+
+def _by_class(fitted: ModelWithRows, names: Names, bound: ErrorBound | None) -> tuple[ClassResult, ...]:
+    predicted = None if bound is None else bound.predicted
+    if predicted is None or len(predicted) != len(fitted.y):
+        return ()
+    results = class_results(fitted.y, predicted, fitted.clf.classes_.tolist())
+    return tuple(replace(one, name=name) for one, name in zip(results, names.classes, strict=True))
 
 
 def _label_shares(fitted: ModelWithRows, names: Names) -> tuple[LabelShare, ...]:

@@ -54,7 +54,7 @@ class Writing:
 def next_command(appraisal: Appraisal, writing: Writing) -> str:
     """The command to run next: predict with a model that may be used, else label more rows."""
     table = appraisal.model.start.pool.table
-    if not appraisal.may_use:
+    if not appraisal.is_useful:
         return shlex.join(["surefoot", "label", str(table.path), "--label", table.label])
     out = f"{table.path.stem}-predicted{table.path.suffix}"
     return shlex.join(["surefoot", "predict", str(writing.model), str(table.path), "--out", out])
@@ -94,6 +94,7 @@ def report_of(judged: Appraisal, notes: list[str], writing: Writing, say: Any, *
         curves=curves,
         bound=judged.crossfit,
         missing=judged.missing,
+        max_error=judged.max_error,
         command=writing.command,
         next_command=next_command(judged, writing),
         seed=writing.seed,

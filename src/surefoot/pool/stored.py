@@ -16,7 +16,7 @@ from surefoot._files import whole_file
 from surefoot._printing import cut
 from surefoot._validation import FloatArray
 from surefoot.pool.model_file import ModelFile, load_model, were_taught
-from surefoot.pool.notes import Note
+from surefoot.pool.notes import ClassResult, Note
 from surefoot.pool.schedule import NO_CLASS
 from surefoot.pool.table import FileError, Format, Pool, Table, TableError, clean, clean_with, read_table
 from surefoot.pool.table.cells import as_numbers, as_text, as_texts, check_plain, number_style
@@ -366,9 +366,19 @@ class Scores:
         most = int(counts.argmax())
         return self.classes[most], float(counts[most] / self.n_rows)
 
+    @property
+    def by_class(self) -> list[ClassResult]:
+        """Recall and precision of each class."""
+        truths, predicted = self.confusion.sum(axis=1), self.confusion.sum(axis=0)
+        return [
+            ClassResult(name, int(truths[k]), int(self.confusion[k, k]), int(predicted[k]))
+            for k, name in enumerate(self.classes)
+        ]
+
     def data(self) -> dict[str, Any]:
         return {
             "accuracy": self.accuracy,
+            "by_class": {one.name: {"recall": one.recall, "precision": one.precision} for one in self.by_class},
             "confusion": {
                 name: dict(zip(self.classes, map(int, row), strict=True))
                 for name, row in zip(self.classes, self.confusion, strict=True)
