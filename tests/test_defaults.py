@@ -34,6 +34,7 @@ EXCEPTIONS: dict[tuple[str, str], tuple[Any, str]] = {
     ("StochasticRobustLogisticRegression", "radius"): ("auto", "the paper's rule"),
     ("WassersteinLogisticRegression", "radius"): (0.1, "the ball has no minimal radius to start from"),
     ("RobustNetClassifier", "radius"): ("calibrated", "its certificate is about the truth"),
+    ("audit_size", "metric"): ("error", "what is to be proved of predictions, not a distance"),
     ("RobustModelChange", "radius"): ("ends", "a rule of active learning, see label_flexibility"),
     ("label_flexibility", "radius"): ("ends", "as RobustModelChange"),
     ("robust_model_change", "radius"): ("ends", "as RobustModelChange"),
@@ -69,7 +70,7 @@ EXCEPTIONS: dict[tuple[str, str], tuple[Any, str]] = {
     ("AssistedPrior", "random_state"): (0, SEEDED),
 }
 # Words that mean another thing in each place: no reader takes one for the other.
-OTHER_THINGS = {"max_error", "method", "n_labels", "sampling", "progress", "rule", "training"}
+OTHER_THINGS = {"max_error", "method", "n_labels", "sampling", "progress", "rule", "target", "training"}
 
 
 def signatures() -> Iterator[tuple[str, inspect.Signature]]:

@@ -211,6 +211,40 @@ class TestPredictions:
         assert asked == library.next_rows(3)
         assert pd.read_csv("llm.csv")["truth"].notna().sum() == 3
 
+    def test_recall_of_a_class(self, run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
+        typed = person(truth=self.truth)
+        recall = ("--target-recall", 0.5, "--positive", "complaint", "--labels", 90)
+        found = run_cli(*PREDICTIONS, *recall, "--json")
+        audit = sf.Audit(
+            predictions=self.frame["llm_label"],
+            target={"recall": 0.5},
+            positive="complaint",
+            n_labels=90,
+            random_state=0,
+        ).run(lambda row: self.truth[row])
+        assert typed.asked == list(audit.labels)
+        bound = audit.bound()
+        assert (found.data["metric"], found.data["bound"], found.data["target"]) == ("recall", bound.value, 0.5)
+        assert (found.code, found.data["proved"]) == ((0, True) if bound.value >= 0.5 else (3, False))
+        assert found.data["statement"] == f"{bound.statement}."
+        is_complaint = np.array(self.truth) == "complaint"
+        assert bound.value <= (self.frame["llm_label"] == "complaint")[is_complaint].mean()
+
+    @pytest.mark.parametrize(
+        ("options", "part"),
+        [
+            (("--target-recall", 0.5, "--positive", "complaint"), "--labels"),
+            (("--target-recall", 0.5, "--target-f1", 0.5, "--labels", 9), "exclude each other"),
+            (("--target-recall", 0.5, "--labels", 9, "--positive", "x"), "--positive must be one of the classes"),
+            (("--positive", "complaint"), "must name a metric"),
+            (("--target-f1", 0.5, "--labels", 9, "--evidence", "e.json"), "--evidence"),
+        ],
+    )
+    def test_bad_metrics(self, run_cli: Run, options: tuple[Any, ...], part: str) -> None:
+        found = run_cli(*PREDICTIONS, *options)
+        assert found.code == 2
+        assert part in " ".join(found.message.split())
+
     def test_labels_from_before_count(self, run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
         self.frame["truth"] = [value if row < 20 else None for row, value in enumerate(self.truth)]
         self.frame.to_csv("llm.csv", index=False)

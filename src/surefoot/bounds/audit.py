@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,7 @@ from surefoot.bounds._arguments import (
 from surefoot.bounds.engine import PLANNED, AuditEngine, check_rule
 from surefoot.bounds.finish import FinishPlan, plan_finish
 from surefoot.bounds.journal import EventLog, Journal, answer_event, answer_of, hash_predictions, hash_rows
+from surefoot.bounds.metrics import Comparison, MetricBound, MetricEngine, MetricGoal, compare_predictions
 from surefoot.bounds.result import THEOREM, ErrorBound
 from surefoot.bounds.size import AuditSize, audit_size
 from surefoot.certificates.evidence import audit_claim, distinct, model_data, write_evidence
@@ -72,6 +73,14 @@ class Audit:
         Confidence level of the bound.
     target_error : float or None, default=None
         The error rate to prove.
+    target : dict or None, default=None
+        Another metric to prove, declared before the first label: {"recall": 0.9}, {"precision": ...}, {"f1": ...} at
+        least, or {"cost": ...} at most. With None as value the metric is bounded, and nothing is to be proved.
+        Requires n_labels. Rows are sampled per predicted class, in numbers fixed by the sizes alone.
+    positive : label or None, default=None
+        The class whose precision, recall or F1 is meant. None: the mean over all classes.
+    cost_matrix : array of shape (K, K) or None, default=None
+        Cost per true class (row) and predicted class, for {"cost": ...}, with the classes sorted or as in `classes`.
     n_labels : int or None, default=None
         Planned number of labels, fixed in advance. The audit ends when it is reached.
     rule : {"anytime", "planned"} or None, default=None
@@ -95,6 +104,8 @@ class Audit:
     ----------
     is_uniform : bool
         Whether all rows have equal sampling probabilities.
+    goal : MetricGoal or None
+        The metric that `target` declared; None for the error rate.
 
     Examples
     --------
@@ -118,6 +129,9 @@ class Audit:
         scores: ArrayLike | None = None,
         level: float = 0.9,
         target_error: float | None = None,
+        target: Mapping[str, float | None] | None = None,
+        positive: Any = None,
+        cost_matrix: ArrayLike | None = None,
         n_labels: int | None = None,
         rule: str | None = None,
         sampling: str = UNIFORM,
@@ -146,6 +160,13 @@ class Audit:
         self._scores = sure
         known = known_labels(y, len(predicted), self.classes)
         share = check_uniform_fraction(uniform_fraction)
+        self.goal: MetricGoal | None = None
+        if target is not None:
+            self.goal = goal = MetricGoal.from_arguments(target, positive, cost_matrix, self.classes, predicted)
+            self.classes = goal.classes if positive is None else self.classes
+            _check_metric_audit(self.target_error, self.planned, self.rule, how)
+        elif positive is not None or cost_matrix is not None:
+            raise ParameterError("target", "must name a metric", "None", 'Pass target={"recall": 0.9}, say.')
         about: dict[str, Any] = {
             "rows": len(predicted),
             "pool": hash_rows([] if X_pool is None else X_pool),
@@ -160,22 +181,25 @@ class Audit:
         }
         if scores is not None:
             about["scores"] = hash_rows(sure)
+        if self.goal is not None:
+            about["goal"] = self.goal.about
         free = tuple(name for name, given in (("seed", random_state), ("known", y)) if given is None)
         self._journal = Journal(journal, KIND, about, free)
         about = self._journal.about
         self._rows_digest = None if X_pool is None else rows_digest(X_pool)
         self._closed = False
         self._ahead = 0
-        self._engine = AuditEngine(
-            predicted,
-            dict(about["known"]),
-            level=self.level,
-            seed=about["seed"],
-            target=self.target_error,
-            plan=self.planned if self.rule == PLANNED else None,
-            belief=belief,
-            uniform_fraction=share,
-        )
+        known, seed = dict(about["known"]), about["seed"]
+        if self.goal is not None and self.planned is not None:
+            self._engine: AuditEngine = MetricEngine(
+                predicted, known, self.goal, level=self.level, seed=seed, plan=self.planned
+            )
+        else:
+            plan = self.planned if self.rule == PLANNED else None
+            self._engine = AuditEngine(
+                predicted, known, level=self.level, seed=seed, target=self.target_error, plan=plan, belief=belief,
+                uniform_fraction=share,
+            )  # fmt: skip
         self.is_uniform = self._engine.is_uniform
         self._journal.replay(self._repeat)
 
@@ -302,16 +326,18 @@ class Audit:
         self._closed = True
         self._journal.close()
 
-    def bound(self) -> ErrorBound:
+    def bound(self) -> ErrorBound | MetricBound:
         """Compute the exact bound at the planned number of labels. Missing labels count as errors.
 
         Without a planned number, the bound is computed as if the present number had been planned.
 
         Returns
         -------
-        ErrorBound
-            Upper bound on the error rate in the pool.
+        ErrorBound or MetricBound
+            Upper bound on the error rate in the pool, or the bound on the metric that `target` declared.
         """
+        if isinstance(self._engine, MetricEngine):
+            return self._metric_bound(self._engine)
         return audit_bound(self._engine, self.n_labels if self.planned is None else self.planned, self._subject)
 
     def anytime_bound(self) -> ErrorBound:
@@ -322,7 +348,64 @@ class Audit:
         ErrorBound
             Upper bound on the error rate in the pool.
         """
+        self._check_uniform("the anytime bound")
         return audit_bound(self._engine, None, self._subject)
+
+    def compare(self, others: Mapping[str, ArrayLike], name: str = "audited") -> Comparison:
+        """Compare the audited predictions with others on the same sample.
+
+        All bounds hold simultaneously: on the error rate of each, and on the difference of each two.
+
+        Parameters
+        ----------
+        others : dict of array of shape (N,)
+            More predictions, by name. Fixed before the first label of this audit.
+        name : str, default="audited"
+            Name of the audited predictions.
+
+        Returns
+        -------
+        Comparison
+            The bounds.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> truth = np.arange(1000) % 2
+        >>> good = np.where(np.arange(1000) % 20, truth, 1 - truth)
+        >>> bad = np.where(np.arange(1000) % 4, truth, 1 - truth)
+        >>> audit = Audit(predictions=good, n_labels=200, random_state=0).run(lambda row: truth[row])
+        >>> audit.compare({"bad": bad}, name="good").best
+        'good'
+        """
+        self._check_uniform("a comparison")
+        if name in others or not others:
+            raise ParameterError("others", f"must have names besides {name!r}", repr(list(others)), "Rename them.")
+        predictions = {name: self._engine.predictions}
+        for one, values in others.items():
+            predictions[one] = check_predictions(values, self.classes)
+            if len(predictions[one]) != len(self._engine.predictions):
+                raise ParameterError(
+                    "others", f"must have one class per row, {len(self._engine.predictions)} in all",
+                    f"{len(predictions[one])} in {one!r}", "Pass that many.",
+                )  # fmt: skip
+        return compare_predictions(self._engine, predictions, self.planned if self.rule == PLANNED else None)
+
+    def _check_uniform(self, what: str) -> None:
+        if isinstance(self._engine, MetricEngine):
+            raise ParameterError(
+                "target", f"must be None for {what}", f"a metric, {self._engine.goal.metric}",
+                "Begin an audit of the error rate, or read bound().",
+            )  # fmt: skip
+
+    def _metric_bound(self, engine: MetricEngine) -> MetricBound:
+        fixed = _FROZEN if self._subject == CLASSIFIER else _FIXED
+        right = "the labels are right; a row that was skipped counts as the worst that it can be"
+        planned = f"metric, class and number of labels, {self.planned}, were fixed before the first was seen"
+        return MetricBound(
+            engine.metric_bound(), engine.goal.metric, engine.goal.positive, engine.estimates(), self.level,
+            engine.n_labels, len(engine.predictions), (fixed, right, planned),
+        )  # fmt: skip
 
     def finish(self, max_error: float = 0.05) -> FinishPlan:
         """Find the rows that annotators must label, so that at most this share of all labels is wrong.
@@ -352,6 +435,7 @@ class Audit:
         >>> len(plan.rows) + plan.n_model + audit.n_labels, bool(truth[plan.model_rows].sum() <= 100)
         (1000, True)
         """
+        self._check_uniform("finishing a table")
         return plan_finish(self._engine, self._scores, self.planned if self.rule == PLANNED else None, max_error)
 
     def save(self, path: str | os.PathLike[str]) -> list[Path]:
@@ -385,6 +469,7 @@ class Audit:
         tuple of dict
             The data and the claim.
         """
+        self._check_uniform("evidence")
         data: dict[str, Any] = {
             "form": "arrays" if table is None else "table",
             "rows": len(self._engine.predictions),
@@ -437,6 +522,8 @@ class Audit:
         return audit_size(min(max(allowed, 0.0) / max(rows, 1), 1.0), expected_error, n_pool=rows, level=self.level)
 
     def __repr__(self) -> str:
+        if isinstance(self._engine, MetricEngine):
+            return f"Audit({self._engine.goal.metric}, {count(self.n_labels, 'label')} of {self._engine.n_drawable})"
         target = "" if self.target_error is None else f", target {self.target_error:.4g}"
         proved = ", proved" if self.proved else ""
         seen = f"{count(self.n_errors, 'error')} on {count(self.n_labels, 'label')}"
@@ -469,6 +556,24 @@ class Audit:
             self._engine.settle(row, label)
         else:
             settle_next(self._engine, row, label)
+
+
+def _check_metric_audit(target_error: float | None, planned: int | None, rule: str, how: str) -> None:
+    """Refuse what a metric other than the error rate does not allow."""
+    for name, is_wrong, rule_, got, fix in (
+        (
+            "target_error",
+            target_error is not None,
+            "must be None if target is given",
+            target_error,
+            "Pass one of them.",
+        ),
+        ("n_labels", planned is None, "must be given for a metric", None, "Plan it with audit_size(metric=...)."),
+        ("rule", rule != PLANNED, "must be 'planned' for a metric", repr(rule), "Leave it out."),
+        ("sampling", how != UNIFORM, "must be 'uniform' for a metric, which has strata", repr(how), "Leave it out."),
+    ):
+        if is_wrong:
+            raise ParameterError(name, rule_, got, fix)
 
 
 def _check_classifier(clf: Any, X_pool: ArrayLike | None) -> ArrayLike:

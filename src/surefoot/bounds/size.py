@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.stats import hypergeom
 
-from surefoot._errors import import_extra
+from surefoot._errors import ParameterError, import_extra
 from surefoot._printing import PrintsAsTable, count, in_percent
 from surefoot._validation import FloatArray, check_finite_array, check_positive_integer, check_unit_scalar
 from surefoot.bounds._arguments import check_level
 from surefoot.bounds.betting import PoolErrors
+from surefoot.bounds.metrics import F1, PRECISION, RECALL, labels_for_metric
 
 # A curve ends at this fraction of its target, because the number of labels diverges near the target; and its points.
 _NEAREST, _POINTS = 0.8, 17
@@ -43,6 +44,8 @@ class AuditSize(PrintsAsTable):
         Confidence level of the bound.
     power : float
         Probability that the target is proved.
+    metric : {"error", "precision", "recall", "f1"}
+        What is proved.
     """
 
     n_labels: int | None
@@ -53,6 +56,7 @@ class AuditSize(PrintsAsTable):
     n_pool: int
     level: float
     power: float
+    metric: str = "error"
 
     def curve(self, believed_errors: ArrayLike) -> FloatArray:
         """Compute the number of labels at the same target for other expected error rates.
@@ -118,6 +122,15 @@ class AuditSize(PrintsAsTable):
         return ax
 
     def _rows(self) -> list[tuple[str, str]]:
+        if self.metric != "error":
+            need, name = f"{self.n_labels}  (of {self.n_pool} rows)", "F1" if self.metric == F1 else self.metric
+            share = f"{self.expected_error:.4g}"
+            wrong = f"{share} of the predicted positives are wrong, and {share} positives are missed per one found"
+            return [
+                ("labels", "labeling all rows is not enough" if self.n_labels is None else need),
+                ("proves", f"{name} of at least {self.target:.4g} at level {self.level:.4g}"),
+                ("with chance", f"{self.power:.4g} or more, if {wrong}"),
+            ]
         if self.n_labels is None:
             need = f"more than all {self.n_pool} rows: the expected error rate is above the target or too close to it"
         else:
@@ -141,7 +154,14 @@ class AuditSize(PrintsAsTable):
 
 
 def audit_size(
-    target: float = 0.05, expected_error: float = 0.02, n_pool: int = 5000, *, level: float = 0.9, power: float = 0.8
+    target: float = 0.05,
+    expected_error: float = 0.02,
+    n_pool: int = 5000,
+    *,
+    metric: str = "error",
+    n_positive: int | None = None,
+    level: float = 0.9,
+    power: float = 0.8,
 ) -> AuditSize:
     """Compute the number of labels to plan for an audit with uniform sampling.
 
@@ -151,11 +171,16 @@ def audit_size(
     Parameters
     ----------
     target : float, default=0.05
-        The error rate to prove.
+        The error rate to prove; or the precision, recall or F1 to prove, at least.
     expected_error : float, default=0.02
-        Expected error rate of the classifier.
+        Expected error rate of the classifier. For another metric: the share of wrong ones among the predicted
+        positives, and the number of missed positives per positive found.
     n_pool : int, default=5000
         Number of rows in the pool.
+    metric : {"error", "precision", "recall", "f1"}, default="error"
+        What is to be proved. The metrics are those of one class, and `Audit(target=...)` divides the labels.
+    n_positive : int or None, default=None
+        Rows that are predicted to be of the class; required for another metric than the error rate.
     level : float in (0, 1), default=0.9
         Confidence level of the bound.
     power : float in (0, 1), default=0.8
@@ -170,15 +195,34 @@ def audit_size(
     --------
     >>> audit_size(target=0.05, expected_error=0.0, n_pool=5000).n_labels
     45
+    >>> audit_size(0.9, 0.0, 1000, metric="recall", n_positive=100).n_labels
+    238
     """
     least = check_unit_scalar(target, "target")
     believed = check_unit_scalar(expected_error, "expected_error")
     N = check_positive_integer(n_pool, "n_pool")
     at, chance = check_level(level), check_unit_scalar(power, "power")
+    if metric != "error":
+        n = _metric_labels(metric, least, believed, N, n_positive, at, chance)
+        return AuditSize(n, None, None, least, believed, N, at, chance, metric)
     found = _plan(least, believed, N, at, chance)
     n, errors = found if found is not None else (None, None)
     peeking = None if found is None else _anytime_labels(least, believed, N, at, chance)
     return AuditSize(n, errors, peeking, least, believed, N, at, chance)
+
+
+def _metric_labels(
+    metric: str, target: float, expected: float, N: int, n_positive: int | None, level: float, power: float
+) -> int | None:
+    if metric not in (PRECISION, RECALL, F1):
+        raise ParameterError(
+            "metric", "must be 'error', 'precision', 'recall' or 'f1'", repr(metric), "Pass one of these."
+        )
+    if n_positive is None or not 0 < check_positive_integer(n_positive, "n_positive") <= N:
+        raise ParameterError(
+            "n_positive", f"must be from 1 to n_pool, {N}, for metric={metric!r}", repr(n_positive), "Count them."
+        )
+    return labels_for_metric(metric, target, expected, N, n_positive, level, power)
 
 
 def least_labels(target: float, n_pool: int, level: float) -> int | None:

@@ -205,6 +205,16 @@ def label(
             return ProofAsking(call.output, sitting, cleaned, proving, path).run()
 
 
+def _metric_option(name: str) -> Any:
+    words = f"{name} to prove instead of an error rate, with --labels; of --positive, or the mean over the classes."
+    return typer.Option(f"--target-{name.lower()}", min=0.0, max=1.0, help=words[0].upper() + words[1:])
+
+
+_MetricRecall = Annotated[float | None, _metric_option("recall")]
+_MetricPrecision = Annotated[float | None, _metric_option("precision")]
+_MetricF1 = Annotated[float | None, _metric_option("F1")]
+
+
 @command("audit", o.ReadingOptions, o.Json)
 def audit(
     call: Call,
@@ -217,6 +227,10 @@ def audit(
         float | None,
         typer.Option("--target", "--target-error", min=0.0, max=1.0, help="Error rate to prove; stops when it is."),
     ] = None,
+    target_recall: _MetricRecall = None,
+    target_precision: _MetricPrecision = None,
+    target_f1: _MetricF1 = None,
+    positive: Annotated[str | None, typer.Option("--positive", help="Class of --target-recall and the like.")] = None,
     level: Annotated[float, typer.Option("--level", help="Confidence level of the bound.")] = 0.9,
     labels: Annotated[
         int | None, typer.Option("--labels", min=1, help="Labels planned: an exact bound at this number.")
@@ -261,7 +275,16 @@ def audit(
     read = partial(call.read_labelable, more=subject.classes)
     table = read(content)
     check_labelable(table)
-    options = {"target_error": target, "level": level, "n_labels": labels, "sampling": sampling, "random_state": seed}
+    metrics = {"recall": target_recall, "precision": target_precision, "f1": target_f1}
+    goal = {metric: value for metric, value in metrics.items() if value is not None}
+    if len(goal) > 1:
+        raise typer.BadParameter("--target-recall, --target-precision and --target-f1 exclude each other. Pass one.")
+    if goal and labels is None:
+        raise typer.BadParameter(f"--target-{next(iter(goal))} requires --labels, planned beforehand. Pass it.")
+    if goal and evidence is not None:
+        raise typer.BadParameter("--evidence holds a bound on the error rate. Leave it out, or the other target.")
+    options: dict[str, Any] = {"target": goal or None, "positive": positive}
+    options |= {"target_error": target, "level": level, "n_labels": labels, "sampling": sampling, "random_state": seed}
     with seated(call.output, table, content, read) as sitting:
         call.keep()
         save = None if evidence is None else partial(save_audit, evidence, table=table, how=call.form, subject=subject)

@@ -17,6 +17,7 @@ from surefoot.active.proof_state import AUDIT as JUDGE
 from surefoot.bounds.audit import Audit
 from surefoot.bounds.engine import PLANNED
 from surefoot.bounds.finish import ASSUMPTIONS
+from surefoot.bounds.metrics import MetricBound
 from surefoot.bounds.result import ErrorBound
 from surefoot.cli.label import Asking, StoreAsking
 from surefoot.cli.output import NOT_REACHED, OK, Output, rounded_percent
@@ -57,7 +58,7 @@ class AuditAsking(Asking):
         return None
 
     @property
-    def _bound(self) -> ErrorBound:
+    def _bound(self) -> ErrorBound | MetricBound:
         return self.audit.bound() if self.audit.rule == PLANNED else self.audit.anytime_bound()
 
     @property
@@ -65,9 +66,10 @@ class AuditAsking(Asking):
         level, N = percent(self.audit.level), len(self.table.labels)
         if not self.audit.n_labels:
             return "No row of the sample is labeled yet"
-        return (
-            f"With {level} confidence, at most {at_most(self._bound.value)} of the {count(N, 'row')} are misclassified"
-        )
+        bound = self._bound
+        if isinstance(bound, MetricBound):
+            return bound.statement
+        return f"With {level} confidence, at most {at_most(bound.value)} of the {count(N, 'row')} are misclassified"
 
     def _begin(self) -> None:
         target = self.audit.target_error
@@ -88,11 +90,16 @@ class AuditAsking(Asking):
 
     def _say_state(self) -> None:
         target = self.audit.target_error
+        if self.audit.goal is not None:  # its bound takes a moment, and is not to be read before the end
+            n, errors = self.audit.n_labels, count(self.audit.n_errors, "error")
+            self.say(f"{n} of {count(self.audit.planned or 0, 'label')}, {errors}.", "bold")
+            return
         goal = "" if target is None else f" (target {short_percent(target)})"
         self.say(f"{count(self.audit.n_labels, 'label')}, {self.audit.n_errors} wrong. {self._sentence}{goal}.", "bold")
 
     def _end(self) -> int:
-        bound, proved = self._bound, self.audit.proved
+        bound, proved, goal = self._bound, self.audit.proved, self.audit.goal
+        target = self.audit.target_error if goal is None else goal.target
         done = "Proved." if proved else "Done." if self.audit.done else "Not done. Run the command again to continue."
         self.say(f"{done} {self._sentence}.", "bold")
         self.output.rows([("assumes" if k == 0 else "", text) for k, text in enumerate(bound.assumptions)])
@@ -103,10 +110,12 @@ class AuditAsking(Asking):
             "errors": self.audit.n_errors,
             "answered": self.answered,
             "bound": bound.value,
-            "anytime_bound": self.audit.anytime_bound().value,
+            "metric": "error" if isinstance(bound, ErrorBound) else bound.metric,
+            "estimates": None if isinstance(bound, ErrorBound) else dict(bound.estimates),
+            "anytime_bound": self.audit.anytime_bound().value if isinstance(bound, ErrorBound) else None,
             "level": self.audit.level,
             "rule": self.audit.rule,
-            "target": self.audit.target_error,
+            "target": target,
             "proved": proved,
             "done": self.audit.done,
             "statement": f"{self._sentence}.",
@@ -115,7 +124,7 @@ class AuditAsking(Asking):
         saved = [] if self.save is None else self.save(audit=self.audit)
         self.output.rows([("written" if k == 0 else "", str(path)) for k, path in enumerate(saved)])
         data |= {name: str(path) for name, path in zip(("evidence", "arrays"), saved, strict=False)}
-        return self.output.finish(data, OK if self.audit.target_error is None or proved else NOT_REACHED)
+        return self.output.finish(data, OK if target is None or proved else NOT_REACHED)
 
 
 class ProofAsking(Asking):
