@@ -236,7 +236,7 @@ class TestPredictions:
             (("--target-recall", 0.5, "--positive", "complaint"), "--labels"),
             (("--target-recall", 0.5, "--target-f1", 0.5, "--labels", 9), "exclude each other"),
             (("--target-recall", 0.5, "--labels", 9, "--positive", "x"), "--positive must be one of the classes"),
-            (("--positive", "complaint"), "must name a metric"),
+            (("--positive", "complaint"), "--positive is a class for"),
             (("--target-f1", 0.5, "--labels", 9, "--evidence", "e.json"), "--evidence"),
         ],
     )

@@ -281,6 +281,8 @@ def audit(
         raise typer.BadParameter("--target-recall, --target-precision and --target-f1 exclude each other. Pass one.")
     if goal and labels is None:
         raise typer.BadParameter(f"--target-{next(iter(goal))} requires --labels, planned beforehand. Pass it.")
+    if positive is not None and not goal:
+        raise typer.BadParameter("--positive is a class for --target-recall, --target-precision or --target-f1.")
     if goal and evidence is not None:
         raise typer.BadParameter("--evidence holds a bound on the error rate. Leave it out, or the other target.")
     options: dict[str, Any] = {"target": goal or None, "positive": positive}

@@ -46,6 +46,7 @@ OPTIONS = {
     "n_labels": "--labels",
     "name": "the study",
     "out": "--out",
+    "positive": "--positive",
     "predictions": "the predictions",
     "sampling": "--sampling",
     "scores": "--score",
