@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 import surefoot as sf
-from surefoot._printing import PrintedTable, PrintsAsTable
+from surefoot._printing import Bar, PrintedTable, PrintsAsTable
 from surefoot.active.proof_state import AUDIT, ProofState
 from surefoot.bounds.result import ErrorBounds
 
@@ -40,8 +42,72 @@ def test_a_row_without_a_name_goes_on_with_the_one_before() -> None:
 @pytest.mark.parametrize(("shown", "title"), [(Parts(), "Parts"), (Columns(), "&lt;two&gt;")])
 def test_html_is_small_and_takes_the_colours_of_the_notebook(shown: PrintsAsTable | PrintedTable, title: str) -> None:
     text = shown._repr_html_()
-    assert re.search(rf"<caption [^>]*color:inherit[^>]*>{title}</caption>", text)
+    assert re.search(rf"<details open [^>]*color:inherit[^>]*><summary [^>]*>{title}</summary>", text)
     assert not re.search(r"background|#[0-9a-fA-F]{3}|rgb|<style|<script", text)
+
+
+class Charted(PrintsAsTable):
+    """A result with bars.
+
+    Attributes
+    ----------
+    first : float
+        The first
+        of all `parts`.
+    """
+
+    @property
+    def last(self) -> str:
+        """The last one."""
+        return ""
+
+    @property
+    def statement(self) -> str:
+        return "a < b"
+
+    def _bars(self) -> list[Bar]:
+        return [Bar("one", 0.1, 0.15, "15 %"), Bar("two", 0.05, 0.05, "5 %")]
+
+    def _rows(self) -> list[tuple[str, str]]:
+        return [("first", "1"), ("statement", "a < b"), ("last", "2"), ("other", "3")]
+
+
+def test_a_term_is_explained_and_the_statement_said_once() -> None:
+    text = Charted()._repr_html_()
+    assert re.findall(r'<abbr title="(.*?)" [^>]*>(.*?)</abbr>', text) == [
+        ("The first of all parts.", "first"),
+        ("The last one.", "last"),
+    ]
+    assert text.count("A &lt; b") == 1
+    assert "a &lt; b" not in text
+
+
+def test_bars_are_on_one_scale() -> None:
+    text = Charted()._repr_html_()
+    widths = [float(width) for width in re.findall(r'<rect [^>]*width="([\d.]+)"', text)]  # to high, then to low
+    assert np.allclose(np.array(widths) / widths[0], [1, 0.1 / 0.15, 0.05 / 0.15, 0.05 / 0.15], atol=0.01)
+    assert re.search(r"<title>one: 15 %</title>", text)
+    assert ">20\N{NO-BREAK SPACE}%</text>" in text  # the end of the scale
+
+
+def test_results_and_estimators_show_themselves_without_a_request() -> None:
+    X = np.random.default_rng(0).normal(size=(40, 2))
+    y = (X[:, 0] > 0).astype(int)
+    clf = sf.RobustLogisticRegression(radius="calibrated").fit(X[:20], y[:20], X_unlabeled=sf.Unlabeled(X[20:]))
+    audit = sf.Audit(clf, X[20:], target_error=0.4, random_state=0).run(lambda row: y[20 + row], 12)
+    certificate = clf.certificate_
+    assert "at most" in certificate._repr_html_()
+    for shown in (certificate, bound_of_groups(), audit, sf.Audit(predictions=[0, 1], random_state=0)):
+        text = shown._repr_html_()
+        assert "<svg" in text
+        assert not re.search(r"http|<script|<style|src=", text)
+        ET.fromstring(text.replace("<details open", "<details").replace("<br>", "<br/>"))
+    names = re.findall(r"<th [^>]*>(.*?)</th>", certificate._repr_html_())
+    assert all(name.startswith("<abbr") for name in names), names
+    whole = clf._repr_html_()
+    assert certificate._repr_html_() in whole
+    assert "sk-container" in whole
+    assert certificate._repr_html_() not in clone(clf)._repr_html_()
 
 
 def bound_of_groups() -> sf.ErrorBound:

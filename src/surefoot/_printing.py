@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 import re
 import socket
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import cache
 from html import escape
+from inspect import cleandoc
 from typing import Any
 
 import numpy as np
@@ -66,6 +69,15 @@ def cut(text: str, longest: int = 60) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
+# Explanations of rows that are neither attributes nor properties of their class.
+_TERMS = {
+    "assumes": "The guarantee holds if all of these hold.",
+    "evidence": "The labels that the bound is computed from, and how many of them were predicted wrongly.",
+    "ground cost": "The cost of moving probability: between rows by this metric, between labels by the label cost.",
+    "radius from": "How the radius was estimated. An estimated radius is not proved to cover the true distribution.",
+}
+
+
 class PrintsAsTable:
     """Text and HTML of a result that lists its rows, a name and a text each."""
 
@@ -76,28 +88,112 @@ class PrintsAsTable:
         """What the rows are headed by."""
         return type(self).__name__
 
+    def _bars(self) -> list[Bar]:
+        """Numbers to draw in a notebook; none by default."""
+        return []
+
     def __repr__(self) -> str:
         return self._title() + "\n" + "\n".join(f"  {name:<16}{text}" for name, text in self._rows())
 
     def _repr_html_(self) -> str:
-        named: list[tuple[str, list[str]]] = []  # a row without a name goes on with the one before
-        for name, text in self._rows():
-            if name or not named:
-                named.append((name, []))
-            named[-1][1].append(text)
-        cells = "".join(
-            f'<tr><th scope="row" style="text-align:left;vertical-align:top;white-space:nowrap">{escape(name)}</th>'
-            f'<td style="text-align:left">{"<br>".join(map(escape, texts))}</td></tr>'
-            for name, texts in named
-        )
-        return f"<table>{_caption(self._title())}<tbody>{cells}</tbody></table>"
+        return folded_table(self._title(), getattr(self, "statement", ""), self._bars(), self._rows(), type(self))
 
 
-def _caption(title: str) -> str:
-    """The title of a table, in the colour of the notebook."""
+@dataclass(frozen=True)
+class Bar:
+    """A bar of a chart from 0 to `high`, lighter from `low` on; `text` is its value in words."""
+
+    name: str
+    low: float
+    high: float
+    text: str
+
+
+def folded_table(title: str, statement: str, bars: list[Bar], rows: list[tuple[str, str]], about: type) -> str:
+    """A result as HTML for a notebook: a box to fold, in its colours, without a script, a style sheet or a request.
+
+    rows : names and texts; a row without a name continues the one before. about : class whose attributes explain them.
+    """
+    named: list[tuple[str, list[str]]] = []
+    for name, text in rows:
+        if text == statement:
+            continue  # it stands above the table
+        if name or not named:
+            named.append((name, []))
+        named[-1][1].append(text)
+    explained = _attributes(about)
+    cells = "".join(
+        '<tr><th scope="row" style="text-align:left;vertical-align:top;white-space:nowrap;font-weight:normal;'
+        f'padding-right:1em">{_term(name, explained)}</th>'
+        f'<td style="text-align:left">{"<br>".join(map(escape, texts))}</td></tr>'
+        for name, texts in named
+    )
+    words = f'<p style="margin:.6em">{escape(statement[:1].upper() + statement[1:])}</p>' if statement else ""
+    return _folded(title, f"{words}{_chart(bars)}<table><tbody>{cells}</tbody></table>")
+
+
+def _folded(title: str, body: str) -> str:
+    """A box that the reader can fold, in the colour of the notebook."""
     return (
-        '<caption style="caption-side:top;text-align:left;white-space:nowrap;font-weight:bold;color:inherit">'
-        f"{escape(title)}</caption>"
+        '<details open style="color:inherit;border:1px solid cornflowerblue;border-radius:4px;width:fit-content;'
+        'max-width:60em;padding:.3em .6em"><summary style="cursor:pointer;font-weight:bold">'
+        f"{escape(title)}</summary>{body}</details>"
+    )
+
+
+def _term(name: str, explained: Mapping[str, str]) -> str:
+    """The name of a row, with its explanation for a pointer that rests on it."""
+    meaning = explained.get(name.replace(" ", "_"), _TERMS.get(name))
+    if meaning is None:
+        return escape(name)
+    return f'<abbr title="{escape(meaning)}" style="cursor:help">{escape(name)}</abbr>'
+
+
+@cache
+def _attributes(about: type) -> dict[str, str]:
+    """What the docstring of a class says of its attributes, and its properties of themselves."""
+    found = {name: cleandoc(part.__doc__ or "") for name, part in vars(about).items() if isinstance(part, property)}
+    _, _, section = cleandoc(about.__doc__ or "").partition("Attributes\n----------\n")
+    for entry in re.finditer(r"^(\w+) : .*\n((?:    .*\n?|\n(?=    ))+)", section, re.MULTILINE):
+        found[entry[1]] = " ".join(entry[2].split()).replace("`", "")
+    return {name: text.replace("`", "") for name, text in found.items() if text}
+
+
+# Where the bars of a chart begin, their longest width, and the height of a row, in pixels.
+_LEFT, _WIDE, _HIGH = 100, 320, 22
+_ENDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0)
+
+
+def _chart(bars: list[Bar]) -> str:
+    """Horizontal bars on one scale as SVG."""
+    if not bars or not all(math.isfinite(bar.high) for bar in bars):
+        return ""
+    most = max(bar.high for bar in bars)
+    end = next((end for end in _ENDS if most <= end), math.ceil(2 * most) / 2)
+    shown = percent(end) if all(bar.text.count("%") for bar in bars) else f"{end:g}"
+    bottom = _HIGH * len(bars)
+    parts = [_row_of_chart(bar, _HIGH * at, end) for at, bar in enumerate(bars)]
+    axis = (
+        f'<path d="M{_LEFT} {bottom}h{_WIDE}" stroke="currentColor" stroke-opacity=".4"/>'
+        f'<text x="{_LEFT}" y="{bottom + 15}">0</text>'
+        f'<text x="{_LEFT + _WIDE}" y="{bottom + 15}" text-anchor="end">{shown}</text>'
+    )
+    label = "; ".join(f"{bar.name}: {bar.text}" for bar in bars)
+    return (
+        f'<svg role="img" aria-label="{escape(label)}" width="{_LEFT + _WIDE + 150}" height="{bottom + 20}" '
+        f'style="font-size:12px;display:block" fill="currentColor">{"".join(parts)}{axis}</svg>'
+    )
+
+
+def _row_of_chart(bar: Bar, top: int, end: float) -> str:
+    low, high = (round(_WIDE * max(value, 0.0) / end, 1) for value in (bar.low, bar.high))
+    middle = top + 15
+    return (
+        f"<g><title>{escape(f'{bar.name}: {bar.text}')}</title>"
+        f'<text x="{_LEFT - 8}" y="{middle}" text-anchor="end">{escape(cut(bar.name, 16))}</text>'
+        f'<rect x="{_LEFT}" y="{top + 3}" width="{high}" height="15" fill="cornflowerblue" fill-opacity=".45"/>'
+        f'<rect x="{_LEFT}" y="{top + 3}" width="{low}" height="15" fill="cornflowerblue"/>'
+        f'<text x="{_LEFT + high + 6}" y="{middle}">{escape(bar.text)}</text></g>'
     )
 
 
@@ -158,7 +254,7 @@ class PrintedTable:
         names = "".join(f'<th scope="col" style="text-align:right">{escape(name)}</th>' for name in head)
         cells = ("".join(f'<td style="text-align:right">{escape(text)}</td>' for text in row) for row in rows)
         body = "".join(f"<tr>{row}</tr>" for row in cells)
-        return f"<table>{_caption(self._title())}<thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>"
+        return _folded(self._title(), f"<table><thead><tr>{names}</tr></thead><tbody>{body}</tbody></table>")
 
 
 def _short(value: Any) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Literal
 
 from numpy.typing import NDArray
 
-from surefoot._printing import PrintsAsTable, count, in_percent, rounded_up, share_at_most
+from surefoot._printing import Bar, PrintsAsTable, at_most, count, in_percent, percent, rounded_up, share_at_most
 from surefoot.certificates.certificate import Certificate
 from surefoot.problem.losses import ZERO_ONE
 
@@ -103,6 +104,13 @@ class ErrorBound(PrintsAsTable):
         """The group with the largest bound; None without groups."""
         groups = self.groups or {}
         return max(groups, key=lambda name: groups[name].value, default=None)
+
+    def _bars(self) -> list[Bar]:
+        shown = at_most if self.loss == ZERO_ONE else partial(rounded_up, digits=4)
+        seen = percent(self.mean_loss, 1) if self.loss == ZERO_ONE else f"{self.mean_loss:.4g}"
+        parts = [("bound", self.value), *[(f"group {name}", one.value) for name, one in (self.groups or {}).items()]]
+        bounds = [Bar(name, value, value, f"at most {shown(value)}") for name, value in parts]
+        return [Bar("observed", 0.0, self.mean_loss, seen), *bounds]
 
     def _rows(self) -> list[tuple[str, str]]:
         seen = f"{count(self.n_errors, 'error')} on {count(self.n_labels, 'label')}"

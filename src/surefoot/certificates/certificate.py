@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from surefoot._printing import PrintsAsTable, bound_in_words, rounded_down, rounded_up, visible
+from surefoot._printing import Bar, PrintsAsTable, at_most, bound_in_words, rounded_down, rounded_up, visible
 from surefoot._validation import FloatArray
 from surefoot.certificates.calibration import RadiusEstimate
 from surefoot.certificates.fresh import FreshCertificate, RowBound
@@ -248,6 +249,15 @@ class Certificate(PrintsAsTable):
             mark = "  (the worst)" if name == self.worst_group else ""
             rows.append((f"group {visible(str(name))}", f"{one.risk:.6g}  (lower bound {one.lower:.6g}){mark}"))
         return rows if self.loss == "log_loss" else [row for row in rows if row[0] != "likelihood"]
+
+    def _bars(self) -> list[Bar]:
+        if self.loss == "zero_one":
+            return [Bar("worst case", self.lower, self.risk, f"at most {at_most(self.risk)}")]
+        found = [Bar("worst case", self.lower, self.risk, f"at most {rounded_up(self.risk, 4)}")]
+        if self.loss == "log_loss":
+            guess = math.log(len(self.label_intervals))
+            found.append(Bar("guessing", guess, guess, f"{guess:.4f}, equal probabilities"))
+        return found
 
     def _ground_cost(self) -> list[tuple[str, str]]:
         if self.metric is None:

@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils import estimator_html_repr
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from surefoot._errors import see, warn_caller
+from surefoot._errors import DOCUMENTATION, see, warn_caller
 from surefoot._validation import (
     CallbackSupportMixin,
     FloatArray,
@@ -25,6 +26,15 @@ from surefoot.problem.losses import log_loss_matrix, probabilities
 
 class LinearClassifier(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
     """Predict from coef_ and intercept_: one row of coefficients for two classes, K rows for K ≥ 3."""
+
+    # where the question mark in a notebook leads; other classes, such as a user's own, have no page
+    _doc_link_module = "surefoot"
+    _doc_link_template = f"{DOCUMENTATION}/api/generated/surefoot.{{estimator_name}}.html"
+
+    def _html_repr(self) -> str:
+        """The diagram of scikit-learn, and below it the certificate of the fit."""
+        certificate = getattr(self, "certificate_", None)
+        return str(estimator_html_repr(self)) + ("" if certificate is None else certificate._repr_html_())
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Compute the score of each class, before conversion to probabilities.
