@@ -1,4 +1,4 @@
-"""Draw notebook.png: a certificate, a bound and an audit as a notebook shows them, in light and in dark. Needs chromium.
+"""Draw notebook.png: results as a notebook shows them, in light and in dark. Needs chromium.
 
 python docs/images/notebook.py
 """
@@ -17,7 +17,7 @@ from sklearn.preprocessing import scale
 import surefoot as sf
 
 OUT = Path(__file__).with_suffix(".png")
-STYLE = "width:48%;float:left;padding:1%;font:14px sans-serif;height:1000px"
+STYLE = "width:48%;float:left;padding:1%;font:14px sans-serif;height:1020px"
 
 X, y = load_breast_cancer(return_X_y=True)
 X = scale(X)
@@ -36,5 +36,5 @@ with tempfile.TemporaryDirectory() as folder:
     file.write_text(
         f"<!doctype html><meta charset=utf-8><body style='margin:0;overflow:hidden'>{page}", encoding="utf-8"
     )
-    size = "--window-size=1300,960"
+    size = "--window-size=1300,1020"
     subprocess.run(["chromium", "--headless", "--no-sandbox", size, f"--screenshot={OUT}", file.as_uri()], check=True)
