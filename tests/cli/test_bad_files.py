@@ -69,7 +69,7 @@ CASES: dict[str, tuple[Callable[[], Path], str]] = {
     "no unlabeled": (lambda: with_labels(lambda y: ["yes", "no"] * 60), "all 120 are filled"),
     "quantity": (lambda: with_labels(lambda y: [*np.linspace(0, 1, 119), None]), "as a quantity has"),
     "infinite": (lambda: with_column([*range(100), float("inf"), *range(40)]), "finite numbers; got inf in row 101"),
-    "not UTF-8": (lambda: raw(b"a,churn\n1,caf\xe9\n"), r"must be text in utf-8; byte 13 \(0xe9, line 2\)"),
+    "not UTF-8": (lambda: raw(b"a,churn\n\xc3\xa9,caf\xe9\n"), r"must be text in utf-8; byte 14 \(0xe9, line 2\)"),
     "folder": (folder, "folder.csv must be a file; it is a folder"),
     "kind": (lambda: Path("pool.xls"), "ends in one of .csv, .tsv, .parquet"),
     "not Parquet": (
@@ -148,7 +148,8 @@ def test_missing_marks_and_encodings_can_be_named(run_cli: Run, pool: Path) -> N
     frame["age"] = frame["age"].astype(object).where(np.arange(len(frame)) != 3, "?")
     path = write(frame, sep=";", encoding="latin-1")
     arguments: tuple[Any, ...] = ("fit", path, "-l", "churn", "--no-report", "--json", "-r", 5, "--delimiter", ";")
-    assert "must be text in utf-8" in run_cli(*arguments).data["error"]
+    assert "must be text in utf-8" in run_cli(*arguments, "--encoding", "utf-8").data["error"]
+    assert any("is read as cp1252" in note for note in run_cli(*arguments, "--forget").data["notes"])
     arguments = (*arguments, "--encoding", "latin-1")
     assert "mixes numbers and texts" in run_cli(*arguments, "--strict").data["error"]
     assert any(

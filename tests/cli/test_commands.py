@@ -211,6 +211,18 @@ def test_time_bounds_a_fit_and_says_what_was_left_out(
     assert " ".join(late.out.split()).count("the time given (--time) was over") == 2
 
 
+def test_predict_and_score_count_the_same_new_labels(run_cli: Run, model: Path, pool: Path) -> None:
+    frame = pd.read_csv(pool)
+    labeled = frame[frame["churn"].notna()]
+    copies = labeled.assign(churn=None)  # alike in all features, and not labeled
+    new = frame[frame["churn"].isna()].assign(churn="no").head(7)
+    pd.concat([copies, labeled, new]).to_csv("new.csv", index=False)
+    notes = run_cli("predict", model, "new.csv", "--json").data["notes"]
+    scored = run_cli("score", model, "new.csv", "--json").data
+    assert (scored["rows"], scored["taught"]) == (len(labeled) + 7, len(labeled))
+    assert any("filled in 7 new rows" in note for note in notes)
+
+
 @pytest.mark.parametrize(("wanted", "code", "program"), [(0.9, 0, "predict"), (0.01, 3, "label")])
 def test_a_largest_error_gives_a_verdict(run_cli: Run, pool: Path, wanted: float, code: int, program: str) -> None:
     result = run_cli("fit", pool, "--label", "churn", "--max-error", wanted, "--json")

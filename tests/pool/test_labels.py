@@ -38,7 +38,7 @@ class TestLabelWriter:
         write(read_labeled_table(table.path, "y"), {2: None})
         again = read_labeled_table(table.path, "y")
         assert again.labels.tolist() == ["new, label", "v", None]
-        assert again.cells["b\nq"].tolist() == ["x\ny", "z", 'he said "no"']
+        assert again.cells["b q"].tolist() == ["x\ny", "z", 'he said "no"']
         assert table.path.read_bytes().decode() == expected.replace("4,u", "4,")
 
     def test_a_failed_write_can_be_repeated(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

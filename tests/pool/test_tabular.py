@@ -14,6 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import check_estimator
 
 from surefoot.datasets._catalogue import standardize
+from surefoot.pool.notes import Code, one_per_kind
 from surefoot.pool.table import (
     Format,
     LargestEntryScaler,
@@ -23,7 +24,10 @@ from surefoot.pool.table import (
     read_table,
     sort_columns,
 )
+from surefoot.pool.table.cells import as_numbers, number_style
+from surefoot.pool.table.editing import label_writer
 from surefoot.pool.table.pool import read_labels
+from surefoot.pool.table.reading import read_header, recognised
 
 
 def table_of(tmp_path: Path, text: str, label: str = "y", name: str = "t.csv", **how: object):
@@ -51,6 +55,86 @@ def test_texts_survive_a_round_trip(rows: list[tuple[str, str]], delimiter: str)
         for name in frame.columns:
             for ours, theirs in zip(frame[name], found[name], strict=True):
                 assert (ours == theirs) or (pd.isna(theirs) and ours in EMPTY), (ours, theirs)
+
+
+TEXT = "Größe;Preis €;y\r\n" + "klein;1,5;süß\r\ngroß;2,5;\r\n" * 20
+
+
+@pytest.mark.parametrize(
+    ("encoding", "read_as"),
+    [("utf-8", "utf-8"), ("cp1252", "cp1252"), ("utf-16-le", "utf-16-le"), ("utf-16-be", "utf-16-be")],
+)
+def test_encodings_are_recognised_and_kept(tmp_path: Path, encoding: str, read_as: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(TEXT.encode(encoding))
+    table = read_labeled_table(path, "y", classes=["süß", "bitter"])
+    assert list(table.cells.columns) == ["Größe", "Preis €", "y"]
+    assert table.how.encoding == read_as
+    assert (Code.ENCODING in [note.code for note in table.notes]) == (read_as != "utf-8")
+    label_writer(table, path.read_bytes()).write({1: "süß"})
+    assert path.read_bytes() == TEXT.replace("2,5;", "2,5;süß", 1).encode(encoding)
+
+
+@given(st.text(st.characters(codec="utf-8", exclude_characters="\x00"), max_size=40))
+def test_utf8_is_recognised(text: str) -> None:
+    assert recognised(text.encode()) == "utf-8"
+
+
+@pytest.mark.parametrize("content", ["a,y\nü,1\n".encode() + b"\xff,2\n", b"PK\x03\x04\xff\xfe\x00\x81"])
+def test_a_damaged_file_is_no_other_encoding(content: bytes) -> None:
+    assert recognised(content) == "utf-8"
+
+
+@pytest.mark.parametrize("above", ["Sales of 2024\n", "Sales; by region\n\n", "Sales;;;\n", "Sales\nby region\n"])
+@pytest.mark.parametrize("mark", ["|", ","])
+def test_a_title_above_the_header_is_skipped(tmp_path: Path, above: str, mark: str) -> None:
+    path = tmp_path / "t.csv"
+    rows = "a;b;c;y\n1;2;x;no\n3;4;z;yes\n5;6;x;\n"
+    path.write_text((above + rows).replace(";", mark), encoding="utf-8")
+    table = read_labeled_table(path, "y")
+    assert list(table.cells.columns) == ["a", "b", "c", "y"]
+    assert table.labels.tolist() == ["no", "yes", None]
+    (title,) = [note for note in table.notes if note.code is Code.TITLE]
+    assert title.parameters["n_lines"] == above.strip().count("\n") + 1
+    label_writer(table, path.read_bytes()).write({2: "no"})
+    assert path.read_text(encoding="utf-8") == (above + rows.replace("5;6;x;", "5;6;x;no")).replace(";", mark)
+
+
+@pytest.mark.parametrize(
+    "text", [",y\n0,a\n1,b\n", "name,y\na,1\nb,2\n", "x,,y\n1,2,a\n3,4,b\n", "y,x\na\nb\n", "a,b,y\n1,2,u\n3,4,v\n"]
+)
+def test_a_header_is_no_title(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text(text, encoding="utf-8")
+    assert read_header(path, text.encode(), Format(",")).n_above == 0
+
+
+def test_names_are_told_apart_by_more_than_blanks(tmp_path: Path) -> None:
+    table = table_of(tmp_path, '"Total\namount",a b,"a  b",y\n1,2,3,u\n', label="y")
+    assert list(table.cells.columns) == ["Total amount", "a b", "a  b", "y"]
+    assert list(table_of(tmp_path, '" y",x\nu,3\n').cells.columns) == ["y", "x"]
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [(["8,3e-05", "1,5", "2"], [8.3e-05, 1.5, 2.0]), (["1,5E3", "-2,25e+1", "7"], [1500.0, -22.5, 7.0])],
+)
+def test_powers_of_ten_are_numbers_in_a_column_with_decimal_commas(cells: list[str], expected: list[float]) -> None:
+    column = pd.Series(cells, dtype=object)
+    values, wrong = as_numbers(column, number_style(column))
+    assert not wrong.any()
+    assert values.tolist() == expected
+
+
+def test_notes_on_many_columns_are_one_per_kind() -> None:
+    dates = [f"{day:02d}.03.2024" for day in range(1, 29)]
+    frame = pd.DataFrame({f"d{k}": dates for k in range(10)} | {"x": np.arange(28) % 5})
+    notes = sort_columns(frame).notes
+    assert [note.code for note in notes] == [Code.DATES] * 10
+    (together,) = one_per_kind(notes)
+    assert "'d0' (%d.%m.%Y" in together
+    assert "and 2 more" in together
+    assert one_per_kind(notes[:1]) == notes[:1]
 
 
 def test_byte_order_marks_and_nameless_columns_are_read(tmp_path: Path) -> None:

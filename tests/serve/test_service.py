@@ -14,7 +14,8 @@ from surefoot.pool import database as e
 from surefoot.pool.database import NotSavedError
 from surefoot.pool.label_log import Neighbours
 from surefoot.pool.schedule import AUDITING, LEARNING, PROVED, Goal, is_shared, pack, unpack
-from surefoot.pool.service import Answer, AnswerError, LabelingService, agreement, fleiss_kappa
+from surefoot.pool.service import Answer, AnswerError, LabelingService, agreement, fleiss_kappa, status
+from surefoot.pool.store_labels import TABLE
 
 
 def label_next(desk: LabelingService, person: object, n: int = 1) -> list[int]:
@@ -42,6 +43,13 @@ def test_people_never_hold_the_same_row(tmp_path: Path) -> None:
             label_next(desk, person)
         held = [row for person in people for row in desk.book.held[person.id]]
         assert len(held) == len(set(held))
+
+
+def test_labels_in_the_table_count_as_nobody(tmp_path: Path) -> None:
+    desk = make_desk(tmp_path)
+    desk.store.person(TABLE)
+    label_next(desk, desk.store.person("ada"))
+    assert status(desk)["people"] == [{"name": "ada", "answers": 1}]
 
 
 def test_the_first_rows_are_random_then_the_model_picks_then_the_audit_draws(tmp_path: Path) -> None:

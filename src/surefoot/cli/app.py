@@ -36,7 +36,7 @@ def _columns(ctx: typer.Context, incomplete: str) -> list[str]:
     if table is None:
         return []
     try:
-        known = read_names(Path(table), Format(ctx.params.get("delimiter"), ctx.params.get("encoding") or "utf-8"))
+        known = read_names(Path(table), Format(ctx.params.get("delimiter"), ctx.params.get("encoding") or "auto"))
     except (FileError, TableError):
         return []
     head, comma, last = incomplete.rpartition(",")
@@ -115,7 +115,7 @@ class ReadingOptions:
 
     missing: Annotated[str, typer.Option("--missing", help="Texts that mean missing, such as '?'.")] = ""
     delimiter: Annotated[str | None, typer.Option("--delimiter", help="Between cells: ',', ';', '|' or 'tab'.")] = None
-    encoding: Annotated[str, typer.Option("--encoding", help="Of text files.")] = "utf-8"
+    encoding: Annotated[str, typer.Option("--encoding", help="Of text files; recognized by default.")] = "auto"
 
 
 class Learning:
@@ -232,7 +232,7 @@ class Call:
     def form(self) -> Format:
         """How tables are written."""
         missing = tuple(split_names(self.values.get("missing") or ""))
-        return Format(self.values.get("delimiter"), self.values.get("encoding") or "utf-8", missing)
+        return Format(self.values.get("delimiter"), self.values.get("encoding") or "auto", missing)
 
     @property
     def columns(self) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from rich.text import Text
 
 from surefoot._errors import CodedWarning, InfeasibleRadiusError, ParameterError
 from surefoot._printing import count, rounded_down, rounded_up, share_at_least, share_at_most, visible
+from surefoot.pool.notes import one_per_kind
 from surefoot.pool.options import AUTO, CALIBRATED
 
 if TYPE_CHECKING:
@@ -207,7 +208,7 @@ def say_pool(output: Output, pool: Pool) -> None:
     if pool.columns.asked_out:
         pairs.append(("left out", f"{', '.join(pool.columns.asked_out)}, as asked"))
     output.rows(pairs)
-    output.note(*pool.notes)
+    output.note(*one_per_kind(pool.notes))
 
 
 def pool_data(pool: Pool) -> dict[str, Any]:

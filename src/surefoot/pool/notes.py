@@ -32,6 +32,8 @@ class Code(StrEnum):
     NUMBER_STYLE = auto()
     TEXTS_AND_NUMBERS = auto()
     DELIMITER = auto()
+    ENCODING = auto()
+    TITLE = auto()
     SIMILAR_CLASSES = auto()
     # why a column is left out
     ASKED = auto()
@@ -72,6 +74,11 @@ class Code(StrEnum):
     VERDICT_BETTER = auto()
     VERDICT_MET = auto()
     VERDICT_NOT_MET = auto()
+
+
+# Notes on single columns, of which a table may have many.
+_OF_COLUMNS = (Code.DATES, Code.NUMBER_STYLE, Code.UNREAD_CELLS, Code.TEXTS_AND_NUMBERS)
+_MOST_NAMED = 8
 
 
 class Note(str):
@@ -123,6 +130,8 @@ _WORDS: dict[Code, Any] = {
     Code.NUMBER_STYLE: "{name!r} writes its numbers as {example!r}, read as {read}.",
     Code.TEXTS_AND_NUMBERS: "{name!r} holds texts and numbers ({share:.0%}); most are texts, so all count as texts.",
     Code.DELIMITER: "cells of {file} end at {delimiter} (--delimiter changes it).",
+    Code.ENCODING: "{file} is read as {encoding} (--encoding changes it).",
+    Code.TITLE: "{n_lines} line{s} above the header of {file} skipped.",
     Code.SIMILAR_CLASSES: "the labels {names} differ in capitals or spaces only: are they one class?",
     Code.ASKED: "as asked",
     Code.EMPTY: "is empty",
@@ -199,6 +208,39 @@ _WORDS: dict[Code, Any] = {
         "does not meet --max-error {max_error:g}. Up to {most_wrong} of {n_rows} predictions may be wrong. Label more "
         "rows."
     ),
+}
+
+
+def one_per_kind(notes: Sequence[Note]) -> list[str]:
+    """Notes for a person: those of one kind on several columns in one sentence."""
+    found: list[str] = []
+    for code in dict.fromkeys(note.code for note in notes):
+        same = [note for note in notes if note.code is code]
+        if code not in _OF_COLUMNS or len(same) == 1:
+            found += same
+            continue
+        names = [f"{note.parameters['name']!r}{_detail(note)}" for note in same[:_MOST_NAMED]]
+        more = f" and {len(same) - _MOST_NAMED} more" if len(same) > _MOST_NAMED else ""
+        found.append(f"{_TOGETHER[code]}: {', '.join(names)}{more}.")
+    return found
+
+
+def _detail(note: Note) -> str:
+    given = note.parameters
+    if note.code is Code.DATES:
+        return f" ({given['read_as']}{', or ' + given['other'] if given['other'] else ''})"
+    if note.code is Code.NUMBER_STYLE:
+        return f" ({given['example']} read as {given['read']})"
+    if note.code is Code.UNREAD_CELLS:
+        return f" ({given['n_cells']}, such as {given['cell']})"
+    return f" ({given['share']:.0%})"
+
+
+_TOGETHER = {
+    Code.DATES: "columns of dates or times",
+    Code.NUMBER_STYLE: "numbers written in another style",
+    Code.UNREAD_CELLS: "cells that are no number or no date count as missing",
+    Code.TEXTS_AND_NUMBERS: "columns of texts with some numbers, read as texts",
 }
 
 

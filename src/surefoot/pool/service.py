@@ -36,6 +36,7 @@ from surefoot.pool.schedule import (
     is_shared,
 )
 from surefoot.pool.store import MOVED_AUDITS, FrozenBlobs, Person, Store
+from surefoot.pool.store_labels import TABLE
 
 # Rows that a person holds: the one on the screen and those after it, so that typing never waits.
 AHEAD = 3
@@ -398,7 +399,11 @@ def status(desk: LabelingService) -> dict[str, Any]:
             "sentence": _sentence(desk, needed),
             "counts": [[name, int(book.counts[name])] for name in book.classes],
             "curve": [[point.n_labels, point.value, point.audit] for point in turns.curve.thinned(_POINTS)],
-            "people": [{"name": one.name, "answers": len(book.done.get(one.id, []))} for one in desk.store.people()],
+            "people": [
+                {"name": one.name, "answers": len(book.done.get(one.id, []))}
+                for one in desk.store.people()
+                if one.name != TABLE
+            ],
             "fit": {
                 "labels": 0 if ranking is None else ranking.n_labels,
                 "seconds": 0.0 if ranking is None else round(ranking.seconds, 1),

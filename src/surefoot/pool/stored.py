@@ -306,14 +306,16 @@ def predict_rows(classifier: Classifier, cells: Any) -> Predictions:
     """Predict every row of a table."""
     label = None if classifier.stored is None else classifier.stored.label
     inputs = classifier.inputs(cells, label)
-    known = cells[label].notna().to_numpy() if label in cells.columns else np.zeros(len(cells), dtype=bool)
+    known = np.zeros(len(cells), dtype=bool)
+    if label in cells.columns:
+        known = np.array([value is not None for value in read_labels(cells[label])])
     return Predictions(
         cells,
         classifier.classes,
         label,
         classifier.predict(inputs),
         classifier.proba(inputs) if classifier.has_proba else None,
-        int((known & ~were_taught(classifier.stored, cells)).sum()),
+        int((~were_taught(classifier.stored, cells[known])).sum()) if known.any() else 0,
         classifier.unread(cells),
     )
 

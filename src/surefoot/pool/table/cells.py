@@ -28,9 +28,10 @@ class TableError(ValueError):
 # How numbers are written: 1234.5, 1.234,5 or 1,234.5
 POINT, COMMA, THOUSANDS = "point", "comma", "thousands"
 _SIGNS = r"^\s*[$€£]?\s*([+-]?)\s*[$€£]?\s*"
+_POWER = r"([eE][+-]?\d{1,3})?\s*[%€£$]?\s*$"
 _STYLED = {
-    COMMA: re.compile(_SIGNS + r"([1-9]\d{0,2}(?:[.\s\u202f\xa0']\d{3})+|\d+)(?:,(\d+))?\s*[%€£$]?\s*$"),
-    THOUSANDS: re.compile(_SIGNS + r"([1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.(\d+))?\s*[%€£$]?\s*$"),
+    COMMA: re.compile(_SIGNS + r"([1-9]\d{0,2}(?:[.\s\u202f\xa0']\d{3})+|\d+)(?:,(\d+))?" + _POWER),
+    THOUSANDS: re.compile(_SIGNS + r"([1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.(\d+))?" + _POWER),
 }
 # A column tells how commas are meant if this share of its first cells are numbers.
 _MOSTLY, _LOOKED_AT = 0.9, 10_000
@@ -152,8 +153,8 @@ def _pointed(cell: Any, style: str) -> Any:
     found = _STYLED[style].match(cell) if isinstance(cell, str) else None
     if found is None:
         return "" if style == COMMA else cell
-    sign, whole, part = found.groups()
-    return f"{sign}{_NO_DIGIT.sub('', whole)}.{part or 0}"
+    sign, whole, part, power = found.groups()
+    return f"{sign}{_NO_DIGIT.sub('', whole)}.{part or 0}{power or ''}"
 
 
 def date_format(column: Any) -> tuple[str, str | None] | None:

@@ -58,9 +58,9 @@ class TextWriter(LabelWriter):
                 f"{self.path} cannot be written back as it is in {how.encoding}: other rows would change. Save it as "
                 "UTF-8 first."
             )
-        self._records = TextRecords(text, how.delimiter or ",")
-        names, _ = read_header(self.path, content, how)
-        self._column = names.index(table.label)
+        header = read_header(self.path, content, how)
+        self._records = TextRecords(text, how.delimiter or ",", header.n_above)
+        self._column = header.names.index(table.label)
         self._check_classes()
         self._check_records()
 

@@ -19,11 +19,14 @@ from surefoot.pool.table.cells import TableError, as_numbers, as_text, as_texts,
 from surefoot.pool.table.cleaning import make_cleaner
 from surefoot.pool.table.columns import ROW_NUMBER, Columns, sort_columns
 from surefoot.pool.table.reading import (
+    AUTO,
     PLAIN,
     Format,
     check_label_column,
+    is_parquet,
     listed,
     read_content,
+    read_header,
     read_table,
     shown_delimiter,
     written_as,
@@ -144,7 +147,7 @@ def read_labeled_table(
                 f"--classes must name every label in {label!r}; got {listed(known)} without {listed(unknown)}. Add "
                 "them, or correct the labels."
             )
-    notes = [*_about_delimiter(file, asked, how), *_about_classes(known)]
+    notes = [*_about_reading(file, raw, asked, how), *_about_classes(known)]
     return Table(file, how, label, cells, labels, known, tuple(notes))
 
 
@@ -264,11 +267,19 @@ def _check_classes(path: object, label: str, seen: list[str], n_labels: int) -> 
         )
 
 
-def _about_delimiter(file: Path, asked: Format, how: Format) -> list[Note]:
-    """That a delimiter was found by itself, where it is not that of the file's name."""
-    if asked.delimiter is not None or how.delimiter in (None, asked.for_file(file).delimiter):
+def _about_reading(file: Path, content: bytes, asked: Format, how: Format) -> list[Note]:
+    """What was found by itself: another delimiter than that of the file's name, another encoding, a title."""
+    if is_parquet(file):
         return []
-    return [Note(Code.DELIMITER, file=file.name, delimiter=shown_delimiter(how.delimiter))]
+    notes = []
+    if asked.delimiter is None and how.delimiter not in (None, asked.for_file(file).delimiter):
+        notes.append(Note(Code.DELIMITER, file=file.name, delimiter=shown_delimiter(how.delimiter)))
+    if asked.encoding == AUTO and how.encoding != "utf-8":
+        notes.append(Note(Code.ENCODING, file=file.name, encoding=how.encoding))
+    n_above = read_header(file, content, how).n_above
+    if n_above:
+        notes.append(Note(Code.TITLE, file=file.name, n_lines=n_above, s="s" * (n_above > 1)))
+    return notes
 
 
 def _about_classes(classes: list[str]) -> list[Note]:

@@ -7,6 +7,7 @@ import csv
 import difflib
 import io
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -24,6 +25,11 @@ from surefoot.pool.table.cells import TableError
 # The text of a table's file: how it is encoded, and where its records and cells lie.
 
 MARK = "\ufeff"  # the byte order mark, decoded
+AUTO = "auto"  # an encoding that is recognised
+# Bytes in which UTF-16 without a mark is looked for; this share of every other byte is zero there.
+_LOOKED_AT, _MOSTLY_ZERO = 1 << 16, 0.6
+_CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
+_UTF8_LETTER = re.compile(rb"[\xc3-\xf4][\x80-\xbf]")
 _WIDE = {"utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-32": (codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)}
 
 
@@ -32,7 +38,7 @@ def codec_of(encoding: str, content: bytes) -> str:
 
     A mark of UTF-16 or UTF-32 is never UTF-8: it tells the encoding where UTF-8 is expected.
     """
-    name = codecs.lookup(encoding).name
+    name = codecs.lookup(recognised(content) if encoding == AUTO else encoding).name
     if name in {"utf-8", "utf-8-sig"}:
         # the mark of UTF-32 begins with that of UTF-16
         name = next((wide for wide in ("utf-32", "utf-16") if content.startswith(_WIDE[wide])), name)
@@ -41,6 +47,32 @@ def codec_of(encoding: str, content: bytes) -> str:
         native = "le" if sys.byteorder == "little" else "be"
         return f"{name}-{'le' if content.startswith(little) else 'be' if content.startswith(big) else native}"
     return "utf-8" if name == "utf-8-sig" else name
+
+
+def recognised(content: bytes) -> str:
+    """The encoding of a text: UTF-8 if it is valid, UTF-16 by its zero bytes, else that of Windows or Latin-1.
+
+    A text with valid letters of UTF-8, or with control characters, is a damaged file and no text in Latin-1.
+    """
+    try:
+        content.decode()
+    except UnicodeDecodeError:
+        pass
+    else:
+        if b"\0" not in content[:_LOOKED_AT]:
+            return "utf-8"
+    start = content[: _LOOKED_AT // 2 * 2]
+    if not content.startswith(_WIDE["utf-16"]):
+        for name, zeros, letters in (("utf-16-le", start[1::2], start[::2]), ("utf-16-be", start[::2], start[1::2])):
+            if zeros.count(0) > _MOSTLY_ZERO * len(zeros) and letters.count(0) < len(letters) / 10:
+                return name
+    if _CONTROLS.search(content) or _UTF8_LETTER.search(content):
+        return "utf-8"
+    try:
+        content.decode("cp1252")
+    except UnicodeDecodeError:
+        return "latin-1"
+    return "cp1252"
 
 
 @contextmanager
@@ -56,13 +88,16 @@ def cells_of_any_length() -> Iterator[None]:
 class TextRecords:
     """The records of a text table, each as a span of its text; blank lines are none, and the header is the first.
 
+    n_above : records above the header, such as a title, which are skipped.
+
     Cells end as Python's csv module and Arrow have it: a cell is quoted if it begins with a quote; a quote inside is
     doubled; lines end at a line feed, a carriage return, or both.
     """
 
-    def __init__(self, text: str, delimiter: str) -> None:
+    def __init__(self, text: str, delimiter: str, n_above: int = 0) -> None:
         self.text = text
         self.delimiter = delimiter
+        self.n_above = n_above
         start = len(MARK) if text.startswith(MARK) else 0
         starts, ends = [], []
         self._line_ends = start + np.cumsum([len(line) for line in io.StringIO(text[start:], newline="")])
@@ -74,7 +109,8 @@ class TextRecords:
                     starts.append(start)
                     ends.append(end)
                 start = end
-        self._starts, self._ends = np.array(starts, dtype=np.int64), np.array(ends, dtype=np.int64)
+        self._starts = np.array(starts[n_above:], dtype=np.int64)
+        self._ends = np.array(ends[n_above:], dtype=np.int64)
 
     def __len__(self) -> int:
         return len(self._starts)
@@ -92,7 +128,7 @@ class TextRecords:
         with cells_of_any_length():
             records = csv.reader(io.StringIO(self.text.removeprefix(MARK), newline=""), delimiter=self.delimiter)
             filled = [record[column] if column < len(record) else "" for record in records if record]
-        return filled[1:]
+        return filled[1 + self.n_above :]
 
     def with_cell(self, at: int, column: int, value: str) -> str:
         """The record with another value in one cell; every other character stays."""
@@ -165,6 +201,9 @@ SUFFIXES = (".csv", ".tsv", ".parquet")
 EMPTY = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL")
 # Arrow counts the bytes of a block in 32 bits.
 _LARGEST_BLOCK = 2**31 - 1
+# Records that may stand above a header; a title whose other cells are blank has so many cells at least.
+_MOST_TITLES, _FEWEST_BLANK = 5, 3
+_NUMBER = re.compile(r"^\s*[-+]?[\d.,]+\s*$")
 _DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 
 
@@ -174,12 +213,12 @@ class Format:
 
     delimiter : None for that of the file's name, comma, or tab for .tsv; and where that leaves one column, the mark
     that the header holds most.
-    encoding : of text files.
+    encoding : of text files; "auto" for the one that `recognised` finds.
     missing : texts that stand for a missing value, besides those of `EMPTY`.
     """
 
     delimiter: str | None = None
-    encoding: str = "utf-8"
+    encoding: str = AUTO
     missing: tuple[str, ...] = ()
 
     def for_file(self, path: Path) -> Format:
@@ -216,13 +255,20 @@ def read_table(path: str | os.PathLike[str], how: Format = PLAIN, *, content: by
 
 
 def written_as(file: Path, content: bytes, how: Format) -> Format:
-    """How a text file is written, with its delimiter settled."""
+    """How a text file is written, with its delimiter and encoding settled."""
     settled = how.for_file(file)
-    if how.delimiter is None and not is_parquet(file):
-        names, _ = _first_record(file, content, settled)
+    if is_parquet(file):
+        return settled
+    if how.encoding == AUTO:
+        settled = replace(settled, encoding=recognised(content))
+    if how.delimiter is None:
+        names = _heading(file, content, settled).names
         mark, count = _other_mark(names[0], settled) if len(names) == 1 else ("", 0)
         if count:
             return replace(settled, delimiter=mark)
+        if len(names) == 1:  # it may be a title, above a header that another mark divides
+            others = [replace(settled, delimiter=mark) for mark in _DELIMITERS]
+            return max([settled, *others], key=lambda one: len(_heading(file, content, one).names))
     return settled
 
 
@@ -259,7 +305,7 @@ def read_names(path: Path, how: Format = PLAIN) -> list[str]:
     if is_parquet(path):
         return [str(name) for name in _parquet(path, read_content(path), lambda pq, data: pq.read_schema(data).names)]
     content = read_content(path)
-    return read_header(path, content, written_as(path, content, how))[0]
+    return read_header(path, content, written_as(path, content, how)).names
 
 
 def check_label_column(path: Path, label: str, how: Format) -> None:
@@ -306,10 +352,11 @@ def _parquet(file: Path, content: bytes, read: Callable[[Any, Any], Any]) -> Any
 
 def _read_text(file: Path, content: bytes, how: Format) -> Any:
     pa = import_extra("pyarrow", "cli", "reading tables")
-    names, lines = read_header(file, content, how)
+    header = read_header(file, content, how)
+    names = header.names
     data = as_utf8(file, content, how)
     try:
-        table = _parse(data, how, names, lines)
+        table = _parse(data, how, names, header.n_lines)
     except pa.ArrowInvalid as error:
         try:
             data.decode()
@@ -362,35 +409,74 @@ def as_utf8(file: Path, content: bytes, how: Format) -> bytes:
         raise _not_text(file, content, how) from error
 
 
-def read_header(file: Path, content: bytes, how: Format) -> tuple[list[str], int]:
-    """The names of the columns, one each and no two alike; and how many lines the header takes."""
-    names, lines = _first_record(file, content, how)
-    names = [name.strip() or f"column {number}" for number, name in enumerate(names, start=1)]
+@dataclass(frozen=True)
+class Header:
+    """The names of the columns; how many lines they end at; records above them, such as a title."""
+
+    names: list[str]
+    n_lines: int
+    n_above: int
+
+
+def read_header(file: Path, content: bytes, how: Format) -> Header:
+    """The header of a text table, with one name per column and no two alike.
+
+    Blanks and line breaks in a name count as one blank, unless two names would then be one.
+    """
+    found = _heading(file, content, how)
+    filled = [name if name.strip() else f"column {number}" for number, name in enumerate(found.names, start=1)]
+    plain = [" ".join(name.split()) for name in filled]
+    counts = Counter(plain)
+    names = [short if counts[short] == 1 else name for short, name in zip(plain, filled, strict=True)]
     if len(names) == 1:
-        _check_delimiter(file, names[0], how)
+        _check_delimiter(file, found.names[0], how)
     _check_names(names, file)
-    return names, lines
+    return replace(found, names=names)
 
 
-def _first_record(file: Path, content: bytes, how: Format) -> tuple[list[str], int]:
-    """The cells of the header, and how many lines they take."""
+def _n_above(records: list[list[str]]) -> int:
+    """How many records stand above the header: lines of a title, over at least two records of more cells."""
+    for at in range(1, len(records) - 1):
+        head, width = records[at], len(records[at])
+        words = [cell for cell in head if cell.strip()]
+        is_head = len(words) > 1 and len(records[at + 1]) == width and not any(map(_NUMBER.match, words))
+        if is_head and all(_is_title(record, width) for record in records[:at]):
+            return at
+    return 0
+
+
+def _is_title(record: list[str], width: int) -> bool:
+    """Whether a record above another one of so many cells is no header: one cell, or one that alone is filled."""
+    if len(record) < width:
+        return len(record) <= max(width // 2, 1)
+    return len(record) >= _FEWEST_BLANK and bool(record[0].strip()) and not any(cell.strip() for cell in record[1:])
+
+
+def _heading(file: Path, content: bytes, how: Format) -> Header:
+    """The header as it is written."""
     try:
         text = io.TextIOWrapper(io.BytesIO(content), encoding=codec_of(how.encoding, content), newline="")
         if text.read(1) != MARK:
             text.seek(0)
         with cells_of_any_length():
             records = csv.reader(text, delimiter=how.delimiter or ",")
-            names = next((record for record in records if record), [])
-            lines = records.line_num
+            first, ends = [], []
+            for record in records:
+                if record:
+                    first.append(record)
+                    ends.append(records.line_num)
+                if len(first) == _MOST_TITLES + 2:
+                    break
     except UnicodeError as error:
         raise _not_text(file, content, how) from error
     except LookupError as error:
         raise FileError(f"--encoding must name a text encoding; got {how.encoding!r}. Pass latin-1, say.") from error
     except csv.Error as error:
         raise TableError(f"{file} could not be read as a table: {error}. Is it a text file?") from error
-    if not names:
+    if not first:
         raise TableError(f"{file} must begin with a header; it holds blank lines only. Pass another file.")
-    return names, lines
+    at = 0 if len(first[0]) == 1 and _other_mark(first[0][0], how)[1] else _n_above(first)
+    return Header(first[at], ends[at], at)
 
 
 def _check_quotes(file: Path, data: bytes, how: Format) -> None:
@@ -436,6 +522,7 @@ def _check_names(names: list[str], file: Path) -> None:
 
 
 def _not_text(file: Path, content: bytes, how: Format) -> FileError:
+    how = replace(how, encoding="utf-8") if how.encoding == AUTO else how
     try:
         content.decode(codec_of(how.encoding, content))
         where = "somewhere"
