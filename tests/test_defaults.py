@@ -31,6 +31,7 @@ DATA = "'predictive' takes the scales of the data; with a number 'auto' is the c
 # (function, parameter) -> its default, and why it differs
 EXCEPTIONS: dict[tuple[str, str], tuple[Any, str]] = {
     ("RobustLogisticRegression", "radius"): ("predictive", "a classifier is fitted to predict"),
+    ("MinimaxClassifier", "radius"): ("predictive", "a classifier is fitted to predict"),
     ("StochasticRobustLogisticRegression", "radius"): ("auto", "the paper's rule"),
     ("WassersteinLogisticRegression", "radius"): (0.1, "the ball has no minimal radius to start from"),
     ("RobustNetClassifier", "radius"): ("calibrated", "its certificate is about the truth"),
@@ -45,6 +46,8 @@ EXCEPTIONS: dict[tuple[str, str], tuple[Any, str]] = {
     ("NearestCertifier", "label_prior"): (None, "labels of an active learner say nothing of label probabilities"),
     ("RobustLogisticRegression", "label_cost"): ("auto", DATA),
     ("RobustLogisticRegression", "metric"): ("auto", DATA),
+    ("MinimaxClassifier", "label_cost"): ("auto", DATA),
+    ("MinimaxClassifier", "metric"): ("auto", DATA),
     ("StochasticRobustLogisticRegression", "l2"): (0.0, "Algorithm 1 has no penalty"),
     ("WassersteinLogisticRegression", "tol"): (1e-8, "quadratic convergence: the last digits cost a step or two"),
     ("WassersteinLogisticRegression", "max_iter"): (200, "another method, of fewer steps"),

@@ -16,6 +16,7 @@ from .certificates.radius import calibrate_radius, minimal_radius, transport_dis
 from .certificates.verify import verify
 from .estimators.ball import WassersteinLogisticRegression
 from .estimators.curves import radius_curve
+from .estimators.minimax import MinimaxClassifier
 from .estimators.robust import RobustLogisticRegression
 from .problem.rows import Unlabeled
 
@@ -27,6 +28,7 @@ __all__ = [
     "ErrorBound",
     "FreshCertificate",
     "InfeasibleRadiusError",
+    "MinimaxClassifier",
     "ParquetRows",
     "RadiusEstimate",
     "RepeatedRowsWarning",

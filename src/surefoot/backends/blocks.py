@@ -19,7 +19,15 @@ from surefoot.costs import FeatureMetric, Precomputed
 from surefoot.dual.adversary import NearestPlanLabels, RuleMixture
 from surefoot.dual.block import Block, DualProblem
 from surefoot.dual.bounds import AnchorRepair
-from surefoot.dual.models import Coordinates, DualPoint, FixedLosses, LinearModel, Model, standard_coordinates
+from surefoot.dual.models import (
+    AnyClassifier,
+    Coordinates,
+    DualPoint,
+    FixedLosses,
+    LinearModel,
+    Model,
+    standard_coordinates,
+)
 from surefoot.dual.objective import Evaluation, SmoothedDual
 from surefoot.dual.row_store import RowStore
 from surefoot.problem.distances import DistanceRows, row_chunks
@@ -193,6 +201,9 @@ class BlockedProblem(RobustProblem):
         return BlockedObjective(
             self, sweeps, FixedLosses(np.empty((0, self.decision_set.n_classes)), scale or 1.0), None
         )
+
+    def any_classifier(self) -> BlockedObjective:
+        return BlockedObjective(self, self.sweeps, AnyClassifier(self.decision_set.n_classes), None)
 
     def with_label_shares(self, shares: FloatArray) -> BlockedProblem:
         found = replace(self, decision_set=self.decision_set.with_label_shares(shares))

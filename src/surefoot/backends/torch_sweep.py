@@ -204,15 +204,20 @@ class TorchRows(BlockStore):
         ds, xp, fused = problem.decision_set, TorchArrays(self.held.rows.device), self.held.fused
         zeros = RowSums.zeros(ds.n_classes, len(ds.anchor_weights), problem.model.shape, second_order)
         sums = {name: xp.zeros(part.shape) for name, part in vars(zeros).items()}
-        constants: Any = SoftRows.from_decision_set(ds, point, tau, cast("str", xp.device), dtype)
+        responds = problem.model.responds
+        share = 1.0 / (1.0 + tau) if responds else 0.0
+        constants: Any = SoftRows.from_decision_set(ds, point, tau, cast("str", xp.device), dtype, share)
         add: Any = add_row_sums
+        fused = None if responds else fused
         if fused is not None:
             constants, add = fused.FusedRows.from_rows(constants), fused.add_row_sums
         lam = xp.send(point.lam)
         columns = len(ds.anchor_weights) if second_order or fused is None else 4 * ds.present_label_cost.size
         entries = xp.entries if fused is None else 4 * xp.entries  # weights of kept distances take half the bytes
         for block in self.blocks(problem, dtype):
-            losses = block.model.losses(point.theta, slice(None))
+            whole = slice(0, len(block.weights))
+            losses = block.model.losses(point.theta, whole)
+            losses = xp.send(losses) if responds else losses
             for rows in row_chunks(len(losses), columns, entries):
                 add(
                     sums,

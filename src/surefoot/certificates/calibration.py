@@ -252,6 +252,20 @@ def label_cost_difference(ds: DecisionSet, tied: DecisionSet) -> FloatArray:
     return np.asarray((ds.label_cost - tied.label_cost)[:, 0])
 
 
+def largest_label_change(ds: DecisionSet) -> float:
+    """Return the largest TV(p, p̂) of label probabilities p in the intervals from those of the labeled rows, p̂.
+
+    It is the maximum over sets S of classes of min(Σ_{k∈S} (p_hi − p̂)_k, Σ_{k∉S} (p̂ − p_lo)_k).
+    """
+    gain, loss = ds.intervals[:, 1] - ds.label_frequencies, ds.label_frequencies - ds.intervals[:, 0]
+    sets = (
+        np.isin(np.arange(ds.n_classes), some)
+        for size in range(1, ds.n_classes)
+        for some in combinations(range(ds.n_classes), size)
+    )
+    return max(min(float(gain[inside].sum()), float(loss[~inside].sum())) for inside in sets)
+
+
 def tied_sets(ds: DecisionSet, minimal: MinimalRadius, excess: float) -> list[tuple[DecisionSet, MinimalRadius]]:
     """Return decision sets with union { μ : W_c(μ, P̂_l) ≤ W_d + excess + κ TV(p_μ, p̂) }, each with its minimal radius.
 

@@ -76,6 +76,9 @@ class Certificate(PrintsAsTable):
         The distance between rows in which the radius is measured.
     label_cost : float, array of shape (K, K) or None
         The cost of changing a label in which the radius is measured.
+    limit : float or None
+        A lower bound on the certified log loss of every classifier over the same set (docs/minimax.md), or None if it
+        was not computed.
     """
 
     risk: float
@@ -93,6 +96,7 @@ class Certificate(PrintsAsTable):
     guaranteed: bool = True
     metric: FeatureMetric | None = None
     label_cost: float | FloatArray | None = None
+    limit: float | None = None
 
     @property
     def worst_group(self) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 from surefoot._errors import warn_caller
 from surefoot._validation import FloatArray, InexactWarning
 from surefoot.dual.bounds import AnchorRepair, soft_labels
-from surefoot.dual.models import DualPoint, Model
+from surefoot.dual.models import DualPoint
 from surefoot.kernels.arrays import arrays_of
 from surefoot.problem.distances import Distances, row_chunks
 from surefoot.problem.sets import DecisionSet
@@ -36,8 +36,7 @@ class LabeledBlock(Protocol):
     def distances(self) -> Distances: ...
     @property
     def weights(self) -> Any: ...
-    @property
-    def model(self) -> Model: ...
+    def losses_at(self, point: DualPoint, tau: float, rows: slice) -> Any: ...
 
 
 class LabelRule(Protocol):
@@ -126,7 +125,7 @@ class SoftPlanLabels:
         ds, xp = self.decision_set, arrays_of(block.weights)
         q = xp.zeros((len(block.weights), ds.n_classes))
         for rows in row_chunks(len(block.weights), block.distances.shape[1], xp.entries):
-            losses = block.model.losses(self.point.theta, rows)
+            losses = block.losses_at(self.point, self.tau, rows)
             q[rows] = soft_labels(ds, block.distances[rows], losses, self.point, self.tau)
         return q
 

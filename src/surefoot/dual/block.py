@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from surefoot._validation import FloatArray
 from surefoot.dual.adversary import Adversary
-from surefoot.dual.bounds import AnchorRepair, SoftLabels, row_values, soft_plan
+from surefoot.dual.bounds import AnchorRepair, SoftLabels, best_response, row_values, soft_plan
 from surefoot.dual.models import DualPoint, LinearModel, Model, NoLosses, RowTotals
 from surefoot.dual.row_sums import RowSums, WeightedRows
 from surefoot.dual.shortlist import ShortlistKeeper
@@ -82,6 +82,12 @@ class Block:
     def model(self) -> Model:
         return self.problem.model.over(self)
 
+    def losses_at(self, point: DualPoint, tau: float, rows: slice) -> Any:
+        """(b, K) losses of the model at some rows: of the best response to a dual point, if the model is one."""
+        if self.model.responds:
+            return best_response(self.problem.decision_set, self.distances[rows], point, tau)
+        return self.model.losses(point.theta, rows)
+
     def chunks(self) -> Iterator[slice]:
         return row_chunks(len(self.weights), self.distances.shape[1], arrays_of(self.weights).entries)
 
@@ -108,7 +114,7 @@ class Block:
         """Σ m Φ, exact, and the largest −Φ."""
         total, low = 0.0, -np.inf
         for part in self.chunks():
-            losses = self.model.losses(point.theta, part)
+            losses = self.losses_at(point, 0.0, part)
             values = row_values(self.problem.decision_set, self.distances[part], losses, point)
             total += float(self.weights[part] @ values)
             low = max(low, float(-values.min()))
@@ -120,7 +126,7 @@ class Block:
         slots = xp.slots(self.problem.decision_set)
         mass = xp.zeros((self.distances.shape[1],))
         for part in self.chunks():
-            losses = self.model.losses(point.theta, part)
+            losses = self.losses_at(point, tau, part)
             joint, share = soft_plan(self.problem.decision_set, self.distances[part], losses, point, tau)
             mass += self.weights[part] @ (joint.sum(axis=1)[:, slots] * share)
         return RowTotals((xp.fetch(mass),))
@@ -131,7 +137,7 @@ class Block:
         q = arrays_of(self.weights).zeros((len(self.weights), ds.n_classes))
         cost = 0.0
         for part in self.chunks():
-            losses = self.model.losses(point.theta, part)
+            losses = self.losses_at(point, tau, part)
             joint, moments = repair.plan(ds, self.distances[part], losses, point, tau)
             q[part] = joint.sum(axis=2)
             cost += float(self.weights[part] @ repair.cost(ds, joint, moments))
@@ -152,6 +158,11 @@ class Block:
 
     def row_weights(self) -> FloatArray:
         return np.asarray(arrays_of(self.weights).fetch(self.weights))
+
+    def conditional_entropy(self, adversary: Adversary) -> RowTotals:
+        """Σ m H(q), the smallest log loss of any classifier under the adversary's labels."""
+        q = adversary.labels_on(self)
+        return RowTotals((np.array([float(self.weights @ arrays_of(q).entr(q.clip(0.0)).sum(axis=1))]),))
 
     def expected_loss(self, adversary: Adversary) -> RowTotals:
         """Σ m E_q ℓ of fixed losses."""

@@ -235,12 +235,7 @@ def reduced_dual_constant(ds: DecisionSet, point: DualPoint, prices: DualPoint) 
 
 def row_values(ds: DecisionSet, distances: Any, losses: Any, point: DualPoint) -> Any:
     """(B,) Φ_j = max_{k,i} ℓ_jk − α c((x_j, k), z_i) − β_i − λ_k at rows with these distances (B, n), losses (B, K)."""
-    xp = arrays_of(distances)
-    fused, beta = xp.fused(distances), xp.send(_centred(ds, point))
-    if fused is None:
-        least = xp.least_by_class(point.alpha * distances + beta, ds)
-    else:
-        least = fused.class_least(distances, point.alpha, beta, ds.class_columns)
+    xp, least = arrays_of(distances), soft_least(ds, distances, point, 0.0)
     gain = (losses - xp.send(point.lam))[:, :, None] - point.alpha * xp.send(ds.present_label_cost)
     return xp.largest(gain - least[:, None, :], (1, 2))
 
@@ -253,6 +248,37 @@ def largest_row_value(ds: DecisionSet, point: DualPoint, largest_loss: float) ->
 
 def _centred(ds: DecisionSet, point: DualPoint) -> FloatArray:
     return point.beta - ds.anchor_weights @ point.beta
+
+
+def best_response(ds: DecisionSet, distances: Any, point: DualPoint, tau: float = 0.0) -> Any:
+    """Losses −log h (B, K) of the classifier h ∝ exp(a / (1 + τ)), the best response to the prices of a dual point.
+
+    a_k = max over anchors of −α c((x, k), z_i) − β_i − λ_k, with a softmax at τ > 0. It minimises Φ^τ at each row,
+    which becomes (1 + τ) log Σ_k exp(a_k / (1 + τ)), and the plan's labels are h itself.
+    """
+    xp = arrays_of(distances)
+    least = soft_least(ds, distances, point, tau)[:, None, :] + point.alpha * xp.send(ds.present_label_cost)
+    if tau > 0:
+        top = -xp.largest(-least, 2)
+        cheapest = top - tau * xp.log(xp.exp((top[:, :, None] - least) / tau).sum(axis=2))
+    else:
+        cheapest = -xp.largest(-least, 2)
+    return xp.log_loss(-(cheapest + xp.send(point.lam)) / (1.0 + tau))
+
+
+def soft_least(ds: DecisionSet, distances: Any, point: DualPoint, tau: float) -> Any:
+    """(B, C) −τ log Σ exp(−(α d + β) / τ) over the anchors of each class, or the least α d + β at τ = 0."""
+    xp = arrays_of(distances)
+    fused, beta = xp.fused(distances), xp.send(_centred(ds, point) if tau == 0 else point.beta)
+    if fused is not None and tau == 0:
+        return fused.class_least(distances, point.alpha, beta, ds.class_columns)
+    if fused is not None:
+        return -tau * fused.class_totals(distances, point.alpha, beta, tau, ds.class_columns)
+    price = point.alpha * distances + beta
+    least = xp.least_by_class(price, ds)
+    if tau == 0:
+        return least
+    return least - tau * xp.log(xp.sum_by_class(xp.exp((least[:, xp.slots(ds)] - price) / tau), ds))
 
 
 def soft_plan(ds: DecisionSet, distances: Any, losses: Any, point: DualPoint, tau: float) -> tuple[Any, Any]:

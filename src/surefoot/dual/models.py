@@ -40,9 +40,13 @@ class ModelRows(Protocol):
 
 
 class Model(Protocol):
-    """Losses at rows, as a function of θ (K−1, p), or of θ (0, 0) if nothing is learned."""
+    """Losses at rows, as a function of θ (K−1, p), or of θ (0, 0) if nothing is learned.
+
+    responds : True if the losses are those of the best classifier at each dual point (see `dual.bounds.best_response`).
+    """
 
     learns: ClassVar[bool]
+    responds: ClassVar[bool]
 
     @property
     def shape(self) -> tuple[int, int]: ...
@@ -72,6 +76,7 @@ class LinearModel:
     n_classes: int
 
     learns: ClassVar[bool] = True
+    responds: ClassVar[bool] = False
     scale: ClassVar[float] = 1.0
 
     @property
@@ -131,6 +136,7 @@ class _NothingLearned:
     """A model without θ."""
 
     learns: ClassVar[bool] = False
+    responds: ClassVar[bool] = False
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -187,6 +193,26 @@ class FrozenModel(_NothingLearned):
 
     def over(self, rows: ModelRows) -> FrozenModel:
         return replace(self, linear=self.linear.over(rows))
+
+
+@dataclass(frozen=True)
+class AnyClassifier(_NothingLearned):
+    """All classifiers with log loss: at each dual point, the best response to the adversary's prices."""
+
+    n_classes: int
+
+    responds: ClassVar[bool] = True
+    scale: ClassVar[float] = 1.0
+
+    def losses(self, theta: FloatArray, rows: slice) -> FloatArray:
+        """Return zeros: the kernels add the best response."""
+        return np.zeros((rows.stop - rows.start, self.n_classes))
+
+    def restricted(self, rows: NDArray[np.intp]) -> AnyClassifier:
+        return self
+
+    def over(self, rows: ModelRows) -> AnyClassifier:
+        return self
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from typing import TypeVar
 import numpy as np
 
 from surefoot._validation import FloatArray
+from surefoot.dual.bounds import soft_least
 from surefoot.dual.models import DualPoint, KeptLosses, Model
 from surefoot.dual.shortlist import NEGLIGIBLE, Shortlist, ShortlistKeeper, make_shortlist
 from surefoot.kernels.tiles import add_gram, least_factor, root_weights
@@ -149,6 +150,10 @@ class WeightedRows:
         """Make a list of the near anchors for each row and class, or return None if the list would be too long."""
 
         def gains(rows: slice) -> FloatArray:
+            if self.model.responds:  # every label has a weight, so anchors are compared for each
+                ds = self.decision_set
+                least = soft_least(ds, self.distances[rows], point, 0.0)[:, None, :]
+                return np.asarray((least + point.alpha * ds.present_label_cost).min(axis=2))
             return np.asarray(self.model.losses(point.theta, rows) - point.lam)
 
         return make_shortlist(self.decision_set, self.distances, gains, point, tau, executor, most_pairs)
@@ -243,7 +248,8 @@ class WeightedRows:
             rows = slice(start, min(start + B, group[1]))
             losses, p = self._losses(point.theta, rows)
             X, m = model.design(rows), self.weights[rows]
-            chunk = Chunk.from_rows(ds, X, m, losses - point.lam, rough)
+            share = 1.0 / (1.0 + tau) if model.responds else 0.0
+            chunk = Chunk.from_rows(ds, X, m, losses - point.lam, rough, share)
             if near is None:
                 add_products = chunk.soften(self.distances[rows], point, tau, sums, second_order)
             else:
@@ -254,7 +260,7 @@ class WeightedRows:
                 sums.theta += (m[:, None] * (p - q))[:, 1:].T @ X
             if second_order:
                 sums.label_cost += m @ chunk.cck
-                sums.label_label -= (m[:, None] * q).T @ q
+                sums.label_label -= (1.0 - share) * (m[:, None] * q).T @ q + share * np.diag(m @ q)
                 if labels is not None:
                     labels[rows] = q
                 if model.learns:
@@ -270,8 +276,8 @@ class WeightedRows:
 class Chunk:
     """Some rows of weights m (B,): design matrix X (B, p) and gains (B, K) = ℓ − λ.
 
-    phi (B,), q (B, K), cck (B, K) and s (B, K, C) belong to the softmax plan and are written by `soft_rows`. See
-    `WeightedRows` for `rough`.
+    phi (B,), q (B, K), cck (B, K) and s (B, K, C) belong to the softmax plan and are written by `soft_rows`, and so are
+    pairs (B, C, C) if `response` is not 0. See `WeightedRows` for `rough`, and `soft_rows` for `response`.
     """
 
     decision_set: DecisionSet
@@ -282,12 +288,23 @@ class Chunk:
     q: FloatArray
     cck: FloatArray
     s: FloatArray
+    pairs: FloatArray
     rough: bool
+    response: float
 
     @classmethod
-    def from_rows(cls, ds: DecisionSet, X: FloatArray, m: FloatArray, gains: FloatArray, rough: bool = False) -> Chunk:
+    def from_rows(
+        cls,
+        ds: DecisionSet,
+        X: FloatArray,
+        m: FloatArray,
+        gains: FloatArray,
+        rough: bool = False,
+        response: float = 0.0,
+    ) -> Chunk:
         (B, K), C = gains.shape, len(ds.class_offsets) - 1
-        return cls(ds, X, m, gains, np.empty(B), np.empty((B, K)), np.empty((B, K)), np.empty((B, K, C)), rough)
+        pairs, s = np.empty((B if response else 0, C, C)), np.empty((B, K, C))
+        return cls(ds, X, m, gains, np.empty(B), np.empty((B, K)), np.empty((B, K)), s, pairs, rough, response)
 
     def soften(
         self, distances: FloatArray, point: DualPoint, tau: float, sums: RowSums, second_order: bool
@@ -299,8 +316,8 @@ class Chunk:
         least = least_factor(np.float32 if self.rough else np.float64)
         stored = soft_rows(
             distances, self.m, point.alpha, point.beta, ds.class_offsets, ds.present_label_cost, self.gains, tau,
-            least, A, self.phi, self.q, self.cck, self.s, sums.beta, sums.alpha_beta, sums.label_beta, sums.small,
-            second_order,
+            self.response, least, A, self.phi, self.q, self.cck, self.s, self.pairs, sums.beta, sums.alpha_beta,
+            sums.label_beta, sums.small, second_order,
         )  # fmt: skip
         return lambda: self._add_products(A, stored, sums)
 
@@ -310,7 +327,7 @@ class Chunk:
 
         ds, X, m, s = self.decision_set, self.X, self.m, self.s
         if stored < DENSE_SHARE * A.size:
-            add_sparse_products(A, m, ds.anchor_slots, s, X, sums.beta_beta, sums.theta_beta)
+            add_sparse_products(A, m, ds.anchor_slots, s, self.pairs, X, sums.beta_beta, sums.theta_beta)
             return
         free, n, p = sums.theta_beta.shape
         if n <= s.shape[2] * p:
@@ -320,8 +337,20 @@ class Chunk:
             for k in range(free):
                 for c, (lo, hi) in enumerate(pairwise(ds.class_offsets)):
                     sums.theta_beta[k, lo:hi] += A[:, lo:hi].T @ (X * (m * s[:, k + 1, c])[:, None])
+        if self.response:
+            self._add_pairs(A, sums.beta_beta)
+            return
         A *= np.sqrt(m)[:, None]
         add_gram(A.astype(np.float32) if self.rough else A, sums.beta_beta)
+
+    def _add_pairs(self, A: FloatArray, total: FloatArray) -> None:
+        """Add Σ m · pairs · a aᵀ to the lower triangle of total (n, n), by pairs of classes."""
+        A = A.astype(np.float32) if self.rough else A
+        columns = self.decision_set.class_columns
+        for c, (lo, hi) in enumerate(columns):
+            for other, (start, stop) in enumerate(columns[: c + 1]):
+                weighted = A[:, start:stop] * (self.m * self.pairs[:, c, other])[:, None].astype(A.dtype)
+                total[lo:hi, start:stop] += A[:, lo:hi].T @ weighted
 
 
 @dataclass(eq=False)
@@ -354,20 +383,24 @@ class ListedAnchors:
         m = chunk.m.copy()
         soft_listed(
             starts, near.anchors, near.distances, near.beyond(rows, point), NEGLIGIBLE * tau, self.loose, fails, m,
-            point.alpha, point.beta, chunk.decision_set.present_label_cost, chunk.gains, tau, a, chunk.phi, chunk.q,
-            chunk.cck, chunk.s, sums.beta, sums.alpha_beta, sums.label_beta, sums.small, second_order,
+            point.alpha, point.beta, chunk.decision_set.present_label_cost, chunk.gains, tau, chunk.response, a,
+            chunk.phi, chunk.q, chunk.cck, chunk.s, chunk.pairs, sums.beta, sums.alpha_beta, sums.label_beta,
+            sums.small, second_order,
         )  # fmt: skip
         again = np.flatnonzero(fails)
         self.failed += len(again)
         add_rest = None
         if len(again) and not self.loose:
-            rest = Chunk.from_rows(chunk.decision_set, chunk.X[again], chunk.m[again], chunk.gains[again])
+            gains = chunk.gains[again] if not chunk.response else np.tile(-point.lam, (len(again), 1))
+            rest = Chunk.from_rows(chunk.decision_set, chunk.X[again], chunk.m[again], gains, False, chunk.response)
             add_rest = rest.soften(distances[rows.start + again], point, tau, sums, second_order)
             for mine, theirs in ((chunk.phi, rest.phi), (chunk.q, rest.q), (chunk.cck, rest.cck), (chunk.s, rest.s)):
                 mine[again] = theirs
 
         def add_products() -> None:
-            add_listed_products(starts, near.anchors, a, m, chunk.s, chunk.X, sums.beta_beta, sums.theta_beta)
+            add_listed_products(
+                starts, near.anchors, a, m, chunk.s, chunk.pairs, chunk.X, sums.beta_beta, sums.theta_beta
+            )
             if add_rest is not None:
                 add_rest()
 

@@ -1,7 +1,8 @@
-"""Shared by the linear classifiers: prediction, checks of labeled rows, and warnings about a fit."""
+"""Shared by the classifiers: prediction of linear ones, the problem of the arguments of fit, warnings about a fit."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ from sklearn.utils import estimator_html_repr
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from surefoot._errors import DOCUMENTATION, see, warn_caller
+from surefoot._errors import DOCUMENTATION, ParameterError, see, warn_caller
 from surefoot._validation import (
     CallbackSupportMixin,
     FloatArray,
@@ -21,7 +22,17 @@ from surefoot._validation import (
     encode_labels,
     warn_about_gap,
 )
+from surefoot.backends.compute import Compute
+from surefoot.costs import Precomputed
+from surefoot.costs.learned import resolve_metric
 from surefoot.problem.losses import log_loss_matrix, probabilities
+from surefoot.problem.placement import RowPlacement, check_compute, needs_memory, place, robust_problem
+from surefoot.problem.robust import RobustProblem
+from surefoot.problem.rows import TARGET, LabeledData, check_unlabeled
+
+PRECOMPUTED = "precomputed"
+# Precomputed distances between labeled rows may differ from their mirror image by this share of the largest one.
+_ASYMMETRY = 1e-6
 
 
 class LinearClassifier(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
@@ -111,6 +122,95 @@ def check_labeled(
     check_classification_targets(labels)
     estimator.classes_, codes = encode_labels(labels, classes)
     return rows, codes, check_weights(sample_weight, "sample_weight", len(rows))
+
+
+def problem_of_fit(  # noqa: PLR0913 - one keyword per part of the problem
+    estimator: Any,
+    X: ArrayLike,
+    y: ArrayLike,
+    sample_weight: ArrayLike | None,
+    X_unlabeled: Any,
+    X_target: Any,
+    *,
+    label_cost: Any,
+    metric: Any,
+    tol: float,
+    n_jobs: int | None,
+    compute: Compute | None = None,
+    memory_only: bool = False,
+    merge: bool = False,
+) -> RobustProblem:
+    """Build the robust problem of the arguments of fit. Sets classes_ and the feature names of the estimator.
+
+    metric : "precomputed" if the rows themselves are distances to the labeled rows. merge : as for `robust_problem`.
+    """
+    rows, codes, weights = check_labeled(estimator, X, y, sample_weight, estimator.classes)
+    measured = is_precomputed(metric)
+    data = LabeledData(rows, codes, weights, None, estimator.classes_, resolve_metric("l2" if measured else metric))
+    in_blocks = check_compute(compute) is not None
+    memory_only = memory_only or (not in_blocks and (measured or needs_memory(data.metric, tol)))
+    placed = place(X_unlabeled, X, *rows.shape, X_target=X_target, memory_only=memory_only, blocks_only=in_blocks)
+    if placed.rows is not None:
+        placed = replace(placed, rows=check_unlabeled(estimator, rows, placed.rows, placed.name))
+    if measured:
+        data = replace(data, metric=_precomputed(rows, placed, compute))
+    return robust_problem(data, placed, estimator.label_prior, label_cost, compute, n_jobs, merge=merge)
+
+
+def is_precomputed(metric: Any) -> bool:
+    """Return True if rows are passed as their distances to the labeled rows."""
+    return isinstance(metric, str) and metric == PRECOMPUTED
+
+
+def _precomputed(rows: FloatArray, placed: RowPlacement, compute: Compute | None) -> Precomputed:
+    """Return the metric of rows that are their distances to the labeled rows, after checks of these distances."""
+    if placed.in_blocks or compute is not None:
+        raise ParameterError(
+            "metric",
+            "must not be precomputed if rows are processed in blocks",
+            repr(PRECOMPUTED),
+            "Pass distances of fewer unlabeled rows in memory, and $compute=None.",
+        )
+    _check_between_labeled(rows)
+    if placed.rows is None:
+        return Precomputed(rows)
+    more = np.asarray(placed.rows)
+    if more.min(initial=0.0) < 0:
+        raise _negative(placed.name, float(more.min()))
+    return Precomputed(more if placed.name == TARGET else np.vstack([rows, more]))
+
+
+def _check_between_labeled(rows: FloatArray) -> None:
+    """Check distances between labeled rows."""
+    if rows.shape[0] != rows.shape[1]:
+        raise ParameterError(
+            "X",
+            'must have shape (n, n) if $metric="precomputed", one column per labeled row',
+            rows.shape,
+            "Pass the distances between the labeled rows, in the order of y.",
+        )
+    if rows.min(initial=0.0) < 0:
+        raise _negative("X", float(rows.min()))
+    if rows.diagonal().any():
+        raise ParameterError(
+            "X",
+            "must have zeros on its diagonal if it holds distances between labeled rows",
+            repr(float(rows.diagonal().max())),
+            "Pass distances, not similarities.",
+        )
+    off = np.abs(rows - rows.T)
+    if off.max(initial=0.0) > _ASYMMETRY * rows.max(initial=0.0):
+        i, j = np.unravel_index(int(off.argmax()), off.shape)
+        raise ParameterError(
+            "X",
+            "must be symmetric if it holds distances between labeled rows",
+            f"{float(rows[i, j])!r} from row {i} to row {j} and {float(rows[j, i])!r} back",
+            "Pass (X + X.T) / 2, or check how the distances were computed.",
+        )
+
+
+def _negative(name: str, least: float) -> ParameterError:
+    return ParameterError(name, "must hold non-negative distances", repr(least), "Pass distances, not similarities.")
 
 
 def warn_about(status: str, gap: float, tol: float) -> None:

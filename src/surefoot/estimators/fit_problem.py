@@ -27,13 +27,11 @@ from surefoot.certificates.calibration import AUTO, PREDICTIVE, CalibratedRadius
 from surefoot.certificates.certificate import Certificate
 from surefoot.certificates.fresh import LinearLosses
 from surefoot.certificates.radius import largest_confident_radius
-from surefoot.costs.learned import LEARNED, feature_spread, resolve_metric
+from surefoot.costs.learned import LEARNED, feature_spread
 from surefoot.dual.models import Coordinates, LinearModel
-from surefoot.estimators.base import check_labeled, warn_about
+from surefoot.estimators.base import problem_of_fit, warn_about
 from surefoot.problem.losses import LOG_LOSS, probabilities
-from surefoot.problem.placement import check_compute, needs_memory, place, robust_problem
 from surefoot.problem.robust import InMemoryObjective, InMemoryProblem, Objective, RobustProblem
-from surefoot.problem.rows import LabeledData, check_unlabeled
 from surefoot.problem.sets import MEDIAN
 from surefoot.solvers.newton import NewtonOptions
 from surefoot.solvers.search.best_bounds import JointState, SetAtRadius
@@ -86,7 +84,7 @@ def fit_to_predict(learner: Learner) -> Solution:
     return solution
 
 
-def predicted_shares(problem: RobustProblem, coordinates: Coordinates | None) -> FloatArray:
+def predicted_shares(problem: RobustProblem, coordinates: Coordinates | None = None) -> FloatArray:
     """Predict the (K,) class shares over all rows by a ridge logistic regression on the labels.
 
     The class shares among the labeled rows are off by chance, and at a small radius all rows must have labels in these
@@ -98,7 +96,10 @@ def predicted_shares(problem: RobustProblem, coordinates: Coordinates | None) ->
     if len(ds.present) < 2:
         return given
     rule = data.rule
-    spread = rule.spread if rule is not None or coordinates is None else coordinates.scale
+    if rule is not None:
+        spread = rule.spread
+    else:
+        spread = feature_spread(data.rows, data.weights) if coordinates is None else coordinates.scale
     per_unit = np.divide(1.0, spread, out=np.zeros_like(spread), where=spread > 0)
     weights = ds.anchor_weights / (ds.anchor_weights**2).sum()  # their sum is the effective number of labels
     model = LogisticRegression(C=_C, max_iter=1000)
@@ -251,9 +252,13 @@ def _is_auto(value: Any) -> bool:
 
 def ground_cost(estimator: Any) -> tuple[Any, Any]:
     """Return label cost and metric as given. "auto": the predictive choice, or the paper's with any other radius."""
-    predicts = _predicts(estimator)
-    label_cost = (MEDIAN if predicts else 1.0) if _is_auto(estimator.label_cost) else estimator.label_cost
-    metric = (LEARNED if predicts else "euclidean") if _is_auto(estimator.metric) else estimator.metric
+    return ground_cost_of(estimator, from_data=_predicts(estimator))
+
+
+def ground_cost_of(estimator: Any, *, from_data: bool) -> tuple[Any, Any]:
+    """Return label cost and metric; "auto" takes their scales from the data, or else from the units of the features."""
+    label_cost = (MEDIAN if from_data else 1.0) if _is_auto(estimator.label_cost) else estimator.label_cost
+    metric = (LEARNED if from_data else "euclidean") if _is_auto(estimator.metric) else estimator.metric
     return label_cost, metric
 
 
@@ -287,16 +292,11 @@ class FitProblem:
         merge : as for `robust_problem`.
         """
         settings = FitSettings.from_estimator(estimator)
-        rows, codes, weights = check_labeled(estimator, X, y, sample_weight, estimator.classes)
         label_cost, metric = ground_cost(estimator)
-        data = LabeledData(rows, codes, weights, None, estimator.classes_, resolve_metric(metric))
-        in_blocks = check_compute(compute) is not None
-        memory_only = memory_only or (not in_blocks and needs_memory(data.metric, settings.tol))
-        placed = place(X_unlabeled, X, *rows.shape, X_target=X_target, memory_only=memory_only, blocks_only=in_blocks)
-        if placed.rows is not None:
-            placed = replace(placed, rows=check_unlabeled(estimator, rows, placed.rows, placed.name))
-        prior, n_jobs = estimator.label_prior, settings.n_jobs
-        problem = robust_problem(data, placed, prior, label_cost, compute, n_jobs, merge=merge)
+        problem = problem_of_fit(
+            estimator, X, y, sample_weight, X_unlabeled, X_target, label_cost=label_cost, metric=metric,
+            tol=settings.tol, n_jobs=settings.n_jobs, compute=compute, memory_only=memory_only, merge=merge,
+        )  # fmt: skip
         return cls.over(problem, settings, progress)
 
     @classmethod

@@ -112,13 +112,69 @@ def join_labels(
     return tau * log_total - low, mean_c, mean_c2 - mean_c * mean_c, entropy
 
 
+@compiled(fastmath=FAST, inline="always")
+def respond(j, soft, alpha, kappa, U, tau, share, scores):  # pragma: no cover (compiled)
+    """Add to U (B, K) = −λ in row j the losses −log h of the best response h ∝ exp(share · a) to the prices.
+
+    share is 1 / (1 + τ); soft (C,) are the soft minima of the classes; scores (K,) is work space.
+    """
+    K, C = kappa.shape
+    inv_tau = 1.0 / tau
+    highest = 0.0
+    for k in range(K):
+        low = alpha * kappa[k, 0] + soft[0]
+        for c in range(1, C):
+            low = min(low, alpha * kappa[k, c] + soft[c])
+        total = 0.0
+        for c in range(C):
+            total += math.exp(max((low - alpha * kappa[k, c] - soft[c]) * inv_tau, -_MOST_EXPONENT))
+        scores[k] = share * (U[j, k] - low + tau * math.log(total))
+        highest = scores[k] if k == 0 else max(highest, scores[k])
+    total = 0.0
+    for k in range(K):
+        total += math.exp(max(scores[k] - highest, -_MOST_EXPONENT))
+    for k in range(K):
+        U[j, k] += highest - scores[k] + math.log(total)
+
+
+@compiled(fastmath=FAST, inline="always")
+def respond_moments(j, q, cck, s, share, pairs, shift):  # pragma: no cover (compiled)
+    """Reduce the second moments of row j by those of the best response, which follows the point.
+
+    The response takes the share 1 / (1 + τ) of the covariance, over labels, of the means given each label. Written:
+    pairs (B, C, C), the factors of a aᵀ by class, and shift (C,), the decrease of E c of each class. Returns the
+    decrease of Var c.
+    """
+    K, C = s.shape[1], s.shape[2]
+    variance = 0.0
+    for c in range(C):
+        shift[c] = 0.0
+        for other in range(C):
+            pairs[j, c, other] = 1.0
+    for k in range(K):
+        if q[j, k] > _LEAST_CLASS:
+            per = share / q[j, k]
+            variance += per * cck[j, k] * cck[j, k]
+            for c in range(C):
+                shift[c] += per * s[j, k, c] * cck[j, k]
+                for other in range(C):
+                    pairs[j, c, other] += per * s[j, k, c] * s[j, k, other]
+        cck[j, k] *= 1.0 - share
+        for c in range(C):
+            s[j, k, c] *= 1.0 - share
+    return variance
+
+
 @compiled(fastmath=FAST)
 def soft_rows(
-    D, m, alpha, beta, offsets, kappa, U, tau, least, A, phi, q, cck, s, g_beta, h_ab, h_lb, small, second
-):  # pragma: no cover (compiled)
+    D, m, alpha, beta, offsets, kappa, U, tau, response, least, A, phi, q, cck, s, pairs, g_beta, h_ab, h_lb, small,
+    second
+):  # fmt: skip # pragma: no cover (compiled)
     """Softmax of each row of a chunk, with the moments of the gradient and, with `second`, those of the Hessian.
 
-    Inputs: D (B, n), m (B,), beta (n,), offsets (C+1,), kappa (K, C), U (B, K) = ℓ − λ.
+    Inputs: D (B, n), m (B,), beta (n,), offsets (C+1,), kappa (K, C), U (B, K) = ℓ − λ. response: 0 for given losses;
+    1 / (1 + τ) if the best response is to be added to U = −λ. The moments are then those of the response (with pairs
+    (B, C, C), the factors of a aᵀ by class).
     Outputs per row: A (B, n) weights a of anchors, 0 where √m a is below `least`, phi (B,), q (B, K),
     cck (B, K) = Cov(c, e_k), s (B, K, C) = P(k | c) − P(k).
     Added to: g_beta (n,) = Σ m a_ji, h_ab (n,) = Σ m Cov(c, e_i), h_lb (K, n) = Σ m Cov(e_k, e_i),
@@ -133,6 +189,7 @@ def soft_rows(
     v, scratch = np.empty(n), np.empty(n)
     bits = scratch.view(np.int64)
     soft, norm, at_class = np.empty((4, C)), np.empty(C), np.empty((3, C))
+    scores, shift = np.empty(K), np.zeros(C)
     cost, pair_scratch, flat = np.empty(K * C), np.empty(K * C), np.empty(K * C)
     pair_bits = pair_scratch.view(np.int64)
     inv_tau = 1.0 / tau
@@ -169,9 +226,13 @@ def soft_rows(
             soft[1, c] = t1 * inv
             soft[2, c] = t2 * inv
             soft[3, c] = tv * inv * inv_tau + log_total
+        if response > 0.0:
+            respond(j, soft[0], alpha, kappa, U, tau, response, scores)
         phi[j], mean_c, variance, entropy = join_labels(
             j, soft, alpha, kappa, U, tau, cost, pair_scratch, pair_bits, flat, q, cck, s, at_class, second
         )
+        if second and response > 0.0:
+            variance -= respond_moments(j, q, cck, s, response, pairs, shift)
         mj = m[j]
         small[0] += mj * phi[j]
         small[1] += mj * mean_c
@@ -184,7 +245,7 @@ def soft_rows(
                 for i in range(edges[c], edges[c + 1]):
                     g_beta[i] += a[i] * f
                 continue
-            kb = at_class[1, c] * at_class[2, c] - mean_c
+            kb = at_class[1, c] * at_class[2, c] - mean_c - shift[c]
             lowest = least / math.sqrt(mj) if mj > 0.0 else 1.0
             count = 0
             for i in range(edges[c], edges[c + 1]):
@@ -203,8 +264,12 @@ def soft_rows(
 
 
 @compiled(fastmath=FAST)
-def add_sparse_products(A, m, slots, s, X, h_bb, h_tb):  # pragma: no cover (compiled)
-    """Add Σ m a aᵀ to the lower triangle of h_bb (n, n) and Σ m s_kc a_i x to h_tb (K−1, n, d), skipping zeros."""
+def add_sparse_products(A, m, slots, s, pairs, X, h_bb, h_tb):  # pragma: no cover (compiled)
+    """Add Σ m a aᵀ to the lower triangle of h_bb (n, n) and Σ m s_kc a_i x to h_tb (K−1, n, d), skipping zeros.
+
+    pairs : (B, C, C) factors of a aᵀ by class, or without rows if they are 1.
+    """
+    paired = pairs.shape[0] > 0
     B, n = A.shape
     d = X.shape[1]
     free = h_tb.shape[0]
@@ -218,6 +283,10 @@ def add_sparse_products(A, m, slots, s, X, h_bb, h_tb):  # pragma: no cover (com
         for r in range(count):
             i = idx[r]
             w = m[j] * A[j, i]
+            if paired:
+                for r2 in range(r + 1):
+                    h_bb[i, idx[r2]] += w * A[j, idx[r2]] * pairs[j, slots[i], slots[idx[r2]]]
+                continue
             for r2 in range(r + 1):
                 h_bb[i, idx[r2]] += w * A[j, idx[r2]]
             for k in range(free):
@@ -228,11 +297,11 @@ def add_sparse_products(A, m, slots, s, X, h_bb, h_tb):  # pragma: no cover (com
 
 
 @compiled(fastmath=FAST, inline="always")
-def _cheapest_label(alpha, kappa, U, j, c):  # pragma: no cover (compiled)
-    """min_k α κ_kc − U_jk: the cost of the anchors of a class for row j, minus α d + β."""
-    least = alpha * kappa[0, c] - U[j, 0]
+def _cheapest_label(alpha, kappa, u, c):  # pragma: no cover (compiled)
+    """min_k α κ_kc − u_k: the cost of the anchors of a class for a row, minus α d + β."""
+    least = alpha * kappa[0, c] - u[0]
     for k in range(1, kappa.shape[0]):
-        least = min(least, alpha * kappa[k, c] - U[j, k])
+        least = min(least, alpha * kappa[k, c] - u[k])
     return least
 
 
@@ -257,10 +326,10 @@ def count_near(D, alpha, beta, offsets, kappa, U, margin, limits, counts):  # pr
                 v[i] = t
                 low = min(low, t)
             limits[j, c] = low
-            low += _cheapest_label(alpha, kappa, U, j, c)
+            low += _cheapest_label(alpha, kappa, U[j], c)
             best = low if c == 0 else min(best, low)
         for c in range(C):
-            limit = max(limits[j, c], best + margin - _cheapest_label(alpha, kappa, U, j, c))
+            limit = max(limits[j, c], best + margin - _cheapest_label(alpha, kappa, U[j], c))
             limits[j, c] = limit
             count = 0
             for i in range(edges[c], edges[c + 1]):
@@ -287,8 +356,8 @@ def list_near(D, alpha, beta, offsets, limits, starts, anchors, distances):  # p
 
 @compiled(fastmath=FAST)
 def soft_listed(
-    starts, anchors, distances, beyond, gap, loose, fails, m, alpha, beta, kappa, U, tau, a, phi, q, cck, s, g_beta,
-    h_ab, h_lb, small, second
+    starts, anchors, distances, beyond, gap, loose, fails, m, alpha, beta, kappa, U, tau, response, a, phi, q, cck, s,
+    pairs, g_beta, h_ab, h_lb, small, second
 ):  # fmt: skip # pragma: no cover (compiled)
     """`soft_rows` over lists: starts (B·C+1,) into anchors and distances (L,); a (L,) are the weights, in list order.
 
@@ -301,6 +370,7 @@ def soft_listed(
     first = starts[0]
     v, scratch = np.empty(len(a)), np.empty(len(a))
     soft, norm, at_class = np.empty((4, C)), np.empty(C), np.empty((3, C))
+    scores, shift = np.empty(K), np.zeros(C)
     cost, pair_scratch, flat = np.empty(K * C), np.empty(K * C), np.empty(K * C)
     pair_bits = pair_scratch.view(np.int64)
     inv_tau = 1.0 / tau
@@ -319,7 +389,16 @@ def soft_listed(
             lows[r] = low
             for i in range(hi - lo):
                 vc[i] -= low
-            extra = _cheapest_label(alpha, kappa, U, j, c)
+        if response > 0.0:  # every label has a weight: an anchor is near if it is near for one of them
+            for k in range(K):
+                scores[k] = alpha * kappa[k, 0] + lows[j * C]
+                for c in range(1, C):
+                    scores[k] = min(scores[k], alpha * kappa[k, c] + lows[j * C + c])
+        else:
+            for k in range(K):
+                scores[k] = U[j, k]
+        for c in range(C):
+            low, extra = lows[j * C + c], _cheapest_label(alpha, kappa, scores, c)
             best = low + extra if c == 0 else min(best, low + extra)
             others = beyond[j, c] + extra if c == 0 else min(others, beyond[j, c] + extra)
         if others < best + gap:
@@ -350,9 +429,13 @@ def soft_listed(
             soft[1, c] = t1 * inv
             soft[2, c] = t2 * inv
             soft[3, c] = tv * inv * inv_tau + log_total
+        if response > 0.0:
+            respond(j, soft[0], alpha, kappa, U, tau, response, scores)
         phi[j], mean_c, variance, entropy = join_labels(
             j, soft, alpha, kappa, U, tau, cost, pair_scratch, pair_bits, flat, q, cck, s, at_class, second
         )
+        if second and response > 0.0:
+            variance -= respond_moments(j, q, cck, s, response, pairs, shift)
         mj = m[j]
         small[0] += mj * phi[j]
         small[1] += mj * mean_c
@@ -367,7 +450,7 @@ def soft_listed(
                 for i in range(hi - lo):
                     g_beta[idx[i]] += ac[i] * f
                 continue
-            kb = at_class[1, c] * at_class[2, c] - mean_c
+            kb = at_class[1, c] * at_class[2, c] - mean_c - shift[c]
             for i in range(hi - lo):
                 w = ac[i] * f
                 ac[i] = w
@@ -379,14 +462,18 @@ def soft_listed(
 
 
 @compiled(fastmath=FAST)
-def add_listed_products(starts, anchors, a, m, s, X, h_bb, h_tb):  # pragma: no cover (compiled)
-    """Add Σ m a aᵀ to the lower triangle of h_bb (n, n) and Σ m s_kc a_i x to h_tb (K−1, n, d)."""
+def add_listed_products(starts, anchors, a, m, s, pairs, X, h_bb, h_tb):  # pragma: no cover (compiled)
+    """Add Σ m a aᵀ to the lower triangle of h_bb (n, n) and Σ m s_kc a_i x to h_tb (K−1, n, d).
+
+    pairs : (B, C, C) factors of a aᵀ by class, or without rows if they are 1.
+    """
     B, C = s.shape[0], s.shape[2]
     free, first = h_tb.shape[0], starts[0]
     longest = 0
     for j in range(B):
         longest = max(longest, starts[(j + 1) * C] - starts[j * C])
-    idx, weight = np.empty(longest, np.uint32), np.empty(longest)
+    idx, weight, slot = np.empty(longest, np.uint32), np.empty(longest), np.empty(longest, np.uint32)
+    paired = pairs.shape[0] > 0
     for j in range(B):
         count, x = 0, X[j]
         for c in range(C):
@@ -396,6 +483,7 @@ def add_listed_products(starts, anchors, a, m, s, X, h_bb, h_tb):  # pragma: no 
                 if ac[i] > NEGLIGIBLE:
                     idx[count] = own[i]
                     weight[count] = ac[i]
+                    slot[count] = c
                     count += 1
                     for k in range(free):
                         f = m[j] * ac[i] * s[j, k + 1, c]
@@ -406,5 +494,9 @@ def add_listed_products(starts, anchors, a, m, s, X, h_bb, h_tb):  # pragma: no 
         for r in range(count):
             w = m[j] * weight[r]
             row = h_bb[idx[r]]
+            if paired:
+                for r2 in range(r + 1):
+                    row[idx[r2]] += w * weight[r2] * pairs[j, slot[r], slot[r2]]
+                continue
             for r2 in range(r + 1):
                 row[idx[r2]] += w * weight[r2]

@@ -17,19 +17,25 @@ _GROUP = 2048
 
 @dataclass(frozen=True)
 class SoftRows:
-    """A dual point and a smoothing on a device: alpha, beta (n,), kappa (K, C), the columns of each class."""
+    """A dual point and a smoothing on a device: alpha, beta (n,), kappa (K, C), the columns of each class.
+
+    response : as for `soft_rows`.
+    """
 
     alpha: float
     tau: float
     beta: Tensor
     kappa: Tensor
     columns: tuple[tuple[int, int], ...]
+    response: float = 0.0
 
     @classmethod
-    def from_decision_set(cls, ds: Any, point: Any, tau: float, device: str, dtype: torch.dtype) -> SoftRows:
+    def from_decision_set(
+        cls, ds: Any, point: Any, tau: float, device: str, dtype: torch.dtype, response: float = 0.0
+    ) -> SoftRows:
         beta = torch.as_tensor(point.beta, dtype=dtype, device=device)
         kappa = torch.as_tensor(ds.present_label_cost, dtype=dtype, device=device)
-        return cls(point.alpha, tau, beta, kappa, ds.class_columns)
+        return cls(point.alpha, tau, beta, kappa, ds.class_columns, response)
 
 
 def class_moments(D: Tensor, beta: Tensor, alpha: float, tau: float) -> tuple[Tensor, ...]:
@@ -45,10 +51,13 @@ def class_moments(D: Tensor, beta: Tensor, alpha: float, tau: float) -> tuple[Te
     return weights, low - tau * torch.log(total), 1.0 / total, first, second, entropy
 
 
-def soft_moments(at: SoftRows, D: Tensor, gain: Tensor) -> dict[str, Tensor]:
+def soft_moments(at: SoftRows, D: Tensor, gain: Tensor) -> dict[str, Any]:
     """Per row: phi (B,), q (B, K), pc (B, C), cost moments, entropy, s (B, K, C), and the anchors' weights (B, n)."""
     by_class = [class_moments(D[:, lo:hi], at.beta[lo:hi], at.alpha, at.tau) for lo, hi in at.columns]
     S, inverse, T1, T2, entropy = (torch.stack([part[i] for part in by_class], dim=1) for i in range(1, 6))
+    if at.response:  # the best response to the prices
+        a = gain + at.tau * torch.logsumexp((-at.alpha * at.kappa - S[:, None, :]) / at.tau, dim=2)
+        gain = gain - torch.log_softmax(at.response * a, dim=1)
     value = gain[:, :, None] - at.alpha * at.kappa - S[:, None, :]
     flat = value.flatten(1) / at.tau
     log_total = torch.logsumexp(flat, dim=1)
@@ -64,15 +73,23 @@ def soft_moments(at: SoftRows, D: Tensor, gain: Tensor) -> dict[str, Tensor]:
     s = torch.where(some[:, None, :], p / pc.clamp(min=1e-30)[:, None, :] - q[:, :, None], 0.0)
     for c in range(len(by_class)):
         by_class[c][0].mul_((pc[:, c] * inverse[:, c])[:, None])
+    label_cost, variance, pairs = by_label - mean[:, None] * q, second - mean * mean, None
+    if at.response:
+        per = torch.where(q > 1e-30, at.response / q.clamp(min=1e-30), 0.0)
+        variance = variance - (per * label_cost * label_cost).sum(dim=1)
+        kbar = kbar - ((per * label_cost)[:, :, None] * s).sum(dim=1)
+        pairs = 1.0 + torch.einsum("bk,bkc,bke->bce", per, s, s)
+        label_cost, s = (1.0 - at.response) * label_cost, (1.0 - at.response) * s
     return {
         "phi": at.tau * log_total,
         "q": q,
         "mean": mean,
-        "variance": second - mean * mean,
+        "variance": variance,
         "entropy": plan_entropy,
-        "label_cost": by_label - mean[:, None] * q,
+        "label_cost": label_cost,
         "kbar": kbar,
         "s": s,
+        "pairs": pairs,
         "weights": torch.hstack([part[0] for part in by_class]) if len(by_class) > 1 else by_class[0][0],
     }
 
@@ -97,7 +114,7 @@ def add_row_sums(
     sums["small"] += torch.stack([m @ moments[name].double() for name in ("phi", "mean", "variance", "entropy")])
     sums["label"] += m @ q
     sums["label_cost"] += m @ label_cost
-    sums["label_label"] -= (m[:, None] * q).T @ q
+    sums["label_label"] -= (1.0 - at.response) * (m[:, None] * q).T @ q + at.response * torch.diag(m @ q)
     sums["beta"] += (small @ a).double()
     for c, (lo, hi) in enumerate(at.columns):
         part = a[:, lo:hi]
@@ -114,7 +131,12 @@ def add_row_sums(
                 for c, (lo, hi) in enumerate(at.columns):
                     rows = narrow * (small * s[:, k + 1, c])[:, None]
                     sums["theta_beta"][k, lo:hi] += (a[:, lo:hi].T @ rows).double()
-    if second_order:
+    if second_order and moments["pairs"] is not None:
+        for c, (lo, hi) in enumerate(at.columns):
+            for e, (start, stop) in enumerate(at.columns):
+                weighted = a[:, start:stop] * (small * moments["pairs"][:, c, e])[:, None]
+                sums["beta_beta"][lo:hi, start:stop] += (a[:, lo:hi].T @ weighted).double()
+    elif second_order:
         a.mul_(small.sqrt()[:, None])
         sums["beta_beta"] += (a.T @ a).double()
 

@@ -17,11 +17,20 @@ from surefoot.certificates.calibration import (
     RadiusEstimate,
     calibrate,
     label_cost_difference,
+    largest_label_change,
     tied_sets,
 )
 from surefoot.certificates.certificate import Certificate, WorstCase
 from surefoot.certificates.fresh import LossFunction, RowBound, SetBound
-from surefoot.dual.models import Coordinates, FeatureBlock, FixedLosses, LinearModel, Model, standard_coordinates
+from surefoot.dual.models import (
+    AnyClassifier,
+    Coordinates,
+    FeatureBlock,
+    FixedLosses,
+    LinearModel,
+    Model,
+    standard_coordinates,
+)
 from surefoot.dual.row_store import InMemoryRows, RowStore, table_of
 from surefoot.priors import LabelPrior
 from surefoot.problem.distances import kept_transport
@@ -194,15 +203,19 @@ class RobustProblem(ABC):
 
     @abstractmethod
     def linear(self, l2: float, fit_intercept: bool, *, standardized: bool = False) -> Objective:
-        """Return the problem of a fixed classifier with losses (N, K), or over blocks a function of rows."""
+        """Return the problem of learning a linear classifier."""
 
     @abstractmethod
     def fixed(self, losses: Any, scale: float | None = None) -> Objective:
-        """Return the problem over a sample of at most `most` unlabeled rows, in memory, with the same intervals."""
+        """Return the problem of a fixed classifier with losses (N, K), or over blocks a function of rows."""
+
+    @abstractmethod
+    def any_classifier(self) -> Objective:
+        """Return the problem of learning over all classifiers, with log loss."""
 
     @abstractmethod
     def sample(self, most: int, seed: int) -> RobustProblem:
-        """Return the problem over the same rows, with labels weighted by class to have these shares (K,)."""
+        """Return the problem over a sample of at most `most` unlabeled rows, in memory, with the same intervals."""
 
     @abstractmethod
     def with_label_shares(self, shares: FloatArray) -> RobustProblem:
@@ -233,6 +246,20 @@ class RobustProblem(ABC):
     def tied(self, excess: float) -> list[SetAtRadius]:
         """Return the sets of an estimated excess: one set, or a union of sets with label intervals."""
         return [SetAtRadius(*one) for one in tied_sets(self.decision_set, self.minimal, excess)]
+
+    def containing(self, excess: float) -> list[SetAtRadius]:
+        """Return one set that contains the sets of an estimated excess."""
+        ds = self.decision_set
+        lo, hi = ds.intervals.T
+        if np.all(lo == hi):
+            return self.tied(excess)
+        shares = largest_label_change(ds)
+        return self.at_radius(self.minimal.feature_part + excess + float(ds.label_cost.max()) * shares)
+
+    def limit(self, members: Sequence[SetAtRadius], *, tol: float) -> float:
+        """Return a lower bound on the worst expected log loss of every classifier over a set or a union of sets."""
+        game = self.any_classifier()
+        return max(game.solve([member], tol=tol).lower for member in members)
 
     def members(self, radius: float | str | CalibratedRadius) -> tuple[list[SetAtRadius], RadiusEstimate | None]:
         """Return the sets at a radius, or at an estimated radius."""
@@ -304,6 +331,9 @@ class InMemoryProblem(RobustProblem):
 
     def fixed(self, losses: Any, scale: float | None = None) -> InMemoryObjective:
         return self.play(FixedLosses(np.asarray(losses), scale))
+
+    def any_classifier(self) -> InMemoryObjective:
+        return self.play(AnyClassifier(self.decision_set.n_classes))
 
     def play(self, model: Model, coordinates: Coordinates | None = None) -> InMemoryObjective:
         """Pair any model with the rows."""

@@ -18,8 +18,8 @@ from surefoot.dual.models import DualPoint
 from surefoot.dual.objective import BARRIER, Evaluation, SmoothedDual
 from surefoot.solvers.direction import Direction, Here, StallError, newton_direction
 
-# The ridge of an undamped step, and the first ridge of a damped one, on a scaled diagonal of ones.
-_SMALLEST_RIDGE, _FIRST_DAMPING = 1e-11, 1e-4
+# The first ridge of a damped step, on a scaled diagonal of ones.
+_FIRST_DAMPING = 1e-4
 # A decrement above this multiple of the objective is a rounding error.
 _MOST_DECREMENT = 1.0
 # If rounds take one step, τ falls by up to this power of `decrease` in a round. A round that then takes this many steps
@@ -42,7 +42,7 @@ class NewtonOptions:
     `decrease` is the factor on τ between rounds. A round ends once the Newton decrement is below the share `centering`
     of
     the smoothing cost. `max_steps` bounds the Newton steps of the whole path, and `smallest_tau` ends the path at the
-    precision of float64.
+    precision of float64. `smallest_ridge` is the ridge of an undamped step, on a scaled diagonal of ones.
     """
 
     decrease: float = 0.5
@@ -50,6 +50,7 @@ class NewtonOptions:
     max_steps: int = 600
     round_steps: int = 80
     smallest_tau: float = 1e-12
+    smallest_ridge: float = 1e-11
 
 
 DEFAULT_OPTIONS = NewtonOptions()
@@ -264,7 +265,8 @@ def centre_objective(
     returned
     evaluation has none.
     """
-    point, ridge, eager = start, _SMALLEST_RIDGE, True
+    smallest = options.smallest_ridge
+    point, ridge, eager = start, smallest, True
     here = objective.evaluate(point, tau, second_order=True)
     for step in range(options.round_steps):
         point, here = objective.balance(point, here, tau)
@@ -274,18 +276,18 @@ def centre_objective(
         else:
             near = centred(point, here, move.decrement)
         if near:
-            if ridge == _SMALLEST_RIDGE:
+            if ridge == smallest:
                 return point, here, step
-            ridge = _SMALLEST_RIDGE  # a damped direction proves nothing: test again without damping
+            ridge = smallest  # a damped direction proves nothing: test again without damping
             continue
         patient = centred is None and 0 < expected <= step + 1
         point, here, move, trials = _line_search(objective, point, here, move, tau, eager and not patient)
         eager = trials == 0
-        if patient and move.ridge == _SMALLEST_RIDGE:
+        if patient and move.ridge == smallest:
             allowed = options.centering * objective.smoothing_cost(here, tau)
             if 0.5 * move.newton.decrement_at(here) <= _SAFE * allowed:
                 return point, here, step + 1
-        ridge = max(0.1 * move.ridge, _SMALLEST_RIDGE) if eager else move.ridge
+        ridge = max(0.1 * move.ridge, smallest) if eager else move.ridge
     return point, here, options.round_steps
 
 

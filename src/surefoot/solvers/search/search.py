@@ -61,6 +61,9 @@ _FAR, _STAGE, _MANY, _REJOIN_TAU = 2.0, 0.3, 0.25, 3e-3
 # If polishing runs out of steps, a linear program over this share of the loss repairs the adversary, on problems of at
 # most this many distances, summed over all sets.
 _REPAIR_SHARE, _FEW_TO_REPAIR = 1e-2, 2_000_000
+# Learning over all classifiers ends at a smoothing gap of this multiple of tol, because bounds are much closer than
+# that. Its steps have at least a ridge of this share of tol.
+_RESPONSE_GAP, _RESPONSE_RIDGE = 8.0, 1e-3
 # Problems of at most this many distances are solved to rounding at their last τ.
 SMALL = 100_000
 
@@ -105,6 +108,11 @@ class Search:
     @property
     def scale(self) -> float:
         return self.judge.model.scale
+
+    @property
+    def fixed_losses(self) -> bool:
+        """True if no classifier is learned, so that the problem is a linear program."""
+        return not (self.judge.model.learns or self.judge.model.responds)
 
     @property
     def n_distances(self) -> int:
@@ -173,7 +181,7 @@ class Search:
         δ more
         would have to gain αδ.
         """
-        if not self.judge.model.learns and len(self.members) == 1:
+        if self.fixed_losses and len(self.members) == 1:
             vertex_at_minimal_radius(self.judge, self.cold(), self.tol)
             if self.gap <= self.tol:
                 return
@@ -198,6 +206,8 @@ class Search:
 
     def _by_linear_program(self) -> None:
         """If Newton stalls: solve the problem for fixed losses, or repair an adversary, by a linear program."""
+        if self.judge.model.responds:
+            return
         shares = (1e-3, 1e-2, 1e-1)
         for share in shares if self.judge.model.learns or self.n_distances > SMALL else (*shares, np.inf):
             if self.judge.model.learns:
@@ -216,7 +226,10 @@ class Search:
 
     def follow(self, path: JointState, *, leave_behind: bool) -> None:
         """Follow the path of all sets until the certified gap is within tol or the path cannot continue."""
-        inside, target = list(range(len(self.members))), self.tol
+        inside, target = (
+            list(range(len(self.members))),
+            self.tol * (_RESPONSE_GAP if self.judge.model.responds else 1.0),
+        )
         leave_behind = leave_behind and len(inside) > 1
         begun = path.tau
         self.points = list(path.point.parts)
@@ -288,7 +301,7 @@ class Search:
 
     def _vertex(self, path: JointState) -> bool:
         """Try to end at a vertex, for fixed losses and a single set."""
-        if self.judge.model.learns or len(self.members) > 1 or self.members[0].closed:
+        if not self.fixed_losses or len(self.members) > 1 or self.members[0].closed:
             return False
         try_vertex(self.judge, path, self.tol)
         if self.gap <= self.tol:
@@ -408,6 +421,11 @@ class Search:
         largest_tau = 0.02 * self.scale
         smooth = next((state for state in self.log.visited if state.tau <= largest_tau), self.log.visited[-1])
         return replace(smooth, steps=0, smoothing_gap=np.inf, stalled=False)
+
+
+def response_options(options: NewtonOptions, tol: float) -> NewtonOptions:
+    """Options for learning over all classifiers, where anchors that share no row can move together at no cost."""
+    return replace(options, smallest_ridge=max(_RESPONSE_RIDGE * min(tol, 1e-4), options.smallest_ridge))
 
 
 def fixed_loss_options(options: NewtonOptions) -> NewtonOptions:

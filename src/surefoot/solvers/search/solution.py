@@ -23,7 +23,7 @@ from surefoot.solvers.minimal_radius import MinimalRadius, check_radius, solve_m
 from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions, PathState, follow
 from surefoot.solvers.search.best_bounds import BestBounds, JointState, SetAtRadius
 from surefoot.solvers.search.endings import Stage, StopRule, coarsen, start_from_potentials
-from surefoot.solvers.search.search import Search, fixed_loss_options
+from surefoot.solvers.search.search import Search, fixed_loss_options, response_options
 from surefoot.solvers.transport import TransportSolution
 
 # Solve a robust problem to a certified gap: the inner problem for fixed losses, or learning a linear model.
@@ -164,7 +164,8 @@ def solve(
     """
     for member in members:
         check_radius(member.decision_set, member.minimal)
-    options = options if model.learns else fixed_loss_options(options)
+    if not model.learns:
+        options = response_options(options, tol) if model.responds else fixed_loss_options(options)
     search = Search(BestBounds(sweep, model, list(members)), typical, tol, options, on_round, StopRule(stop_below))
     search.run(warm_start, quick)
     search.judge.uncross(tol)

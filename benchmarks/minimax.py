@@ -1,0 +1,151 @@
+"""Compare the minimax classifier with the linear model: certificates, predictions and time. Writes docs/minimax.md.
+
+    OPENBLAS_NUM_THREADS=1 python benchmarks/minimax.py [--draws 1] [--page]
+
+A sample has 800 rows of a dataset of the paper with at most 100 features, of which n = 20, 50 or 100 have labels.
+Features have mean 0 and standard deviation 1. Certificates are over the set of the calibrated radius in the learned
+metric, with the true label shares. Scores are computed on the rows without labels. Seconds are processor time of the
+solver alone, at the same sets. A draw takes about four minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import warnings
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from sklearn.preprocessing import scale
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import prediction
+from calibration import Array
+from common import ROOT, markdown_table, with_tables
+from prediction import Labels
+
+import surefoot as sf
+from surefoot import datasets
+from surefoot.problem.placement import check_problem
+
+ROWS, SIZES, MOST_FEATURES = 800, (20, 50, 100), 100
+PAGE = ROOT / "docs" / "minimax.md"
+Scores = dict[tuple[str, int], list[tuple[float, ...]]]
+
+
+def scores(y: Labels, proba: Array) -> tuple[float, float]:
+    """Error rate and log loss."""
+    p = np.clip(proba, 1e-6, 1 - 1e-6)
+    return float((y != (p > 0.5)).mean()), float(-np.log(np.where(y == 1, p, 1 - p)).mean())
+
+
+def certified(X: Array, y: Labels, U: Array, truth: Labels, shares: Array) -> dict[str, tuple[float, ...]]:
+    """Certified log loss, true error and true log loss of both."""
+    found = {}
+    given: dict[str, Any] = {"label_prior": shares, "metric": "learned", "label_cost": "median"}
+    how = sf.CalibratedRadius(random_state=0)
+    for name, model in (
+        ("linear", sf.RobustLogisticRegression(how, **given)),
+        ("minimax", sf.MinimaxClassifier(how, **given)),
+    ):
+        clf = model.fit(X, y, X_unlabeled=sf.Unlabeled(U))
+        found[name] = (clf.certificate_.risk, *scores(truth, clf.predict_proba(U)[:, 1]))
+    return found
+
+
+def seconds(X: Array, y: Labels, U: Array, shares: Array) -> dict[str, float]:
+    """Processor time of both solvers at the same set, to a gap of 1e-4."""
+    problem = check_problem(X, y, X_unlabeled=U, label_prior=shares, metric="learned", label_cost="median")
+    members = problem.at_excess(0.1 * float(problem.decision_set.label_cost.max()))
+    found = {}
+    for name, objective in (("linear", problem.linear(0.0, True)), ("minimax", problem.any_classifier())):
+        start = time.process_time()
+        solution = objective.solve(members, tol=1e-4)
+        found[name] = time.process_time() - start
+        if solution.gap > 1e-4:
+            print(f"{name} stopped at a gap of {solution.gap:.1e}", file=sys.stderr)
+    return found
+
+
+def predicted(X: Array, y: Labels, U: Array) -> dict[str, Array]:
+    linear = prediction.robust(X, y, U).predict_proba(U)[:, 1]
+    minimax = sf.MinimaxClassifier().fit(X, y, X_unlabeled=sf.Unlabeled(U)).predict_proba(U)[:, 1]
+    logistic = prediction.logistic(X, y, U).predict_proba(U)[:, 1]
+    return {"linear": linear, "minimax": minimax, "mixture": 0.5 * (linear + minimax), "logistic": logistic}
+
+
+def run(draws: int) -> tuple[Scores, Scores, Scores]:
+    bounds: Scores = {}
+    guesses: Scores = {}
+    times: Scores = {}
+    prediction.MOST_ROWS = ROWS
+    for draw in range(draws):
+        for name in datasets.paper_names():
+            X, y = prediction.load(name)
+            if X.shape[1] > MOST_FEATURES:
+                continue
+            for n in SIZES:
+                labeled, rest = prediction.drawn(X, y, n, 500 + draw)
+                rows = scale(X[np.concatenate([labeled, rest])])
+                few, U = rows[:n], rows[n:]
+                every = np.append(y[labeled], y[rest])
+                shares = np.bincount(every, minlength=2) / len(every)
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    for who, values in certified(few, y[labeled], U, y[rest], shares).items():
+                        bounds.setdefault((who, n), []).append(values)
+                    for who, proba in predicted(few, y[labeled], U).items():
+                        guesses.setdefault((who, n), []).append(scores(y[rest], proba))
+                    for who, spent in seconds(few, y[labeled], U, shares).items():
+                        times.setdefault((who, n), []).append((spent,))
+        print(f"draw {draw} done", file=sys.stderr, flush=True)
+    return bounds, guesses, times
+
+
+NAMES = {
+    "linear": "`RobustLogisticRegression`",
+    "minimax": "`MinimaxClassifier`",
+    "mixture": "mean of both probabilities",
+    "logistic": "`LogisticRegression`",
+}
+
+
+def tables(bounds: Scores, guesses: Scores, times: Scores) -> dict[str, str]:
+    certificate = [
+        {
+            "classifier": NAMES[who],
+            "labels": n,
+            "certified log loss": f"{np.mean(found, axis=0)[0]:.3f}",
+            "true log loss": f"{np.mean(found, axis=0)[2]:.3f}",
+            "true error": f"{100 * np.mean(found, axis=0)[1]:.1f} %",
+            "median seconds": f"{np.median(times[who, n]):.2f}",
+        }
+        for (who, n), found in sorted(bounds.items(), key=lambda item: (item[0][1], item[0][0]))
+    ]
+    guess = [
+        {"classifier": NAMES[who]}
+        | {
+            f"n = {n}": f"{1 - np.mean(guesses[who, n], axis=0)[0]:.3f} / {np.mean(guesses[who, n], axis=0)[1]:.3f}"
+            for n in SIZES
+        }
+        for who in NAMES
+    ]
+    return {"certificates": markdown_table(certificate), "predictions": markdown_table(guess)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--draws", type=int, default=1)
+    parser.add_argument("--page", action="store_true")
+    arguments = parser.parse_args()
+    found = tables(*run(arguments.draws))
+    for name, table in found.items():
+        print(f"{name}\n\n{table}\n")
+    if arguments.page:
+        PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), found.__getitem__), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
