@@ -35,8 +35,8 @@ PRECOMPUTED = "precomputed"
 _ASYMMETRY = 1e-6
 
 
-class LinearClassifier(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
-    """Predict from coef_ and intercept_: one row of coefficients for two classes, K rows for K ≥ 3."""
+class CertifiedClassifier(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
+    """A classifier whose fit has a certificate, which notebooks show."""
 
     # where the question mark in a notebook leads; other classes, such as a user's own, have no page
     _doc_link_module = "surefoot"
@@ -46,6 +46,10 @@ class LinearClassifier(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
         """The diagram of scikit-learn, and below it the certificate of the fit."""
         certificate = getattr(self, "certificate_", None)
         return str(estimator_html_repr(self)) + ("" if certificate is None else certificate._repr_html_())
+
+
+class LinearClassifier(CertifiedClassifier):
+    """Predict from coef_ and intercept_: one row of coefficients for two classes, K rows for K ≥ 3."""
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Compute the score of each class, before conversion to probabilities.

@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from surefoot._errors import ParameterError
 from surefoot._validation import (
-    CallbackSupportMixin,
     FitProgress,
     FloatArray,
     check_n_jobs,
@@ -27,7 +25,7 @@ from surefoot.certificates.certificate import Certificate
 from surefoot.costs import FeatureMetric, Precomputed
 from surefoot.dual.bounds import best_response
 from surefoot.dual.models import DualPoint
-from surefoot.estimators.base import is_precomputed, problem_of_fit, warn_about
+from surefoot.estimators.base import CertifiedClassifier, is_precomputed, problem_of_fit, warn_about
 from surefoot.estimators.fit_problem import ground_cost_of, predicted_shares
 from surefoot.priors import LabelPrior
 from surefoot.problem.distances import row_chunks
@@ -41,7 +39,7 @@ from surefoot.solvers.search.solution import Solution
 EXCESS = 0.05
 
 
-class MinimaxClassifier(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
+class MinimaxClassifier(CertifiedClassifier):
     """Learn the classifier with the smallest worst expected log loss over a decision set, among all classifiers.
 
         min_h  max_μ  E_μ[−log h(y | x)]
