@@ -1,6 +1,6 @@
 """Try what was installed into a clean environment: import, fit, certify, and what an extra is for.
 
-Usage: python scripts/check_installed.py EXTRA, where EXTRA is none, plots, cli, serve, torch or dask.
+Usage: python scripts/check_installed.py EXTRA, where EXTRA is none, plots, cli, card, serve, torch or dask.
 """
 
 from __future__ import annotations
@@ -44,6 +44,16 @@ def demonstration() -> None:
     assert (folder / "surefoot-demo.png").exists()
 
 
+def card() -> None:
+    """The evidence of an audit as a CycloneDX document."""
+    from surefoot.certificates.verify import read_evidence
+    from surefoot.pool.evidence import bill_of_materials
+
+    file = Path(sys.prefix) / "audit.json"
+    sf.Audit(predictions=[0, 1, 1], random_state=0).save(file)
+    assert bill_of_materials(read_evidence(file))["specVersion"] == "1.6"
+
+
 def page() -> None:
     """The labeling page: its command is there, and what it imports is installed."""
     subprocess.run([Path(sys.prefix) / "bin" / "surefoot", "serve", "--help"], check=True, capture_output=True)
@@ -77,9 +87,8 @@ def main() -> None:
     assert Path(sf.__file__).is_relative_to(sys.prefix), f"another surefoot was imported: {sf.__file__}"
     assert version("surefoot") == sf.__version__
     plain()
-    {"none": plain, "plots": demonstration, "cli": demonstration, "serve": page, "torch": network, "dask": cluster}[
-        extra
-    ]()
+    own = {"plots": demonstration, "cli": demonstration, "card": card, "serve": page, "torch": network, "dask": cluster}
+    own.get(extra, plain)()
     print(f"surefoot {sf.__version__} with extra {extra} on Python {sys.version.split()[0]}: works")
 
 

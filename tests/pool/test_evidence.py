@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,8 @@ import numpy as np
 import pandas as pd
 import pytest
 import skops.io
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
 from scipy.optimize import brentq
 from scipy.stats import binom
 from sklearn.compose import make_column_transformer
@@ -25,9 +28,17 @@ from forgery import all_forgeries, mended
 from generators import make_pool
 from surefoot._files import check_outputs
 from surefoot.bounds.audit import Audit
+from surefoot.certificates import verify as v
 from surefoot.certificates.verify import checksum, claim_words, read_evidence
 from surefoot.cli import run
-from surefoot.pool.evidence import cells_digest, evidence_files, save_audit, verify_table
+from surefoot.pool.evidence import (
+    bill_of_materials,
+    cells_digest,
+    evidence_files,
+    save_audit,
+    technical_documentation,
+    verify_table,
+)
 from surefoot.pool.stored import Classifier, GivenPredictions
 from surefoot.pool.table import Format, clean, read_labeled_table
 
@@ -317,3 +328,60 @@ def test_the_digest_changes_with_a_cell(column: str, value: Any) -> None:
     other.at[row, column] = pd.Timestamp(value) if column in ("day", "moment") else value
     assert cells_digest(other.infer_objects()) != cells_digest(before)
     assert cells_digest(before.rename(columns={column: "other"})) != cells_digest(before)
+
+
+class TestCard:
+    """Model cards of the evidence of a fit."""
+
+    @pytest.fixture(autouse=True)
+    def _folder(self, folder: Path) -> None:
+        self.content = read_evidence(folder / "c.json")
+
+    def test_markdown_has_every_number_condition_and_the_check(self) -> None:
+        assert run(["card", "c.json", "model.skops", "--out", "card.md"]) == 0
+        text = Path("card.md").read_text(encoding="utf-8")
+        for claim in self.content["claims"]:
+            for line in (claim["statement"], *claim["assumptions"], *claim["void_if"]):
+                assert line in text
+            shown = 100 * claim["value"] if claim["metric"] == "zero_one" else claim["value"]
+            listed = [float(number) for number in re.findall(r"(?<![\d.])\d+\.\d+(?![\d.])", text)]
+            assert any(0 <= number - shown < 0.1 for number in listed)  # rounded up
+        assert "surefoot verify c.json TABLE model.skops" in text
+        assert "label_prior" in text  # the hyperparameters
+        assert text.startswith("---\nlibrary_name: sklearn\n")
+        assert run(["card", "c.json", "--out", "card.md"]) == 0  # its own card; no hyperparameters
+        assert "label_prior" not in Path("card.md").read_text(encoding="utf-8")
+
+    def test_cyclonedx_is_valid(self) -> None:
+        assert run(["card", "c.json", "--out", "card.json"]) == 0
+        text = Path("card.json").read_text(encoding="utf-8")
+        assert JsonStrictValidator(SchemaVersion.V1_6).validate_str(text) is None
+        (component,) = json.loads(text)["components"]
+        assert component["hashes"][0]["content"] == v.sha256(Path("model.skops").read_bytes())
+        metrics = component["modelCard"]["quantitativeAnalysis"]["performanceMetrics"]
+        bound, *worst = self.content["claims"]
+        seen = bound["proof"]
+        assert float(metrics[0]["value"]) == pytest.approx(seen["n_errors"] / seen["n_labels"], abs=1e-6)
+        assert 0 <= float(metrics[0]["confidenceInterval"]["upperBound"]) - bound["value"] <= 1e-6
+        for claim, metric in zip(worst, metrics[1:], strict=True):
+            assert 0 <= float(metric["value"]) - claim["value"] <= 1e-6
+            assert "confidenceInterval" not in metric
+
+    def test_an_audit_has_a_card(self) -> None:
+        audit = Audit(predictions=["a", "b"] * 20, n_labels=10, random_state=0).run(lambda _: "a")
+        audit.save("a.json")
+        content = read_evidence("a.json")
+        (metric,) = bill_of_materials(content)["components"][0]["modelCard"]["quantitativeAnalysis"][
+            "performanceMetrics"
+        ]
+        assert float(metric["value"]) == audit.n_errors / 10
+        assert float(metric["confidenceInterval"]["upperBound"]) == pytest.approx(audit.bound().value)
+        assert f"at most {100 * audit.bound().value:.1f} %" in technical_documentation(content)
+
+    def test_files_of_others_are_kept(self, capsys: pytest.CaptureFixture[str]) -> None:
+        Path("mine.md").write_text("mine")
+        Path("mine.json").write_text("{}")
+        for name in ("mine.md", "mine.json", "c.json", "card.txt"):
+            assert run(["card", "c.json", "--out", name]) == 2
+        assert Path("mine.md").read_text() == "mine"
+        capsys.readouterr()

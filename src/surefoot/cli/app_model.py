@@ -336,6 +336,32 @@ def verify(
     return output.finish(data, OK if found.ok else FAILED)
 
 
+@command("card", o.Json)
+def card(
+    call: Call,
+    evidence: Annotated[Path, typer.Argument(help="File that --evidence wrote.")],
+    model: Annotated[Path | None, typer.Argument(help="Model file (.skops), for its hyperparameters.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Model card (.md), or CycloneDX (.json); by default EVIDENCE.md.")
+    ] = None,
+    force: o.Force = False,
+    trust: o.Trust = "",
+) -> int:
+    """Write a model card from evidence: Markdown for Hugging Face, or a CycloneDX document."""
+    from surefoot._files import OutputFile, check_outputs
+    from surefoot.pool.evidence import check_card_name, is_card, write_card
+    from surefoot.pool.stored import Classifier
+
+    path = out or evidence.with_suffix(".md")
+    check_card_name(path)
+    check_outputs(
+        [OutputFile(path, "model card", "--out", is_card)], [evidence, *([] if model is None else [model])], force=force
+    )
+    write_card(path, evidence, None if model is None else Classifier.load(model, split_names(trust)))
+    call.output.rows([("written", str(path))])
+    return call.output.finish({"card": str(path)})
+
+
 def _target(output: Output, name: str, risk: float, target: float | None, *, guaranteed: bool) -> int:
     """The exit code for a risk, with a note where it is above the target."""
     if target is None or risk <= target:

@@ -1,4 +1,4 @@
-"""Evidence about a table: written with its claims, and checked without the solver (docs/evidence.md)."""
+"""Evidence about a table: written with its claims, checked without the solver, and shown as a model card."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from surefoot._files import OutputFile
+from surefoot._errors import import_extra
+from surefoot._files import OutputFile, write_bytes
+from surefoot._printing import count, percent, rounded_up, share_at_most
+from surefoot._version import __version__
 from surefoot.bounds.audit import Audit
 from surefoot.certificates import verify as v
 from surefoot.certificates.evidence import certificate_claim, crossfit_claim, model_data, write_evidence
@@ -197,3 +200,194 @@ def _checked(
 
     rows, y = pool.rows[order], table.labels[labeled].tolist()
     return v.CheckedData(features, checked.labels, rows, pool.rows[labeled], y, losses_of)
+
+
+# Model cards from evidence: Markdown for Hugging Face, and a machine-learning bill of materials in CycloneDX.
+
+_METRICS = {"zero_one": "error rate", "log_loss": "log loss"}
+_METHODS = {
+    v.AUDIT: "audit of frozen predictions on a random sample",
+    v.CERTIFICATE: "worst case over distributions near the labeled rows",
+    v.CROSSFIT: "cross-validation",
+}
+_KINDS = {
+    "theorem": "proved under its assumptions",
+    "conditional": "holds if the true distribution lies within the radius",
+    "measured": "coverage measured on datasets, not proved",
+    "none": "no guarantee: the radius comes from a rule of thumb",
+}
+MARKDOWN, BOM = ".md", ".json"
+_DIGEST = "surefoot:evidence:sha256"
+
+
+def is_card(path: Path) -> bool:
+    """Whether a file is a model card that surefoot wrote."""
+    text = path.read_text(encoding="utf-8")
+    if path.suffix.lower() == MARKDOWN:
+        return "\ngenerated_by: surefoot\n" in text[:400]
+    content = json.loads(text)
+    return isinstance(content, dict) and content.get("bomFormat") == "CycloneDX" and _DIGEST in text
+
+
+def check_card_name(path: Path) -> None:
+    """Refuse a name that does not say which form a card has."""
+    if path.suffix.lower() not in (MARKDOWN, BOM):
+        raise FileError(f"--out must end in .md or .json (CycloneDX); got {path}. Pass card.md, say.")
+
+
+def write_card(path: Path, evidence: Path, classifier: Classifier | None) -> None:
+    """Write the claims of a file of evidence as Markdown, or as a CycloneDX document if the name ends in .json.
+
+    classifier : the model, for its hyperparameters; None leaves them out.
+    """
+    content = v.read_evidence(evidence)
+    if path.suffix.lower() == BOM:
+        text = json.dumps(bill_of_materials(content), indent=1, ensure_ascii=False) + "\n"
+    else:
+        text = markdown(content, evidence.name, classifier)
+    write_bytes(path, text.encode())
+
+
+def technical_documentation(content: dict[str, Any]) -> str:
+    """A paragraph on accuracy for technical documentation, such as that of Annex IV of the EU AI Act.
+
+    It names the metrics, the level of each claim, how it was found, the conditions, and the limits.
+    """
+    data, sentences = content["data"], []
+    for claim in content["claims"]:
+        found = f"{_amount(claim)} ({_METHODS[claim['type']]}; {_KINDS[claim['kind']]})"
+        level = "" if claim["confidence"] is None else f" with {percent(claim['confidence'])} confidence"
+        sentences.append(f"The {_metric(claim)} is at most {found}{level}.")
+    conditions = _unique(text for claim in content["claims"] for text in claim["assumptions"])
+    limits = _unique(text for claim in content["claims"] for text in claim["void_if"])
+    classes = ", ".join(map(str, data["classes"]))
+    return (
+        f"The system classifies rows into {count(len(data['classes']), 'class', 'classes')} ({classes}). "
+        f"{' '.join(sentences)} These statements assume: {' '.join(conditions)} They become void under these "
+        f"circumstances: {' '.join(limits)} Each number can be recomputed from the evidence file and the data with "
+        f"`surefoot verify`."
+    )
+
+
+def markdown(content: dict[str, Any], evidence: str, classifier: Classifier | None = None) -> str:
+    """A model card in the form of Hugging Face, by skops.card."""
+    cards = import_extra("skops.card", "cli", "a model card")
+    data, model = content["data"], content["model"] or {"name": "classifier", "sha256": None}
+    how = "" if model["sha256"] is None else f"\n\nSHA-256 of the model file: `{model['sha256']}`"
+    rows = f"{count(data['rows'], 'row')}, {data['labeled']} of them labeled"
+    command = f"surefoot verify {evidence} TABLE" + ("" if model["sha256"] is None else f" {model['name']}")
+    estimator = None if classifier is None else classifier.model
+    estimator = getattr(estimator, "steps", [(None, estimator)])[-1][1]
+    card = cards.Card(estimator, template=None, model_diagram=False)
+    card.add(**{"Model description": f"{model['name']}: predicts {_classes(data)}.{how}"})
+    if estimator is not None:
+        card.add_hyperparams(section="Model description/Hyperparameters")
+    card.add(**{"Intended uses & limitations": "Every number in this card holds under the conditions listed with it."})
+    for claim in content["claims"]:
+        listed = [*claim["assumptions"], *(f"Void if: {text}" for text in claim["void_if"])]
+        title = f"{_METHODS[claim['type']][:1].upper()}{_METHODS[claim['type']][1:]}, {_metric(claim)}"
+        text = "\n".join(f"- {line}" for line in listed)
+        card.add(**{f"Intended uses & limitations/{title}": f"{claim['statement']}\n\n{text}"})
+    card.add_table(description=f"Evaluated on {rows}.", **{"Evaluation results": _table(content)})
+    card.add(
+        **{
+            "How to check these numbers": f"```console\n$ {command}\n```\n\nThe command recomputes each claim without "
+            "the solver. It lists what it verified and what no check can show.",
+            "Technical documentation": technical_documentation(content),
+        }
+    )
+    head = ["library_name: sklearn", "tags: [sklearn, skops, tabular-classification]", "generated_by: surefoot"]
+    return "\n".join(["---", *head, "---", "", card.render()]) + "\n"
+
+
+def _table(content: dict[str, Any]) -> dict[str, list[str]]:
+    claims = content["claims"]
+    return {
+        "metric": [_metric(claim) for claim in claims],
+        "at most": [_amount(claim) for claim in claims],
+        "confidence": [_confidence(claim) for claim in claims],
+        "observed": [_observed(claim) for claim in claims],
+        "method": [_METHODS[claim["type"]] for claim in claims],
+        "kind": [f"{claim['kind']}: {_KINDS[claim['kind']]}" for claim in claims],
+    }
+
+
+def bill_of_materials(content: dict[str, Any]) -> dict[str, Any]:
+    """A CycloneDX 1.6 document with the model, its hash, and its model card with confidence intervals."""
+    model_of = import_extra("cyclonedx.model.component", "card", "a CycloneDX document")
+    bom_of, output = (
+        import_extra(f"cyclonedx.{name}", "card", "a CycloneDX document") for name in ("model.bom", "output")
+    )
+    base, schema = (import_extra(f"cyclonedx.{name}", "card", "a CycloneDX document") for name in ("model", "schema"))
+    named = content["model"] or {"name": "classifier", "sha256": None}
+    hashes = [] if named["sha256"] is None else [base.HashType(alg=base.HashAlgorithm.SHA_256, content=named["sha256"])]
+    kind = model_of.ComponentType
+    model = model_of.Component(name=named["name"], type=kind.MACHINE_LEARNING_MODEL, hashes=hashes, bom_ref="model")
+    bom = bom_of.Bom(components=[model])
+    bom.metadata.tools.components.add(
+        model_of.Component(name="surefoot", version=__version__, type=kind.APPLICATION, bom_ref="surefoot")
+    )
+    made = output.make_outputter(bom, schema.OutputFormat.JSON, schema.SchemaVersion.V1_6)
+    document: dict[str, Any] = json.loads(made.output_as_string())
+    # the package has no model cards yet
+    document["components"][0]["modelCard"] = {
+        "modelParameters": {"task": "classification", "approach": {"type": "supervised"}},
+        "quantitativeAnalysis": {"performanceMetrics": [_performance(claim) for claim in content["claims"]]},
+        "considerations": {
+            "technicalLimitations": _unique(
+                text for claim in content["claims"] for text in [*claim["assumptions"], *claim["void_if"]]
+            )
+        },
+        "properties": [
+            {"name": _DIGEST, "value": content["sha256"]},
+            {"name": "surefoot:technical-documentation", "value": technical_documentation(content)},
+        ],
+    }
+    return document
+
+
+def _performance(claim: dict[str, Any]) -> dict[str, Any]:
+    """The observed value with its one-sided interval; a worst case is an upper bound without a confidence level."""
+    about = f"{_METHODS[claim['type']]}; {claim['kind']}: {_KINDS[claim['kind']]}"
+    upper = rounded_up(claim["value"], 6)
+    if claim["confidence"] is None:
+        return {"type": f"{_metric(claim)}, upper bound", "value": upper, "slice": about}
+    value = f"{claim['proof']['n_errors'] / max(_n_labels(claim), 1):.6f}"
+    level = percent(claim["confidence"])
+    return {
+        "type": f"{_metric(claim)}, one-sided interval with {level} confidence",
+        "value": value,
+        "slice": about,
+        "confidenceInterval": {"lowerBound": "0", "upperBound": upper},
+    }
+
+
+def _metric(claim: dict[str, Any]) -> str:
+    return _METRICS.get(claim["metric"], claim["metric"])
+
+
+def _amount(claim: dict[str, Any]) -> str:
+    return f"{share_at_most(claim['value'])} %" if claim["metric"] == "zero_one" else rounded_up(claim["value"], 4)
+
+
+def _confidence(claim: dict[str, Any]) -> str:
+    return "none" if claim["confidence"] is None else percent(claim["confidence"])
+
+
+def _n_labels(claim: dict[str, Any]) -> int:
+    proof = claim["proof"]
+    return len(proof["draws"]) if claim["type"] == v.AUDIT else int(proof["n_labels"])
+
+
+def _observed(claim: dict[str, Any]) -> str:
+    if claim["type"] == v.CERTIFICATE:
+        return "none"
+    return f"{count(claim['proof']['n_errors'], 'error')} on {count(_n_labels(claim), 'label')}"
+
+
+def _classes(data: dict[str, Any]) -> str:
+    return " or ".join(map(str, data["classes"])) if len(data["classes"]) < 3 else ", ".join(map(str, data["classes"]))
+
+
+def _unique(texts: Any) -> list[str]:
+    return list(dict.fromkeys(texts))
