@@ -244,7 +244,7 @@ def write_card(path: Path, evidence: Path, classifier: Classifier | None) -> Non
     if path.suffix.lower() == BOM:
         text = json.dumps(bill_of_materials(content), indent=1, ensure_ascii=False) + "\n"
     else:
-        text = markdown(content, evidence.name, classifier)
+        text = markdown_card(content, evidence.name, classifier)
     write_bytes(path, text.encode())
 
 
@@ -269,7 +269,7 @@ def technical_documentation(content: dict[str, Any]) -> str:
     )
 
 
-def markdown(content: dict[str, Any], evidence: str, classifier: Classifier | None = None) -> str:
+def markdown_card(content: dict[str, Any], evidence: str, classifier: Classifier | None = None) -> str:
     """A model card in the form of Hugging Face, by skops.card."""
     cards = import_extra("skops.card", "cli", "a model card")
     data, model = content["data"], content["model"] or {"name": "classifier", "sha256": None}
