@@ -144,6 +144,20 @@ def sample_size(n_rows: int, n_known: int, max_error: float, level: float) -> in
     return max(min(least_planned(_ALLOWED, most_wrong + _ALLOWED + 1, n_open, check_level(level)), n_open), 1)
 
 
+def expected_labels(chances: FloatArray, n_rows: int, n_sample: int) -> int:
+    """Estimate how many of the open rows annotators label, the sample included.
+
+    chances : of the open rows, largest probability first, that the prediction is right. The model labels the rows up
+    to the third wrong one of the sample, which comes where about 2.67 rows for each sampled one are expected wrong.
+    """
+    n_open = len(chances)
+    if not n_open:
+        return 0
+    wrong = np.cumsum(1.0 - chances)
+    n_model = int(np.searchsorted(wrong, (_ALLOWED + 2 / 3) * n_open / max(n_sample, 1), side="right"))
+    return n_sample + round((n_open - n_model) * (1.0 - n_sample / n_open))
+
+
 def check_unfinished(table: Table) -> None:
     """Refuse a table that has the column which says who labeled a row."""
     if LABELED_BY in table.cells.columns:

@@ -21,7 +21,7 @@ from surefoot.bounds.engine import NO_ROW_LEFT, OUT_OF_REACH, TOO_LONG, level_of
 from surefoot.bounds.size import least_labels
 from surefoot.pool import database as e
 from surefoot.pool.database import LABEL, Event, NotSavedError
-from surefoot.pool.finishing import Finishing
+from surefoot.pool.finishing import FinishGoal, Finishing, expected_labels, sample_size
 from surefoot.pool.label_log import Job, LabelLog, Ranking, as_job, check_known
 from surefoot.pool.schedule import (
     AUDITING,
@@ -249,6 +249,30 @@ class LabelingService:
             if self.turns.should_freeze(ranking) and number == self.turns.n_audits + 1:
                 self._try_to_store(events, blobs)
 
+    def begin_finish(self, max_error: float | None = None) -> None:
+        """Freeze the latest model, and finish the table with it: a new sample judges it, and people label the rest.
+
+        max_error : share of wrong labels in the finished table; None for the target of the labeling.
+        """
+        goal = self.settings.goal
+        with self._transaction():
+            ranking, book = self.ranking, self.book
+            if self.turns.finishing is not None:
+                return
+            if ranking is None:
+                raise AnswerError("a model must have learned before the table can be finished. Label more rows first.")
+            if not book.n_unanswered:
+                raise AnswerError("a table can be finished while rows have no answer; all have one.")
+            known, share = self.turns.known_rows(), goal.target if max_error is None else max_error
+            size = sample_size(book.n_rows, len(known), share, goal.level)
+            number = self.turns.n_audits
+            before = [] if self.turns.audit is None else [Event(e.CLOSE, audit=number, value=e.FINISH)]
+            events, blobs = freeze_events(
+                number + 1, book.classes, ranking.predictions, known, ranking.proba.max(axis=1).astype(np.float64),
+                ranking.model, FinishGoal(share, size, goal.level, goal.seed + number),
+            )  # fmt: skip
+            self._store([*before, *events], blobs)
+
     def _take_turns(self) -> None:
         """End an audit without hope."""
         why = self.turns.should_close()
@@ -395,6 +419,7 @@ def status(desk: LabelingService) -> dict[str, Any]:
             "level": turns.goal.level,
             "bound": _bound(desk),
             "needed": needed,
+            "offer": _offer(desk),
             "headline": _headline(desk),
             "sentence": _sentence(desk, needed),
             "counts": [[name, int(book.counts[name])] for name in book.classes],
@@ -415,6 +440,14 @@ def status(desk: LabelingService) -> dict[str, Any]:
 
 def _bound(desk: LabelingService) -> dict[str, Any] | None:
     audit, measured = desk.turns.audit, desk.turns.measured
+    plan = None if desk.turns.finishing is None else desk.turns.finishing.plan()
+    if audit is not None and not audit.n_labels:  # nothing is shown yet
+        return None
+    if desk.turns.finishing is not None and audit is not None:
+        if plan is None:
+            return None
+        sampled = f"{count(int(plan.sample.wrong.sum()), 'error')} in {count(len(plan.sample.drawn), 'sampled row')}"
+        return {"value": plan.bound, "shown": percent(plan.bound, up=True), "kind": THEOREM, "basis": sampled}
     if audit is not None:
         value, kind = audit.anytime_upper, THEOREM
         basis = f"{count(audit.n_errors, 'error')} in {count(audit.n_labels, 'audited row')}"
@@ -424,6 +457,29 @@ def _bound(desk: LabelingService) -> dict[str, Any] | None:
     else:
         return None
     return {"value": value, "shown": percent(value, up=True), "kind": kind, "basis": basis}
+
+
+# Shares of wrong labels that the page offers besides the target.
+_OFFERED = (0.02, 0.05, 0.1)
+
+
+def _offer(desk: LabelingService) -> list[dict[str, Any]] | None:
+    """About how many labels finish the table, by share of wrong labels; None where it cannot be finished now."""
+    book, turns, ranking = desk.book, desk.turns, desk.ranking
+    if ranking is None or turns.finishing is not None or turns.phase == PROVED or not book.n_unanswered:
+        return None
+    shares = sorted({*_OFFERED, turns.goal.target})
+    return [{"max_error": share, "labels": _labels_to_finish(desk, ranking, share)} for share in shares]
+
+
+def _labels_to_finish(desk: LabelingService, ranking: Ranking, max_error: float) -> int:
+    book = desk.book
+    chances = np.sort(np.delete(ranking.proba.max(axis=1).astype(np.float64), list(book.labels)))[::-1]
+    wrong = float((1.0 - chances).mean()) if len(chances) else 0.0
+    if ranking.measured is not None and wrong > ranking.measured.value:  # a careful model is more often right
+        chances = 1.0 - (1.0 - chances) * ranking.measured.value / wrong
+    size = sample_size(book.n_rows, len(book.labels), max_error, desk.turns.goal.level)
+    return expected_labels(chances, book.n_rows, size)
 
 
 def _headline(desk: LabelingService) -> str:
@@ -482,12 +538,23 @@ def _needed(desk: LabelingService) -> int | None:
     """Labels still needed, as estimated; while learning, at the least."""
     turns, n = desk.turns, len(desk.book.labels)
     if turns.finishing is not None:
-        return turns.finishing.n_left
+        return _left_to_finish(desk, turns.finishing)
     if turns.audit is not None:
         return 0 if turns.audit.proved else turns.audit.labels_needed()
     audit = _least(turns.goal, turns.n_audits + 1, desk.book.n_rows)
     left = max(turns.freeze_at - n, 0)
     return None if audit is None else min(left + audit, desk.book.n_rows - n)
+
+
+def _left_to_finish(desk: LabelingService, finishing: Finishing) -> int:
+    """Rows that are left to label: those of the plan, else as estimated from the scores."""
+    if finishing.n_left is not None:
+        return finishing.n_left
+    size, done = finishing.sample_size or 0, finishing.audit.n_labels
+    chances = np.sort(np.delete(finishing.scores, list(finishing.audit.known)))[::-1]
+    if chances.size and not (chances.min() >= 0 and chances.max() <= 1):  # scores that are no probabilities
+        return size - done
+    return max(expected_labels(chances, desk.book.n_rows, size) - done, size - done)
 
 
 @lru_cache(maxsize=64)

@@ -144,9 +144,14 @@ def run_site(
     worker.start()  # first, while there are no threads
     store = open_store(pool.table, content, read)
     desk = LabelingService(store, len(pool.table.labels), pool.table.classes, settings)
+    finishing = desk.turns.finishing
     state = AppState(
         desk,
-        Cards(pool.table, pool.values[pool.columns.numbers]),
+        Cards(
+            pool.table,
+            pool.values[pool.columns.numbers],
+            () if finishing is None else finishing.goal.columns,
+        ),
         Fitter(worker, desk.wanted, desk.take_ranking, desk.freeze_if_due),
         Neighbours(pool.rows),
         content,

@@ -23,9 +23,10 @@ from starlette.routing import Route
 from surefoot._errors import ParameterError
 from surefoot.pool import exchange as label_studio
 from surefoot.pool.database import NotSavedError
-from surefoot.pool.exchange import CSV, PARQUET, answers_file, labeled_file
+from surefoot.pool.exchange import CSV, PARQUET, answers_file, as_bytes, labeled_file
+from surefoot.pool.finishing import finished_table
 from surefoot.pool.label_log import as_job
-from surefoot.pool.schedule import AUDITING, PROVED
+from surefoot.pool.schedule import AUDITING, FINISHED, PROVED
 from surefoot.pool.service import AnswerError
 from surefoot.pool.store import SESSION_SECONDS, Person, clean_name
 from surefoot.pool.store_labels import labels_to_write
@@ -63,7 +64,7 @@ def make_app(state: AppState) -> Starlette:
     """The application of one pool."""
     views = Views(state)
     get, post = ["GET"], ["POST"]
-    acts = {"undo": views.undo, "flag": views.flag, "note": views.note, "robot": views.robot}
+    acts = {"undo": views.undo, "flag": views.flag, "note": views.note, "robot": views.robot, "finish": views.finish}
     forms = {"edit": views.edit, "settle": views.settle, "unflag": views.unflag, "report": views.ask_report}
     return Starlette(
         routes=[  # tried in this order
@@ -263,6 +264,14 @@ class Views:
         self.state.desk.note(person, data.get("row", -1), text if isinstance(text, str) else "", key_of(data))
         return _SAVED
 
+    def finish(self, person: Person, data: dict[str, Any]) -> bytes:
+        """Finish the table with the latest model."""
+        share = data.get("max_error")
+        if share is not None and not (type(share) is float and 0.0 < share < 1.0):
+            raise AnswerError(f"max_error must lie between 0 and 1; got {share!r:.60}. Reload the page.")
+        self.state.desk.begin_finish(share)
+        return _SAVED
+
     def robot(self, person: Person, data: dict[str, Any]) -> bytes:
         """What the robot of the demonstration would answer."""
         truth: Any = self.state.robot
@@ -325,7 +334,16 @@ class Views:
             return None if model is None else (model, kind, f"{stem}.skops")
         if name == "report.html" and self.state.fitter.report is not None:
             return self.state.fitter.report, "text/html; charset=utf-8", f"{stem}.report.html"
-        return None
+        return self._finished(form, kind) if what == "finished" and form in (CSV, PARQUET) else None
+
+    def _finished(self, form: str, kind: str) -> tuple[bytes, str, str] | None:
+        """The finished table, which says who labeled each row."""
+        desk, table = self.state.desk, self.state.cards.table
+        with desk.lock:
+            if desk.turns.phase != FINISHED or desk.turns.finishing is None:
+                return None
+            labels, authors = desk.turns.finishing.labels()
+        return as_bytes(finished_table(table, labels, authors), form), kind, f"{table.path.stem}.finished.{form}"
 
     def _predictions(self) -> dict[int, tuple[str, float | None]] | None:
         """What the latest model says of each row, and how sure it is; not while an audit hides it."""
@@ -339,7 +357,7 @@ class Views:
         """The model that was proved, else the latest."""
         desk = self.state.desk
         with desk.lock:
-            if desk.turns.phase != PROVED and desk.ranking is not None:
+            if desk.turns.phase not in (PROVED, FINISHED) and desk.ranking is not None:
                 return desk.ranking.model
             return desk.store.frozen(desk.turns.n_audits).model if desk.turns.n_audits else None
 

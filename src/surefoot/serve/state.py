@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -50,14 +50,18 @@ class Fact(NamedTuple):
 
 
 class Cards:
-    """Cards of the rows of a table; values : data frame of its columns of numbers, where they were read before."""
+    """Cards of the rows of a table.
 
-    def __init__(self, table: Table, values: Any = None) -> None:
+    values : data frame of its columns of numbers, where they were read before; hidden : columns that nobody must see.
+    """
+
+    def __init__(self, table: Table, values: Any = None, hidden: Sequence[str] = ()) -> None:
         self.table = table
         self.folder = table.path.resolve().parent
-        self.names = [str(name) for name in table.cells.columns if name != table.label]
+        self.names = [str(name) for name in table.cells.columns if name not in (table.label, *hidden)]
         self._cells = {name: table.cells[name] for name in self.names}
-        columns = self._cells | ({} if values is None else {name: values[name] for name in values.columns})
+        known = [] if values is None else [name for name in values.columns if name in self._cells]
+        columns = self._cells | {name: values[name] for name in known}
         self._grid = {name: grid for name in self.names if (grid := quantiles(columns[name])) is not None}
         self._numbers = {name: columns[name].to_numpy() for name in self._grid}
         self._shown = {name: visible(name) for name in self.names}

@@ -102,12 +102,14 @@ function showEnd(place) {
   if (standing === null) return;
   const done = document.createElement("div"), title = document.createElement("h2"), words = document.createElement("p");
   done.className = "done";
-  if (standing.phase === "proved") {
+  if (standing.phase === "proved" || standing.phase === "finished") {
+    const finished = standing.phase === "finished";
     const tick = svg("svg", {viewBox: "0 0 48 48", class: "tick", "aria-hidden": "true"});
     tick.append(svg("circle", {cx: 24, cy: 24, r: 23}), svg("path", {d: "M14 25l7 7 14-15"}));
     const files = document.createElement("a"), more = document.createElement("button");
     title.textContent = standing.headline;
-    words.textContent = "You can stop here. The files have the labels, every answer, and the model that was proved.";
+    words.textContent = finished ? standing.sentence
+      : "You can stop here. The files have the labels, every answer, and the model that was proved.";
     files.href = "/finish";
     files.className = "button";
     files.textContent = "Take the files";
@@ -115,7 +117,7 @@ function showEnd(place) {
     more.className = "plain";
     more.textContent = "Keep labeling all the same";
     more.addEventListener("click", () => { beyond = true; fetchRows(); });
-    done.append(tick, title, words, files, more);
+    done.append(tick, title, words, files, ...(finished ? [] : [more]));
   } else {
     title.textContent = "No row is left";
     words.textContent = "Every row has an answer, or is in somebody else's hands.";
@@ -250,12 +252,42 @@ function showStanding() {
   put("bound-more", s.bound ? `${s.bound.kind}: ${s.bound.basis}` : "none yet");
   put("target", `≤ ${percent(s.target)}`);
   put("target-more", `wrong, ${percent(s.level)} sure`);
-  put("needed", s.phase === "proved" ? "0" : s.needed === null ? "many" : s.phase === "learning" ? `≥ ${s.needed}` : `≈ ${s.needed}`);
-  put("needed-more", s.phase === "proved" ? "you can stop" : s.needed === null ? "target out of reach" : "labels, as estimated");
+  const over = s.phase === "proved" || s.phase === "finished";
+  put("needed", over ? "0" : s.phase === "finishing" ? String(s.needed) : s.needed === null ? "many" : s.phase === "learning" ? `≥ ${s.needed}` : `≈ ${s.needed}`);
+  put("needed-more", over ? "you can stop" : s.phase === "finishing" ? "rows that the model is unsure of" : s.needed === null ? "target out of reach" : "labels, as estimated");
   drawChart(byId("chart"), s);
   drawCounts(byId("counts"), s.counts);
+  showOffer(s.offer);
   showFit();
   if (s.problem) trouble(s.problem);
+}
+
+// ---- finishing the table instead of proving the model
+
+function showOffer(offer) {
+  byId("offer").hidden = !offer;
+  if (!offer) return;
+  const percent = share => `${+(100 * share).toFixed(1)}\u00a0%`;
+  put("offer-text", `Or finish the table: the model labels the rows that it is surest of, you label the others. With ${percent(standing.level)} confidence at most this share of all labels is wrong:`);
+  const place = byId("offer-choices"), wanted = offer.map(one => `${percent(one.max_error)}: about ${one.labels} more labels`);
+  if ([...place.children].map(one => one.textContent).join() === wanted.join()) return;
+  place.replaceChildren(...offer.map((one, i) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "plain";
+    button.textContent = wanted[i];
+    button.addEventListener("click", () => finish(one.max_error));
+    return button;
+  }));
+}
+
+async function finish(share) {
+  const found = await send("/api/finish", {max_error: share});
+  if (!found.saved) return trouble(found.message);
+  beyond = false;
+  queue = [];
+  await refreshOnce();
+  await fetchRows();
 }
 
 function showFit() {
@@ -266,12 +298,17 @@ function showFit() {
   put("fit", [model, others > 1 ? `${others} people have answered.` : "", open.filter(Boolean).join(", ")].filter(Boolean).join(" "));
 }
 
+async function refreshOnce() {
+  const response = await fetch("/api/standing");
+  if (!response.ok) return false;
+  standing = await response.json();
+  showStanding();
+  return true;
+}
+
 async function refresh() {
   try {
-    const response = await fetch("/api/standing");
-    if (response.ok) {
-      standing = await response.json();
-      showStanding();
+    if (await refreshOnce()) {
       if (queue.length === 0 && inFlight.size === 0) await fetchRows();
     }
   } catch {
@@ -292,7 +329,7 @@ function showRobot() {
 
 async function robotStep() {
   const row = shown;
-  if (standing && standing.phase === "proved" && row === null) { robot = false; showRobot(); }
+  if (standing && ["proved", "finished"].includes(standing.phase) && row === null) { robot = false; showRobot(); }
   if (robot && row !== null && inFlight.size === 0) {
     const found = await send("/api/robot", {row});
     if (robot && found.saved && shown === row) answer(found.label);
