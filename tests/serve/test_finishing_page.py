@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +107,21 @@ class TestDesk:
         assert again.turns.finishing.audit.draw(5)[0].row == finishing.audit.draw(5)[0].row
         label(again, person, learner)
         assert again.turns.phase == FINISHED
+
+    def test_the_last_rows_do_not_wait_for_someone_who_left(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        learner = Sure(150)
+        desk, person = begun(tmp_path, learner, 150)
+        held = {pick.row for pick in desk.rows_for(desk.store.person("bo"))}
+        label(desk, person, learner)
+        assert desk.turns.phase == AUDITING
+        assert desk.turns.finishing is not None
+        assert desk.turns.finishing.n_sampled == (desk.turns.finishing.sample_size or 0) - len(held)
+        later = time.time() + 61
+        monkeypatch.setattr("surefoot.pool.service.time.time", lambda: later)
+        label(desk, person, learner)
+        assert desk.turns.phase == FINISHED
 
     def test_before_the_first_audited_row_no_bound_is_shown(self, tmp_path: Path) -> None:
         learner = Sure(400)

@@ -258,10 +258,10 @@ class FinishAsking(StoreAsking):
             wanted = max(self.finish.n_learn, self.finish.n_labels)
             self.say(f"{self.finish.n_labels} of {count(wanted, 'label')} to learn from.", "bold")
             return
-        plan, audit = finishing.plan(), finishing.audit
+        plan = finishing.plan()
         if plan is None:
             size = count(finishing.sample_size or 0, "sampled row")
-            self.say(f"{audit.n_labels} of {size} labeled, {count(audit.n_errors, 'error')}.", "bold")
+            self.say(f"{finishing.n_sampled} of {size} labeled.", "bold")
         else:
             more, model = count(len(plan.rows), "more row"), count(plan.n_model, "row")
             self.say(f"{more} to label. The model labels {model}.", "bold")

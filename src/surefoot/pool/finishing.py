@@ -78,6 +78,12 @@ class Finishing:
         return None if self.audit.plan is None else min(self.audit.plan, self.audit.n_drawable)
 
     @property
+    def n_sampled(self) -> int:
+        """Rows of the sample that have a label, in whatever order they came."""
+        size = self.sample_size or 0
+        return size - len(self.audit.open_draws(size, size)[0])
+
+    @property
     def is_sampled(self) -> bool:
         """Whether the labels of the sample are there, so that it is known which rows are left for annotators."""
         n = 1 if self.sample_size is None else self.sample_size

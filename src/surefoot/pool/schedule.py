@@ -29,6 +29,8 @@ NO_CLASS = ""
 _PICKED_FIRST = 10
 # Rows of the audit that are looked at beyond those recorded, to find one that nobody holds.
 _LOOK_AHEAD = 64
+# Seconds after which a row that someone holds may go to another where a table is finished and no other row is left.
+_LAST_LEASE = 60.0
 # Rows that are tried, drawn from all, before the open ones are listed.
 _TRIES = 64
 
@@ -278,9 +280,11 @@ class Chooser:
 
     def _finishing_rows(self, finishing: Finishing, person: int, now: float) -> Iterator[Event]:
         purpose = e.LEARN if finishing.is_sampled else e.AUDIT  # a row that a plan left is not random
-        for row in finishing.rows(_LOOK_AHEAD):
-            if self._book.row(row).state == OPEN and self._is_free(row, person, now):
-                yield Event(e.PICK, row, person, purpose=purpose, audit=self._turns.n_audits)
+        rows = [row for row in finishing.rows(_LOOK_AHEAD) if self._book.row(row).state == OPEN]
+        for lease in (self._lease, min(self._lease, _LAST_LEASE)):  # nobody else's rows while there are others
+            for row in rows:
+                if self._is_free(row, person, now, lease):
+                    yield Event(e.PICK, row, person, purpose=purpose, audit=self._turns.n_audits)
 
     def _random_rows(self, person: int, taken: set[int], now: float) -> Iterator[Event]:
         """Rows drawn one after another, uniformly, from those that are open; then from those held for too long."""
@@ -305,14 +309,14 @@ class Chooser:
         rows = [row for row in book.open_rows().tolist() if row not in gone]
         return int(rows[int(rng.integers(len(rows)))])
 
-    def _is_free(self, row: int, person: int, now: float) -> bool:
+    def _is_free(self, row: int, person: int, now: float, lease: float | None = None) -> bool:
         """Whether nobody else holds a row, or has for too long; a clock that was set back ends it, too."""
         holder = self._book.holders.get(row)
         if holder is None:
             return True
         if holder == person:
             return False
-        return abs(now - self._book.held[holder][row].time) > self._lease
+        return abs(now - self._book.held[holder][row].time) > (self._lease if lease is None else lease)
 
     def _n_drawn(self) -> int:
         """Random labels that are there or on their way."""

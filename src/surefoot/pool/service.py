@@ -502,8 +502,8 @@ def _finish_sentence(finishing: Finishing) -> str:
     plan = finishing.plan()
     if plan is not None:
         return plan.statement
-    audit, size = finishing.audit, finishing.sample_size or 0
-    return f"{audit.n_labels} of {count(size, 'sampled row')} labeled, {count(audit.n_errors, 'error')}."
+    size = count(finishing.sample_size or 0, "sampled row")
+    return f"{finishing.n_sampled} of {size} labeled. They judge the model. Then it is known which rows you label."
 
 
 def _sentence(desk: LabelingService, needed: int | None) -> str:
@@ -550,7 +550,7 @@ def _left_to_finish(desk: LabelingService, finishing: Finishing) -> int:
     """Rows that are left to label: those of the plan, else as estimated from the scores."""
     if finishing.n_left is not None:
         return finishing.n_left
-    size, done = finishing.sample_size or 0, finishing.audit.n_labels
+    size, done = finishing.sample_size or 0, finishing.n_sampled
     chances = np.sort(np.delete(finishing.scores, list(finishing.audit.known)))[::-1]
     if chances.size and not (chances.min() >= 0 and chances.max() <= 1):  # scores that are no probabilities
         return size - done
