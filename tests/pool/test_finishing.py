@@ -217,7 +217,7 @@ class TestFinishing:
 
     def test_the_page_says_where_it_stands(self, tmp_path: Path) -> None:
         desk = Desk(tmp_path)
-        assert status(desk.service)["needed"] is None
+        assert status(desk.service)["needed"] > 40  # the sample, and more as estimated
         desk.label(40)
         now = status(desk.service)
         assert (now["phase"], now["needed"]) == (FINISHING, desk.finishing.n_left)

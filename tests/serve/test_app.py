@@ -300,7 +300,9 @@ def test_the_terminal_and_the_page_share_a_store(tmp_path: Path, monkeypatch: py
     again = make_room(tmp_path)
     assert len(again.desk.book.labels) == 4
     assert pd.read_csv(path)["churn"].notna().sum() == 4  # the answer of the page, too
-    assert sum(event.kind == "undo" for event in again.desk.book.events) == 1
+    # of an answer, and of each row that a terminal held when it ended
+    assert sum(event.kind == "undo" for event in again.desk.book.events) == 4
+    assert set(again.desk.book.holders.values()) == {again.desk.store.person("ada").id}
 
 
 def test_what_the_socket_accepts_sends_at_once() -> None:

@@ -108,9 +108,7 @@ class TestDesk:
         label(again, person, learner)
         assert again.turns.phase == FINISHED
 
-    def test_the_last_rows_do_not_wait_for_someone_who_left(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
+    def test_the_last_rows_wait_a_minute_for_others(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         learner = Sure(150)
         desk, person = begun(tmp_path, learner, 150)
         held = {pick.row for pick in desk.rows_for(desk.store.person("bo"))}

@@ -143,9 +143,8 @@ class Sitting:
     def close(self) -> None:
         """Write the table where that was not done, and let another terminal take this one's place."""
         try:
-            row = self.pending()
-            if row in self.book.held.get(self.person.id, {}):  # others may have the row now
-                self._apply(self.store.append([Event(e.UNDO, row, self.person.id)]))
+            held = list(self.book.held.get(self.person.id, {}))  # others may have the rows now
+            self._apply(self.store.append([Event(e.UNDO, row, self.person.id) for row in held]))
             if self._dirty:
                 self.write_table()
         finally:
