@@ -125,3 +125,15 @@ def test_a_bound_is_never_printed_smaller_than_it_is() -> None:
     assert "0.1207" in repr(ErrorBounds({"holdout": replace(found, value=0.12063)}, advice="holdout"))
     state = ProofState(AUDIT, 30, 40, 1, 10, 0, 50, 0.12063, 0.95, 0.1, 0.9)
     assert "bound 0.1207 at level 0.95" in repr(state)
+
+
+def test_an_audit_of_a_metric_shows_the_direction_of_its_bound() -> None:
+    truth, cost = ["a", "b"] * 40, [[0.0, 1.0], [5.0, 0.0]]
+    for goal, word in [({"recall": 0.7}, "at least"), ({"cost": 0.5}, "at most")]:
+        more = {"positive": "a"} if "recall" in goal else {"cost_matrix": cost}
+        audit = sf.Audit(predictions=truth, target=goal, n_labels=40, random_state=0, **more)
+        before = audit._repr_html_()
+        text = audit.run(lambda row: truth[row])._repr_html_()
+        assert "not proved yet" in before
+        assert re.search(rf"<title>bound: {word} ", text)
+        assert re.search(rf"<title>target: {goal.get('cost', '70.0')}", text)

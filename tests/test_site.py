@@ -115,7 +115,7 @@ def test_the_api_reference_lists_every_public_name_once() -> None:
     listed = re.findall(r"^   ~(\S+)$", index_page(), re.MULTILINE)
     public = [f"{module}.{name}" for module, names in names_by_module().items() for name in names]
     assert sorted(listed) == sorted([*public, *RESULTS])
-    assert len(public) <= 79  # a new name earns its place, or replaces one
+    assert len(public) <= 80  # a new name earns its place, or replaces one
     assert not [name for name in listed if "._" in name]
 
 

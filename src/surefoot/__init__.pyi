@@ -4,7 +4,7 @@ from ._version import __version__
 from .backends.compute import Compute
 from .backends.sources import ParquetRows
 from .bounds.audit import Audit
-from .bounds.methods import error_bound, error_bounds
+from .bounds.methods import error_bound, error_bounds, error_rate_bound
 from .bounds.population import shift
 from .bounds.result import ErrorBound
 from .bounds.size import audit_size
@@ -46,6 +46,7 @@ __all__ = [
     "datasets",
     "error_bound",
     "error_bounds",
+    "error_rate_bound",
     "minimal_radius",
     "paper",
     "priors",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.stats import beta
+from scipy.stats import beta, binomtest, hypergeom
 from sklearn.datasets import make_classification
+from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import cross_val_predict
+from sklearn.metrics import make_scorer
+from sklearn.model_selection import cross_val_predict, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.tree import DecisionTreeClassifier
 
@@ -308,3 +310,36 @@ class TestRefusals:
             sf.error_bound(LogisticRegression(), X[FEW], Y[FEW], method="transport")
         with refuses("y"):
             sf.error_bound(LogisticRegression(), X[:4], [0, 0, 0, 0], method="holdout")
+
+
+@pytest.mark.parametrize(("errors", "n"), [(0, 12), (3, 40), (40, 40)])
+def test_the_metric_is_the_exact_one_sided_bound(errors: int, n: int) -> None:
+    y, level = np.arange(n) % 3, 0.85
+    predicted = np.where(np.arange(n) < errors, 7, y)
+    exact = binomtest(errors, n, alternative="less").proportion_ci(level, method="exact").high
+    assert sf.error_rate_bound(y, predicted, level=level) == pytest.approx(exact, abs=1e-12)
+    N = 50
+    possible = [M for M in range(errors, N - (n - errors) + 1) if hypergeom.cdf(errors, N, M, n) > 1 - level]
+    assert sf.error_rate_bound(y, predicted, level=level, n_pool=N) == max(possible) / N
+
+
+def test_the_metric_covers_the_error_rate_and_makes_a_scorer() -> None:
+    rng, rate = np.random.default_rng(0), 0.2
+    held = [sf.error_rate_bound(np.zeros(30), rng.random(30) < rate, level=0.8) >= rate for _ in range(2000)]
+    assert 0.8 - 3 * 0.009 <= np.mean(held) <= 0.95
+    clf = DummyClassifier(strategy="constant", constant="a").fit([[0], [0]], ["a", "b"])
+    X, y = np.zeros((20, 1)), np.array(["a"] * 17 + ["b"] * 3)
+    scorer = make_scorer(sf.error_rate_bound, greater_is_better=False, level=0.8)
+    assert scorer(clf, X, y) == -sf.error_rate_bound(y, clf.predict(X), level=0.8)
+    assert cross_val_score(clf, X, y, scoring=scorer, cv=2).shape == (2,)
+
+
+def test_the_metric_refuses_what_cannot_be_bounded() -> None:
+    with refuses("y_pred"):
+        sf.error_rate_bound([0, 1], [0])
+    with refuses("y_pred"):
+        sf.error_rate_bound([], [])
+    with refuses("n_pool"):
+        sf.error_rate_bound([0, 1], [0, 1], n_pool=1)
+    with refuses("level"):
+        sf.error_rate_bound([0, 1], [0, 1], level=1.0)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from surefoot._errors import ParameterError
-from surefoot._printing import Bar, at_most, count, folded_table, in_percent, percent
+from surefoot._printing import Bar, count, folded_table, in_percent, percent
 from surefoot._validation import FloatArray, check_positive_integer, check_unit_scalar
 from surefoot.bounds._arguments import (
     AUTO,
@@ -534,21 +534,14 @@ class Audit:
 
     def _repr_html_(self) -> str:
         bound = self.bound() if self.rule == PLANNED else self.anytime_bound()
-        labels, N, shown = self.n_labels, len(self._engine.predictions), f"at most {at_most(bound.value)}"
-        rows = [
-            ("rows", f"{N}, {self.n_known} of them labeled from the start"),
-            ("labels", f"{labels}, {self.n_errors} of them predicted wrongly"),
-            ("bound", f"{shown} ({self.rule} rule, {percent(self.level)} confidence)"),
-            *[("assumes" if k == 0 else "", text) for k, text in enumerate(bound.assumptions)],
-        ]
-        bars = [Bar("bound", bound.value, bound.value, shown)]
-        if labels:
-            share = self.n_errors / labels
-            bars.insert(0, Bar("observed", 0.0, share, percent(share, 1)))
-        if self.target_error is not None:
+        target = self.target_error if self.goal is None else self.goal.target
+        bars = bound._bars()
+        if target is not None:
             state = "proved" if self.proved else "not proved yet"
-            bars.append(Bar("target", 0.0, self.target_error, f"{percent(self.target_error, 1)}, {state}"))
-        return folded_table("Audit", bound.statement, bars, rows, type(self))
+            shown = f"{target:.4g}" if self.goal is not None and self.goal.cost is not None else percent(target, 1)
+            bars.append(Bar("target", 0.0, target, f"{shown}, {state}"))
+        rows = ("rows", f"{len(self._engine.predictions)}, {self.n_known} of them labeled from the start")
+        return folded_table("Audit", bound.statement, bars, [rows, *bound._rows()], type(bound))
 
     def _take(self, row: int, label: Any) -> None:
         draw = None if self._closed else self._engine.next_draw()

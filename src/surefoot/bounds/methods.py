@@ -7,14 +7,17 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 from sklearn.base import clone
+from sklearn.utils import column_or_1d
 
 from surefoot._errors import ParameterError
 from surefoot._validation import check_positive_integer
-from surefoot.bounds._arguments import Arguments, is_fitted
+from surefoot.bounds._arguments import Arguments, check_level, is_fitted
+from surefoot.bounds.betting import clopper_pearson_upper
 from surefoot.bounds.from_labels import crossfit_bound, transport_bound, unseen_bound
 from surefoot.bounds.result import ErrorBound, ErrorBounds
 from surefoot.certificates.calibration import CalibratedRadius
 from surefoot.certificates.groups import GroupFunction
+from surefoot.priors.clopper_pearson import hypergeometric_upper
 from surefoot.problem.losses import ZERO_ONE
 from surefoot.problem.rows import Unlabeled
 
@@ -243,3 +246,46 @@ def error_bounds(
         bounds[TRANSPORT] = error_bound(classifier, X, y, method=TRANSPORT, **common)
     advice = HOLDOUT if X_holdout is not None else CROSSFIT if random_labels else TRANSPORT
     return ErrorBounds(bounds, advice, left_out)
+
+
+def error_rate_bound(y_true: ArrayLike, y_pred: ArrayLike, *, level: float = 0.9, n_pool: int | None = None) -> float:
+    """Bound the error rate of fixed predictions from labels that they have not seen, as a metric of scikit-learn.
+
+    `make_scorer(error_rate_bound, greater_is_better=False)` makes a scorer. The bound assumes that the labels are a
+    random sample, that the classifier was not trained on them, and that one classifier is judged. The smallest of
+    several bounds, as in a search over parameters, does not hold with this confidence.
+
+    Parameters
+    ----------
+    y_true : array of shape (n,)
+        Labels.
+    y_pred : array of shape (n,)
+        Predictions.
+    level : float, default=0.9
+        Confidence level.
+    n_pool : int or None, default=None
+        Number of rows from which the labeled ones were sampled without replacement; the bound then covers these rows.
+        None: the bound covers the population.
+
+    Returns
+    -------
+    float
+        One-sided Clopper-Pearson bound, or hypergeometric bound with n_pool.
+
+    Examples
+    --------
+    >>> round(error_rate_bound([0, 1, 1, 0] * 10, [0, 1, 1, 1] + [0, 1, 1, 0] * 9), 4)
+    0.0939
+    """
+    known, given = column_or_1d(y_true), column_or_1d(y_pred)
+    if len(known) != len(given) or not len(known):
+        raise ParameterError(
+            "y_pred", f"must have one prediction per label, {len(known)}, at least one", len(given), "Pass that many."
+        )
+    level, n, errors = check_level(level), len(known), int((known != given).sum())
+    if n_pool is None:
+        return clopper_pearson_upper(errors, n, level)
+    N = check_positive_integer(n_pool, "n_pool")
+    if n > N:
+        raise ParameterError("n_pool", f"must be at least the number of labels, {n}", N, "Count all rows of the pool.")
+    return hypergeometric_upper(errors, n, N, level) / N

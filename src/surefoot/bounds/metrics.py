@@ -25,7 +25,17 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import gammaln
 
 from surefoot._errors import ParameterError
-from surefoot._printing import PrintsAsTable, count, in_percent, rounded_down, rounded_up, share_at_least
+from surefoot._printing import (
+    Bar,
+    PrintsAsTable,
+    at_least,
+    count,
+    in_percent,
+    percent,
+    rounded_down,
+    rounded_up,
+    share_at_least,
+)
 from surefoot._validation import FloatArray, check_unit_scalar
 from surefoot.bounds.betting import PoolErrors
 from surefoot.bounds.engine import AuditEngine, Draw
@@ -186,6 +196,14 @@ class MetricBound(PrintsAsTable):
         name = "F1" if self.metric == F1 else self.metric
         what = f"mean {name} over the classes" if self.positive is None else f"{name} of {self.positive!r}"
         return f"{given}, the {what} is at least {share_at_least(self.value)} % {rows}"
+
+    def _bars(self) -> list[Bar]:
+        estimate, cost = self.estimates.get(self.metric), self.metric == COST
+        limit = f"at most {rounded_up(self.value, 4)}" if cost else f"at least {at_least(self.value)}"
+        bound = Bar("bound", self.value, self.value, limit)
+        if estimate is None:
+            return [bound]
+        return [Bar("estimate", 0.0, estimate, f"{estimate:.4g}" if cost else percent(estimate, 1)), bound]
 
     def _rows(self) -> list[tuple[str, str]]:
         round_ = rounded_up if self.metric == COST else rounded_down
