@@ -320,7 +320,7 @@ def test_the_metric_is_the_exact_one_sided_bound(errors: int, n: int) -> None:
     assert sf.error_rate_bound(y, predicted, level=level) == pytest.approx(exact, abs=1e-12)
     N = 50
     possible = [M for M in range(errors, N - (n - errors) + 1) if hypergeom.cdf(errors, N, M, n) > 1 - level]
-    assert sf.error_rate_bound(y, predicted, level=level, n_pool=N) == max(possible) / N
+    assert sf.error_rate_bound(y, predicted, level=level, pool_size=N) == max(possible) / N
 
 
 def test_the_metric_covers_the_error_rate_and_makes_a_scorer() -> None:
@@ -339,7 +339,7 @@ def test_the_metric_refuses_what_cannot_be_bounded() -> None:
         sf.error_rate_bound([0, 1], [0])
     with refuses("y_pred"):
         sf.error_rate_bound([], [])
-    with refuses("n_pool"):
-        sf.error_rate_bound([0, 1], [0, 1], n_pool=1)
+    with refuses("pool_size"):
+        sf.error_rate_bound([0, 1], [0, 1], pool_size=1)
     with refuses("level"):
         sf.error_rate_bound([0, 1], [0, 1], level=1.0)

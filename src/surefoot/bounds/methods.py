@@ -248,7 +248,9 @@ def error_bounds(
     return ErrorBounds(bounds, advice, left_out)
 
 
-def error_rate_bound(y_true: ArrayLike, y_pred: ArrayLike, *, level: float = 0.9, n_pool: int | None = None) -> float:
+def error_rate_bound(
+    y_true: ArrayLike, y_pred: ArrayLike, *, level: float = 0.9, pool_size: int | None = None
+) -> float:
     """Bound the error rate of fixed predictions from labels that they have not seen, as a metric of scikit-learn.
 
     `make_scorer(error_rate_bound, greater_is_better=False)` makes a scorer. The bound assumes that the labels are a
@@ -263,19 +265,19 @@ def error_rate_bound(y_true: ArrayLike, y_pred: ArrayLike, *, level: float = 0.9
         Predictions.
     level : float, default=0.9
         Confidence level.
-    n_pool : int or None, default=None
+    pool_size : int or None, default=None
         Number of rows from which the labeled ones were sampled without replacement; the bound then covers these rows.
         None: the bound covers the population.
 
     Returns
     -------
     float
-        One-sided Clopper-Pearson bound, or hypergeometric bound with n_pool.
+        One-sided Clopper-Pearson bound, or hypergeometric bound with pool_size.
 
     Examples
     --------
     >>> round(error_rate_bound([0, 1, 1, 0] * 10, [0, 1, 1, 1] + [0, 1, 1, 0] * 9), 4)
-    0.0939
+    0.0938
     """
     known, given = column_or_1d(y_true), column_or_1d(y_pred)
     if len(known) != len(given) or not len(known):
@@ -283,9 +285,11 @@ def error_rate_bound(y_true: ArrayLike, y_pred: ArrayLike, *, level: float = 0.9
             "y_pred", f"must have one prediction per label, {len(known)}, at least one", len(given), "Pass that many."
         )
     level, n, errors = check_level(level), len(known), int((known != given).sum())
-    if n_pool is None:
+    if pool_size is None:
         return clopper_pearson_upper(errors, n, level)
-    N = check_positive_integer(n_pool, "n_pool")
+    N = check_positive_integer(pool_size, "pool_size")
     if n > N:
-        raise ParameterError("n_pool", f"must be at least the number of labels, {n}", N, "Count all rows of the pool.")
+        raise ParameterError(
+            "pool_size", f"must be at least the number of labels, {n}", N, "Count all rows of the pool."
+        )
     return hypergeometric_upper(errors, n, N, level) / N
