@@ -302,8 +302,20 @@ class TestMarksOfUnlabeledRows:
         assert sf.RobustLogisticRegression(radius=5.0).fit(self.X, [-1, 1, -1, 1]).classes_.tolist() == [-1, 1]
 
 
-def test_weights_of_any_size_are_taken_until_their_sum_overflows() -> None:
-    for label_prior in (None, "clopper-pearson"):  # the labeled rows are then all that counts
-        assert minimal(sample_weight=1e300, label_prior=label_prior) == pytest.approx(0.0, abs=1e-6)
-    with pytest.raises(ValueError, match=r"sample_weight must have a finite sum"):
-        minimal(sample_weight=1.7e308)
+@pytest.mark.parametrize("scale", [1e97, 1e-97])
+def test_weights_of_any_common_size_are_taken(scale: float) -> None:
+    """With 1e300 a fit ended in `label_prior must be finite`, and with 1e160 in NaN."""
+    X, y, weights = np.array([[0.0], [1.0], [2.0], [3.0], [4.0], [6.0]]), [0, 0, 1, 0, 1, 1], np.arange(1.0, 7.0)
+    for radius in ("predictive", "auto", "calibrated"):
+        clf = sf.RobustLogisticRegression(radius=radius).fit(X, y, scale * weights, X_unlabeled=X + 0.5)
+        assert np.isfinite([clf.certificate_.risk, *clf.coef_[0]]).all()
+    ball, same = (sf.WassersteinLogisticRegression().fit(X, y, size * weights) for size in (1.0, scale))
+    assert same.certificate_.risk == pytest.approx(ball.certificate_.risk)
+    if scale > 1:  # labels are then exact counts, and the labeled rows are all that counts
+        assert minimal(sample_weight=scale, label_prior="clopper-pearson") == pytest.approx(0.0, abs=1e-6)
+
+
+@pytest.mark.parametrize("each", [1.7e308, 1e300, 1e160, 1e-160, 5e-324])
+def test_weights_whose_squares_are_not_finite_or_zero_are_refused(each: float) -> None:
+    with refuses("sample_weight", "1e-100", "1e+100", "mean"):
+        minimal(sample_weight=each)

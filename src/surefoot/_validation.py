@@ -27,6 +27,8 @@ FloatArray = NDArray[np.float64]
 # Checks of arguments. Each error states the rule, the value received and the fix.
 
 _SUM_TOLERANCE = 1e-8
+# Largest sum of weights, and inverse of the smallest: squares of weights beyond it are not finite, or zero.
+_LARGEST_WEIGHT = 1e100
 
 
 def check_finite_array(value: Any, name: str, *, ndim: int | None = None) -> FloatArray:
@@ -169,9 +171,14 @@ def check_weights(value: Any, name: str, n_rows: int) -> FloatArray:
         )
     if not weights.any():
         raise ParameterError(name, "must have a positive entry", "only zeros", "Pass a weight for some row.")
-    if not np.isfinite(weights.sum()):
+    with np.errstate(over="ignore"):
+        total = float(weights.sum())
+    if not 1.0 / _LARGEST_WEIGHT <= total <= _LARGEST_WEIGHT:
         raise ParameterError(
-            name, "must have a finite sum", f"entries up to {float(weights.max())!r}", "Divide them all."
+            name,
+            f"must have a sum between {1.0 / _LARGEST_WEIGHT:g} and {_LARGEST_WEIGHT:g}",
+            f"{total!r}",
+            f"Divide all of {name} by their mean.",
         )
     return weights
 
