@@ -261,6 +261,13 @@ def _short(value: Any) -> str:
     return f"{value:.4g}" if isinstance(value, float | np.floating) else cell_text(value)
 
 
+def in_words(seconds: float) -> str:
+    """12 s, 3 min, 2 h."""
+    if seconds < 90:
+        return f"{max(round(seconds), 1)} s"
+    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
 def bound_in_words(loss: str, risk: float) -> str:
     """Describe an upper bound on the expected loss of a classifier."""
     if loss == "zero_one":

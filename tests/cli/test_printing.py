@@ -21,6 +21,7 @@ from sklearn.linear_model import LogisticRegression
 from generators import Result, make_pool
 from surefoot._printing import cell_text, visible
 from surefoot.backends.dask_rows import local_client
+from surefoot.cli import app
 from surefoot.paper import reproduce
 from surefoot.pool.model_file import load_model
 from surefoot.pool.store import store_path
@@ -218,3 +219,17 @@ def test_a_missing_extra_is_named(
 def test_json_reads_back_what_was_written_out(run_cli: Run, evil: Path) -> None:
     result = run_cli("fit", evil, "--label", f"churn{EVIL}", "--radius", 5, "--no-report", "--json")
     assert json.loads(result.out)["label"] == f"churn{EVIL}"
+
+
+def test_many_columns_are_announced_before_they_are_read(
+    run_cli: Run, pool: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Six rows of 100,000 columns were read for minutes without a word."""
+    how = ["fit", pool, "--label", "churn", "--no-report", "--no-error", "--force"]
+    assert "columns: this takes" not in run_cli(*how).err
+    monkeypatch.setattr(app, "_MANY_COLUMNS", 3)
+    monkeypatch.setattr(app, "_SECONDS_PER_COLUMN", 60.0)
+    found = run_cli(*how)
+    assert found.code == 0
+    assert f"pool.csv has {len(make_pool().columns)} columns: this takes about" in " ".join(found.err.split())
+    assert "columns: this takes" not in str(json.loads(run_cli(*how, "--json").out)["notes"])

@@ -298,3 +298,14 @@ class TestLargeNumbers:
     def test_names_of_customers_are_categories(self) -> None:
         names = (2**60 + np.arange(60) % 5).astype(np.int64)
         assert sort_columns(pd.DataFrame({"customer": names, "x": np.arange(60.0) % 7})).categories == ["customer"]
+
+
+def test_a_model_of_many_columns_stores_few_arrays(tmp_path: Path) -> None:
+    """Each column of numbers had an empty array of its own, and 20,000 columns took 8 s to store."""
+    scaler = TailScaler().fit(np.random.default_rng(0).normal(size=(30, 200)))
+    skops.io.dump(scaler, tmp_path / "scaler.skops")
+    with ZipFile(tmp_path / "scaler.skops") as archive:
+        assert len(archive.namelist()) < 20
+    again = skops.io.load(tmp_path / "scaler.skops", trusted=["surefoot.pool.table.cleaning.TailScaler"])
+    rows = np.random.default_rng(1).normal(size=(5, 200))
+    np.testing.assert_array_equal(again.transform(rows), scaler.transform(rows))

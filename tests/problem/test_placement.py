@@ -18,7 +18,7 @@ from sklearn.naive_bayes import GaussianNB
 import surefoot as sf
 import surefoot.active as al
 from generators import BlockPool, draw_flexibility
-from refusals import refuses
+from refusals import refuses, warns
 from surefoot.backends.dask_rows import DaskRows
 from surefoot.costs import Precomputed
 from surefoot.problem import placement
@@ -316,3 +316,45 @@ class TestEqualRows:
         chosen = np.sort(np.random.default_rng(3).choice(len(U), 20, replace=False))
         assert np.array_equal(few.data.everything, np.vstack([X, U[chosen]]))
         assert few.over_all_rows(few.data.everything)[1] == pytest.approx(np.full(80, 1 / 80))
+
+
+class TestLongSolves:
+    """A default fit of 100,000 rows and 2,000 labels ran for many minutes without a word."""
+
+    def test_the_time_is_said_before_the_solve(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        X, y, U = np.eye(6), [0, 1, 0, 1, 0, 1], np.zeros((5, 6))
+
+        def not_yet(*_: Any, **__: Any) -> None:
+            raise AssertionError("solved before the warning")
+
+        monkeypatch.setattr(placement, "_LONG", 1e-12)
+        monkeypatch.setattr(placement.InMemoryProblem, "fixed", not_yet)
+        monkeypatch.setattr(placement.InMemoryProblem, "linear", not_yet)
+        for solve in (
+            lambda: sf.RobustLogisticRegression().fit(X, y, X_unlabeled=U),
+            lambda: sf.certify(None, X, y, X_unlabeled=U, radius=2.0, losses=np.ones((11, 2))),
+        ):
+            with warns("long solve"), pytest.raises(AssertionError, match="before the warning"):
+                solve()
+
+    def test_a_sample_that_takes_a_minute_is_advised(self) -> None:
+        g = np.random.default_rng(0)
+        X, y = g.normal(size=(2000, 2)), g.integers(0, 2, 2000)
+        for n_rows, expected in ((98_000, 1), (6000, 0)):
+            problem = placement.check_problem(X, y, X_unlabeled=g.normal(size=(n_rows, 2)))
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                placement.announce_long_solve(problem, None)
+                placement.announce_long_solve(problem, sf.Compute("cuda"))
+            assert [("random sample" in str(one.message)) for one in caught] == [True] * expected
+
+    def test_more_labels_rows_and_classes_take_longer(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(placement, "_LONG", 0.0)
+        g, seconds = np.random.default_rng(0), []
+        for n, M, K in ((20, 30, 2), (20, 60, 2), (40, 60, 2), (40, 60, 4)):
+            y = np.arange(n) % K
+            problem = placement.check_problem(g.normal(size=(n, 2)), y, X_unlabeled=g.normal(size=(M, 2)))
+            with warns("long solve") as caught:
+                placement.announce_long_solve(problem, None)
+            seconds.append(caught[0].message.seconds)
+        assert (np.diff(seconds) > 0).all()

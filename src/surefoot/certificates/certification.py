@@ -22,7 +22,7 @@ from surefoot.certificates.groups import GroupFunction, RowGroups, rows_to_measu
 from surefoot.costs import FeatureMetric
 from surefoot.priors import LabelPrior
 from surefoot.problem.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
-from surefoot.problem.placement import FINEST_IN_BLOCKS, check_problem, rows_as_passed
+from surefoot.problem.placement import FINEST_IN_BLOCKS, announce_long_solve, check_problem, rows_as_passed
 from surefoot.problem.robust import InMemoryProblem, Objective, RobustProblem
 from surefoot.problem.rows import Unlabeled
 from surefoot.solvers.search.best_bounds import SetAtRadius
@@ -151,6 +151,7 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
         merge=losses is None and groups is None and not measured.transformed,
     )
     judged = ClassifierLoss.from_arguments(classifier, problem.data.classes, loss, clip, own=losses is not None)
+    announce_long_solve(problem, compute)
     parts = rows_as_passed(problem, X, X_unlabeled, X_target) if isinstance(problem, InMemoryProblem) else None
     at_rows, scale = judged.losses_on(problem, parts, losses)
     if measured.transformed:

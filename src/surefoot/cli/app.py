@@ -13,10 +13,18 @@ from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 import typer
 
 from surefoot._errors import FileError
-from surefoot._printing import count
+from surefoot._printing import count, in_words
 from surefoot._version import __version__
 from surefoot.cli.output import Output
-from surefoot.pool.options import KEPT, FitOptions, KeptOptions, read_prior, read_radius, settle, split_names
+from surefoot.pool.options import (
+    KEPT,
+    FitOptions,
+    KeptOptions,
+    read_prior,
+    read_radius,
+    settle,
+    split_names,
+)
 from surefoot.pool.table.cells import TableError
 from surefoot.pool.table.reading import SUFFIXES, Format, check_label_column, read_names
 
@@ -24,6 +32,9 @@ if TYPE_CHECKING:
     from surefoot.pool.stored import GivenPredictions
     from surefoot.pool.table import Pool, Table
 
+
+# Columns are read one by one. This many or more take long enough that the command says so.
+_MANY_COLUMNS, _SECONDS_PER_COLUMN = 30_000, 1.2e-3
 
 # Options that several commands share, and what completes them.
 
@@ -270,6 +281,13 @@ class Call:
         with self.output.working("reading the table"):
             table = self.read_table(self.path, self.label)
             check_learnable(table)
+            n_columns = len(table.cells.columns)
+            if n_columns > _MANY_COLUMNS:
+                self.output.announce(
+                    f"{table.path.name} has {n_columns} columns: this takes about "
+                    f"{in_words(n_columns * _SECONDS_PER_COLUMN)}. To be faster, leave columns out with --drop, or "
+                    "save those that matter as a table of their own."
+                )
             pool = clean(table, **self.columns)
         self.take_up(table)
         return pool

@@ -130,6 +130,11 @@ class Output:
                 if not self.json:
                     self.err.print(Text("note: ", style="yellow") + Text(visible(text, lines=True)))
 
+    def announce(self, text: str) -> None:
+        """Say on standard error, before long work begins, what concerns this run and not its result."""
+        if not self.json:
+            self.err.print(Text(visible(text, lines=True)))
+
     def finish(self, data: dict[str, Any], code: int = OK) -> int:
         """Print the object, if one was asked for, and give the exit code."""
         if self.json:

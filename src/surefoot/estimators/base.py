@@ -26,7 +26,14 @@ from surefoot.backends.compute import Compute
 from surefoot.costs import Precomputed
 from surefoot.costs.learned import resolve_metric
 from surefoot.problem.losses import log_loss_matrix, probabilities
-from surefoot.problem.placement import RowPlacement, check_compute, needs_memory, place, robust_problem
+from surefoot.problem.placement import (
+    RowPlacement,
+    announce_long_solve,
+    check_compute,
+    needs_memory,
+    place,
+    robust_problem,
+)
 from surefoot.problem.robust import RobustProblem
 from surefoot.problem.rows import TARGET, LabeledData, check_unlabeled
 
@@ -158,7 +165,9 @@ def problem_of_fit(  # noqa: PLR0913 - one keyword per part of the problem
         placed = replace(placed, rows=check_unlabeled(estimator, rows, placed.rows, placed.name))
     if measured:
         data = replace(data, metric=_precomputed(rows, placed, compute))
-    return robust_problem(data, placed, estimator.label_prior, label_cost, compute, n_jobs, merge=merge)
+    problem = robust_problem(data, placed, estimator.label_prior, label_cost, compute, n_jobs, merge=merge)
+    announce_long_solve(problem, compute)
+    return problem
 
 
 def is_precomputed(metric: Any) -> bool:

@@ -13,14 +13,14 @@ from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from surefoot._errors import ParameterError
-from surefoot._printing import cell_text
+from surefoot._printing import cell_text, in_words
 from surefoot._validation import FloatArray, check_labeled_rows, check_more_rows, encode_labels
 from surefoot.certificates.calibration import CalibratedRadius, resolve_radius
 from surefoot.certificates.certificate import Certificate, WorstCase
 from surefoot.costs import FeatureMetric, LearnedMetric, Precomputed
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.pool.notes import Code, Note
-from surefoot.pool.options import DEFAULT, Clock, FitOptions, TimeIsUpError, in_words
+from surefoot.pool.options import DEFAULT, Clock, FitOptions, TimeIsUpError
 from surefoot.pool.table import Pool
 from surefoot.pool.training import LabeledTable, about_picked, learn, prior_from_options
 from surefoot.problem.distances import row_chunks

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from surefoot._errors import FileError
+from surefoot._printing import in_words
 from surefoot.pool.store import Store, store_path
 from surefoot.pool.table.cells import TableError
 
@@ -81,13 +82,6 @@ class Clock:
             return ""
         rest = seconds - (time.monotonic() - began)
         return f", about {in_words(rest)} left" if rest > 1 else ", nearly done"
-
-
-def in_words(seconds: float) -> str:
-    """12 s, 3 min, 2 h."""
-    if seconds < 90:
-        return f"{max(round(seconds), 1)} s"
-    return f"{round(seconds / 60)} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 # What a user asked of a fit: plain values, so that a mistake among them is told before anything is loaded.

@@ -17,7 +17,8 @@ from joblib import effective_n_jobs
 from numpy.typing import ArrayLike
 from sklearn.utils import _safe_indexing
 
-from surefoot._errors import ParameterError
+from surefoot._errors import CodedWarning, ParameterError, warn_caller
+from surefoot._printing import in_words
 from surefoot._validation import (
     FloatArray,
     check_more_rows,
@@ -54,6 +55,11 @@ MOST_DISTANCES = 1 << 24
 FINEST_IN_BLOCKS = 1e-5
 # Fewer unlabeled rows than this are solved in well under a second, so equal ones among them are not looked for.
 _FEWEST_MERGED = 1000
+# Processor seconds of a solve with two classes: per distance, and for n = 1,000 anchors, which grows with n^2.5. K
+# classes take (K/2)^1.5 times as long. Fitted to default fits of 3,000 to 10^6 rows with 100 to 2,000 labels.
+_PER_DISTANCE, _PER_ANCHORS, _ANCHORS_GROWTH, _CLASSES_GROWTH = 3.3e-7, 10.0, 2.5, 1.5
+# A solve that takes longer than this many seconds is announced.
+_LONG = 60.0
 # Equal rows are looked for among all rows if some are found among this many random ones.
 _TRIED = 4096
 
@@ -199,6 +205,27 @@ def robust_problem(
     prior = prior.for_rows(whole.rows, whole.codes, len(whole.classes), None if whole.target else rows)  # sees all rows
     few = replace(whole, unlabeled=rows[equal.first], counts=equal.distinct_weights)
     return InMemoryProblem.from_data(few, prior, label_cost, n_jobs, equal)
+
+
+def announce_long_solve(problem: RobustProblem, compute: Compute | None) -> None:
+    """Warn before a solve that will take more than a minute on processors: how long it takes, and what to do."""
+    n, K = len(problem.decision_set.anchor_weights), problem.decision_set.n_classes
+    growth = (K / 2) ** _CLASSES_GROWTH
+    fixed, per_row = growth * _PER_ANCHORS * (n / 1000) ** _ANCHORS_GROWTH, growth * _PER_DISTANCE * n
+    seconds = fixed + per_row * problem.n_rows
+    if seconds <= _LONG or (compute is not None and compute.device.startswith("cuda")):
+        return
+    rows = max((_LONG - fixed) / per_row, 0.0)
+    fewer = f"a random sample of about {int(float(f'{rows:.1g}')):,} rows" if rows > n else "fewer labeled rows"
+    warn_caller(
+        CodedWarning(
+            "long solve",
+            f"Each solve over {problem.n_rows:,} rows, {n:,} labeled rows and {K} classes takes about "
+            f"{in_words(seconds)} of processor time.",
+            f"Pass {fewer} for a minute, or $compute=Compute('cuda') on a GPU.",
+            seconds=seconds,
+        )
+    )
 
 
 def _equal_rows(data: LabeledData, placed: RowPlacement) -> EqualRows | None:

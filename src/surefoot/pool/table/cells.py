@@ -5,8 +5,9 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import product
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -63,6 +64,7 @@ _DAYS = (
     "%a, %d %b %Y",
 )
 _ISO_LIKE = re.compile(r"^\d{4}-\d{2}(-\d{2}([T ]\d{2}(:?\d{2}(:?\d{2}([.,]\d+)?)?)?\s*(Z|[+-]\d{2}:?\d{2})?)?)?$")
+_MARKS, _MARKS_AND_POINT = re.compile(r"[,%€£$]"), re.compile(r"[.,%€£$]")
 _HAS_DIGITS = re.compile(r"\d.*[-/.: ,]|[-/.: ,].*\d")
 _PLAIN_NUMBER = re.compile(r"^[-+]?\d*\.?\d+(?:[eE][-+]?\d+)?$")
 FORMATS = (*[day + time for day, time in product(_DAYS, _TIMES)], *[time.strip() for time in _TIMES if time])
@@ -84,8 +86,14 @@ def check_plain(name: str, column: Any) -> None:
 
 def is_nested(column: Any) -> bool:
     """Whether the cells of a column are lists or structures."""
-    first = next(iter(column.dropna().iloc[:1]), None) if column.dtype == object else None
-    return isinstance(first, dict | list | tuple | set | np.ndarray)
+    if column.dtype != object:
+        return False
+    for cell in column:
+        if isinstance(cell, dict | list | tuple | set | np.ndarray):
+            return True
+        if isinstance(cell, str):
+            break
+    return False
 
 
 def row_keys(features: Any) -> NDArray[np.uint64]:
@@ -131,8 +139,8 @@ def number_style(column: Any, commas: str = THOUSANDS) -> str:
     if column.dtype != object and column.dtype.kind not in "OUT":
         return POINT
     filled, decimal = column.dropna(), commas == COMMA
-    marks = r"[.,%€£$]" if decimal else r"[,%€£$]"
-    if not len(filled) or not isinstance(filled.iloc[0], str) or not filled.str.contains(marks).any():
+    marks = _MARKS_AND_POINT if decimal else _MARKS
+    if not any(isinstance(cell, str) and marks.search(cell) for cell in filled):
         return POINT
     styles = (COMMA, POINT, THOUSANDS) if decimal else (POINT, THOUSANDS, COMMA)
     readable = {style: int((~as_numbers(filled, style)[1]).sum()) for style in styles}
@@ -163,15 +171,21 @@ def date_format(column: Any) -> tuple[str, str | None] | None:
         return STORED, None
     if column.dtype.kind in "iufbmc":
         return _compact(column)
-    cells = column.dropna().map(str).str.strip()
-    sample = cells.drop_duplicates().iloc[:_DATES_LOOKED_AT]
-    if not len(sample) or sample.str.contains(_HAS_DIGITS).mean() < _SHARE or sample.str.len().median() > 40:
+    cells = [str(cell).strip() for cell in column.dropna()]
+    sample = list(dict.fromkeys(cells))[:_DATES_LOOKED_AT]
+    if not sample or _share(sample, _HAS_DIGITS.search) < _SHARE or median(map(len, sample)) > 40:
         return None
-    if sample.str.match(_ISO_LIKE).mean() >= _SHARE:
+    if _share(sample, _ISO_LIKE.match) >= _SHARE:
         return ISO, None
+    return _written_format(cells, sample)
+
+
+def _written_format(cells: list[str], sample: list[str]) -> tuple[str, str | None] | None:
+    """As `date_format`, for texts that are not written as ISO 8601 has it."""
     # no format reads a number without two marks between its parts
-    numbers = float(sample.str.match(_PLAIN_NUMBER).mean())
-    shares = {how: _share_read(sample, how) if numbers <= 1.0 - _SHARE else 0.0 for how in FORMATS}
+    if _share(sample, _PLAIN_NUMBER.match) > 1.0 - _SHARE:
+        return None
+    shares = {how: _share_read(sample, how) for how in FORMATS}
     best = max(shares, key=lambda how: shares[how])
     read = _share_read(cells, best)
     if shares[best] < _SHARE or read < _SHARE:
@@ -181,8 +195,14 @@ def date_format(column: Any) -> tuple[str, str | None] | None:
     return best, twin if twin != best and twin in shares and _share_read(cells, twin) == read else None
 
 
-def _share_read(cells: Any, how: str) -> float:
-    return float(np.isfinite(as_days(cells, how)).mean())
+def _share(cells: list[str], fits: Callable[[str], object]) -> float:
+    return sum(fits(cell) is not None for cell in cells) / len(cells)
+
+
+def _share_read(cells: list[str], how: str) -> float:
+    import pandas as pd
+
+    return float(np.isfinite(as_days(pd.Series(cells, dtype=object), how)).mean())
 
 
 def _compact(column: Any) -> tuple[str, str | None] | None:

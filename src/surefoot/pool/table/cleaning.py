@@ -103,7 +103,7 @@ class TailScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         n_columns = rows.shape[1]
         self.center_, self.spread_ = np.zeros(n_columns), np.ones(n_columns)
         self.mean_, self.scale_ = np.zeros(n_columns), np.ones(n_columns)
-        self.quantiles_: list[FloatArray] = []
+        self.quantiles_: list[FloatArray] = [np.empty(0)] * n_columns  # one array, which a model file holds once
         for at, column in enumerate(rows.T):
             self._fit_column(at, column)
         return self
@@ -118,7 +118,6 @@ class TailScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return found
 
     def _fit_column(self, at: int, column: FloatArray) -> None:
-        self.quantiles_.append(np.empty(0))
         if _farthest(column) <= FARTHEST:
             self._settle(at, PLAIN, column)
             return
