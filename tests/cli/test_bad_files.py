@@ -70,8 +70,6 @@ CASES: dict[str, tuple[Callable[[], Path], str]] = {
     "quantity": (lambda: with_labels(lambda y: [*np.linspace(0, 1, 119), None]), "as a quantity has"),
     "infinite": (lambda: with_column([*range(100), float("inf"), *range(40)]), "finite numbers; got inf in row 101"),
     "not UTF-8": (lambda: raw(b"a,churn\n\xc3\xa9,caf\xe9\n"), r"must be text in utf-8; byte 14 \(0xe9, line 2\)"),
-    "wide": (lambda: raw("a,churn\n1,x\n".encode("utf-16-le")), "every other byte .* is zero.*--encoding utf-16-le"),
-    "wide, big-endian": (lambda: raw("a,churn\n1,x\n".encode("utf-16-be")), "--encoding utf-16-be"),
     "folder": (folder, "folder.csv must be a file; it is a folder"),
     "kind": (lambda: Path("pool.xls"), "ends in one of .csv, .tsv, .parquet"),
     "not Parquet": (

@@ -475,13 +475,6 @@ def _heading(file: Path, content: bytes, how: Format) -> Header:
         raise TableError(f"{file} could not be read as a table: {error}. Is it a text file?") from error
     if not first:
         raise TableError(f"{file} must begin with a header; it holds blank lines only. Pass another file.")
-    letters = "".join(first[0])
-    if 3 * letters.count("\0") > len(letters):  # two bytes for each letter, read as one each
-        wide = f"utf-16-{'be' if letters.startswith(chr(0)) else 'le'}"
-        raise FileError(
-            f"{file} must be text in {how.encoding}; every other byte of its header is zero, as in {wide}. Pass "
-            f"--encoding {wide}, or save it as UTF-8."
-        )
     at = 0 if len(first[0]) == 1 and _other_mark(first[0][0], how)[1] else _n_above(first)
     return Header(first[at], ends[at], at)
 
