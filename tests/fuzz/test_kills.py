@@ -1,4 +1,5 @@
-"""`surefoot label`, killed at every call that changes a file or its store: no acknowledged answer is lost or doubled.
+"""`surefoot label` and `export`, killed at every call that changes a file or its store: no acknowledged answer is lost
+or doubled, and what is exported is there as a whole or not at all.
 
 An answer is acknowledged when the next question is put. The child process is forked, so that a kill costs a fraction of
 a second; it labels random rows only, and so starts no threads of compiled code.
@@ -9,6 +10,7 @@ from __future__ import annotations
 import csv
 import io
 import os
+import shutil
 import signal
 import sqlite3
 import sys
@@ -20,6 +22,7 @@ from typing import Any
 import pytest
 
 from generators import make_pool
+from serve.rooms import make_room
 from surefoot.cli import run
 from surefoot.pool.store import Store, store_path
 from surefoot.pool.store_labels import stored_book
@@ -66,7 +69,7 @@ def killing(at: int, half: bool) -> Callable[[Any], Any]:
     return wrap
 
 
-def label_until_killed(at: int, half: bool) -> tuple[int, bool]:
+def run_until_killed(command: list[str], at: int, half: bool) -> tuple[int, bool]:
     """How many answers were acknowledged, and whether the process was killed before it had ended."""
     readable, writable = os.pipe()
     child = os.fork()
@@ -80,7 +83,7 @@ def label_until_killed(at: int, half: bool) -> tuple[int, bool]:
             connect, execute = sqlite3.connect, wrap(sqlite3.Connection.execute)
             killed = type("Killed", (sqlite3.Connection,), {"execute": execute})
             sqlite3.connect = lambda *arguments, **options: connect(*arguments, **options, factory=killed)
-            os._exit(run(COMMAND))
+            os._exit(run(command))
         finally:
             os._exit(99)
     os.close(writable)
@@ -125,7 +128,7 @@ def check_kills(points: range, states: list[list[str]]) -> int:
     for at in points:
         for half in (False, True):
             fresh()
-            acknowledged, killed = label_until_killed(at, half)
+            acknowledged, killed = run_until_killed(COMMAND, at, half)
             assert in_table() in ([""] * 20, labels())  # all or nothing
             # the answer that was being written may be there or not; those before it are
             assert labels() in states[acknowledged : acknowledged + 2], f"killed at call {at}, half {half}"
@@ -152,3 +155,48 @@ def test_no_acknowledged_answer_is_lost(tmp_path: Path, monkeypatch: pytest.Monk
     states = history()
     assert len({tuple(state) for state in states}) > 3
     assert check_kills(range(2, 1000, step), states) > 80
+
+
+EXPORTS = {
+    "in place": (["--in-place"], "pool.csv"),
+    "a new table": (["--out", "new.csv"], "new.csv"),
+    "tasks": (["--out", "tasks.json"], "tasks.json"),
+    "answers": (["--answers", "answers.csv"], "answers.csv"),
+}
+
+
+@pytest.mark.parametrize("step", [11, pytest.param(4, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("what", EXPORTS)
+def test_an_export_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str, step: int) -> None:
+    options, name = EXPORTS[what]
+    command = ["export", "pool.csv", "--label", "churn", *options]
+    (tmp_path / "before").mkdir()
+    desk = make_room(tmp_path / "before").desk
+    ada = desk.store.person("ada")
+    for label in ("yes", "no", "yes"):
+        desk.answer(ada, desk.rows_for(ada)[0].row, label)
+    known = dict(desk.book.labels)
+    desk.store.close()
+    states = []
+    for at in (10**9, *range(1, 1000, step)):  # the first one is not killed
+        folder = tmp_path / f"killed at {at}"
+        shutil.copytree(tmp_path / "before", folder)
+        monkeypatch.chdir(folder)
+        before = {path.name for path in Path().iterdir()}
+        old = Path(name).read_bytes() if Path(name).exists() else None
+        _, killed = run_until_killed(command, at, half=at % 2 == 0)
+        found = Path(name).read_bytes() if Path(name).exists() else None
+        states.append(found)
+        assert found in (old, states[0]), f"half written by a kill at call {at}"
+        assert found != old or killed
+        if found == old:
+            assert run(command) == 0
+        assert Path(name).read_bytes() == states[0]
+        book = stored_book(read_labeled_table("pool.csv", "churn", classes=["no", "yes"]))
+        assert book is not None
+        assert dict(book.labels) == known
+        assert {path.name for path in Path().iterdir()} <= before | {name}
+        if not killed and at < 10**9:
+            break
+    assert not killed
+    assert len(states) > 2
