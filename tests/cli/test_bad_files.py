@@ -93,10 +93,10 @@ def test_fit_refuses(case: str, run_cli: Run, pool: Path) -> None:
 
 
 STRICT: dict[str, tuple[Callable[[], Path], str]] = {
-    "only NaN": (lambda: with_column(np.nan), "'extra' is empty.*--drop 'extra'"),
-    "constant": (lambda: with_column(3), "'extra' has one value only.*--drop 'extra'.*--strict"),
-    "categories": (diverse, r"'word' names the rows \(100000 different texts"),
-    "names": (lambda: with_column([f"name {i}" for i in range(120)]), "'extra' names the rows"),
+    "only NaN": (lambda: with_column(np.nan), r"'extra' \(empty\).*--drop 'extra'"),
+    "constant": (lambda: with_column(3), r"'extra' \(constant, .*--drop 'extra'.*--strict"),
+    "categories": (diverse, r"'word' \(an identifier with 100000 different values"),
+    "names": (lambda: with_column([f"name {i}" for i in range(120)]), r"'extra' \(an identifier"),
     "mixed": (lambda: with_column([*range(100), "none", *range(40)]), "mixes numbers and texts: row 101 holds 'none'"),
 }
 
@@ -133,7 +133,7 @@ def test_delimiters_are_found_in_one_try(mark: str, shown: str, run_cli: Run, po
     path = write(frame, sep=mark)
     result = run_cli("fit", path, "--label", "churn", "--no-report", "--json", "-r", 5, "--out", "found.skops")
     assert result.code == 0
-    assert f"cells of {path.name} end at {shown} (--delimiter changes it)." in result.data["notes"]
+    assert f"reading {path.name} with the delimiter {shown} (override with --delimiter)." in result.data["notes"]
     assert run_cli("predict", "found.skops", path, "--json").code == 0
     assert run_cli("score", "found.skops", path, "--json").code == 0
     given = run_cli("fit", path, "--delimiter", ",")
@@ -153,7 +153,8 @@ def test_missing_marks_and_encodings_can_be_named(run_cli: Run, pool: Path) -> N
     arguments = (*arguments, "--encoding", "latin-1")
     assert "mixes numbers and texts" in run_cli(*arguments, "--strict").data["error"]
     assert any(
-        "row 4 holds '?': it counts as missing" in note for note in run_cli(*arguments, "--forget").data["notes"]
+        "row 4 contains '?'. Treating this cell as missing" in note
+        for note in run_cli(*arguments, "--forget").data["notes"]
     )
     assert run_cli(*arguments, "--missing", "?").code == 0
 
@@ -189,7 +190,7 @@ def test_a_fault_of_ours_is_no_mistake_of_the_user(run_cli: Run, pool: Path, mon
     monkeypatch.setattr(Call, "read_pool", lambda *_, **__: np.zeros(2) + np.zeros(3))
     result = run_cli("fit", pool, "--label", "churn")
     assert result.code == 1
-    assert "a fault of surefoot: ValueError: operands could not be broadcast" in result.message
+    assert "internal error: ValueError: operands could not be broadcast" in result.message
 
 
 class TestFullDisk:

@@ -36,7 +36,9 @@ TREES = ",".join(f"sklearn.{name}" for name in FOREST)
 def test_fit_writes_a_model_and_a_report(run_cli: Run, pool: Path) -> None:
     result = run_cli("fit", pool, "--label", "churn", "--prior", "0.6,0.4", "--worst-case")
     assert result.code == 0, result.err
-    assert result.out.index("What you can say about this model") < result.out.index("Certificate: the worst case")
+    words = " ".join(result.out.split())
+    assert words.index("accuracy") < words.index("error rate at most") < words.index("worst case")
+    assert len((result.out + result.err).splitlines()) <= 15
     assert {"pool.skops", "pool.html"} <= {path.name for path in Path().iterdir()}
     model = load_model("pool.skops")
     assert isinstance(model, ModelFile)
@@ -88,7 +90,7 @@ def test_by_default_the_model_is_the_librarys_and_the_guarantee_a_certificate_of
 def test_a_target_that_is_missed_is_told_in_true_words(run_cli: Run, pool: Path, radius: str, word: str) -> None:
     result = run_cli("fit", pool, "-l", "churn", "-r", radius, "--no-report", "--target-risk", 0.001, "--json")
     assert result.code == 3
-    note = next(note for note in result.data["notes"] if "above the target" in note)
+    note = next(note for note in result.data["notes"] if "is above --target-risk" in note)
     assert note.startswith(f"the {word} log loss ")
     shown = float(re.findall(r"\d+\.\d+", note)[0])
     assert 0 <= shown - result.data["certificate"]["risk"] < 1e-4
@@ -98,8 +100,8 @@ def test_with_few_labels_nothing_is_guaranteed(run_cli: Run, pool: Path) -> None
     make_pool(n_labels=12).to_csv(pool, index=False)
     result = run_cli("fit", pool, "--label", "churn", "--no-report", "--worst-case")
     words = " ".join(result.out.split())
-    assert "no cross-fitted bound: it needs 20 random labels or more; there are 12." in words
-    assert "no worst case: 12 random labels are too few" in words
+    assert "no cross-fitted bound, which requires at least 20 random labels (got 12)." in words
+    assert "requires at least 20 random labels (got 12). Pass a number as --radius" in words
     assert "Certificate" not in words
     assert "guaranteed" not in words
     data = run_cli("fit", pool, "--no-report", "--json").data
@@ -165,7 +167,7 @@ def test_a_constant_model_is_named_one(run_cli: Run, pool: Path) -> None:
     worst = asked["certificate"]
     answered = max(asked["answers"].values())
     if answered == 1.0:
-        assert any("for every row: it is that constant answer" in note for note in asked["notes"])
+        assert any("for every row. Label more rows." in note for note in asked["notes"])
         assert worst["error"] == pytest.approx(worst["constant_error"], abs=1e-3)
     assert worst["error"] >= worst["constant_error"] - 1e-3
 
@@ -204,11 +206,11 @@ def test_time_bounds_a_fit_and_says_what_was_left_out(
         hurried.setattr(model, "_SHARE", 0.0)
         data = run_cli("fit", pool, "--label", "churn", "--no-report", "--json", "--time", 300).data
     assert data["complete"] is False
-    assert any("learned from 20 of the 90 unlabeled rows" in note for note in data["notes"])
+    assert any("random sample of 20 of the 90 unlabeled rows" in note for note in data["notes"])
     monkeypatch.setattr("surefoot.pool.options.Clock.left", property(lambda self: -1.0 if self.budget else np.inf))
     late = run_cli("fit", pool, "--label", "churn", "--no-report", "--worst-case", "--time", 1)
     assert late.code == 0
-    assert " ".join(late.out.split()).count("the time given (--time) was over") == 2
+    assert " ".join(late.out.split()).count("within the time limit (--time)") == 2
 
 
 def test_predict_and_score_count_the_same_new_labels(run_cli: Run, model: Path, pool: Path) -> None:
@@ -391,7 +393,7 @@ class TestCertify:
         make_pool(n_labels=10).to_csv(pool, index=False)
         result = run_cli("certify", "pool.skops", pool, "--forget")
         assert result.code == 2
-        assert "Pass --radius with a number" in result.message
+        assert "Pass a number as --radius" in result.message
 
 
 def test_radius_prints_what_the_library_gives(run_cli: Run, pool: Path) -> None:
@@ -452,9 +454,29 @@ def test_every_command_offers_json_and_help(run_cli: Run) -> None:
         result = run_cli(command, "--help")
         assert result.code == 0
         assert "--json" in result.out
+        assert result.out.index("Output:") < result.out.index("Advanced:")
     assert run_cli("--version").out == f"surefoot {sf.__version__}\n"
-    assert "certify" in run_cli().out
     assert run_cli("frob").code == 2
+
+
+def test_the_program_names_three_commands_and_its_help_all(run_cli: Run) -> None:
+    start = run_cli()
+    assert start.code == 0
+    assert [line.split()[:2] for line in start.out.splitlines() if line.startswith("  ")] == [
+        ["surefoot", "serve"],
+        ["surefoot", "fit"],
+        ["surefoot", "serve"],
+    ]
+    sections = run_cli("--help").out
+    assert "..." not in sections.replace("COMMAND [ARGS]...", "")  # no sentence is cut
+    for command in ("fit", "serve", "audit", "reproduce"):
+        assert f"\n  {command} " in sections
+
+
+def test_fit_explains_itself_when_asked(run_cli: Run, pool: Path) -> None:
+    certified = run_cli("fit", pool, "--label", "churn", "--no-report", "--verbose", "--worst-case").out
+    assert certified.index("Quality of this model") < certified.index("Certificate: worst case over the decision set")
+    assert "Assumptions" in certified
 
 
 def test_the_shell_can_complete(tmp_path: Path) -> None:

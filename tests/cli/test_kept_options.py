@@ -111,13 +111,13 @@ class TestScore:
         for one in found["bounds"]:
             assert one["held"] is (one["truth"] <= one["value"])
         words = run_cli("score", "pool.skops", "truth.csv").out
-        assert "cross-fitted: held" in words
+        assert "(cross-fitted): held" in words
 
     def test_rows_that_taught_the_model_do_not_judge_it(self, run_cli: Run, pool: Path) -> None:
         run_cli("fit", pool, "--label", "churn", "--no-report")
         same = run_cli("score", "pool.skops", pool, "--json").data
         assert (same["rows"], same["taught"], same["bounds"]) == (30, 30, [])
-        assert any("all rows with a label taught the model" in note for note in same["notes"])
+        assert any("All rows with a label trained the model" in note for note in same["notes"])
         answers = run_cli("predict", "pool.skops", pool, "--json").data
         assert not any("surefoot score" in note for note in answers["notes"])
         truth = make_pool(n_labels=120)
@@ -133,7 +133,7 @@ class TestScore:
         wrong = make_pool(n_labels=120)
         wrong["churn"] = wrong["churn"].map({"yes": "no", "no": "yes"})
         wrong.to_csv("wrong.csv", index=False)
-        assert "exceeded, it is" in run_cli("score", "pool.skops", "wrong.csv").out
+        assert "exceeded, true value" in run_cli("score", "pool.skops", "wrong.csv").out
         wrong.assign(churn=np.nan).to_csv("empty.csv", index=False)
         assert "all are empty" in run_cli("score", "pool.skops", "empty.csv").message
 
@@ -175,7 +175,7 @@ def test_the_library_speaks_in_options_here() -> None:
     assert sentence(error) == "--prior must sum to 1; got 2. Pass --prior, or another --radius."
     said = sentence(InfeasibleRadiusError(0.05, 0.11737365414931562))
     assert said.startswith("--radius must be at least the minimal radius 0.1174")
-    assert "got 0.05. Pass --radius 0.1174 or more." in said
+    assert "got 0.05. Increase --radius" in said
     assert "label_cost" not in said
     assert sentence(CodedWarning("repeated_rows", "So.", "Pass $sample_weight.", copies=3)) == "So."
     assert sentence(CodedWarning("new", "So.", "Raise $radius.")) == "So. Raise --radius."

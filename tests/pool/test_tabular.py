@@ -160,7 +160,7 @@ def test_labels(column: list[object], expected: list[object]) -> None:
 
 
 def test_labels_that_differ_in_capitals_are_noted(tmp_path: Path) -> None:
-    assert "'Yes', 'yes' differ in capitals" in table_of(tmp_path, "x,y\n1,yes\n2,Yes\n3,\n").notes[0]
+    assert "'Yes', 'yes' differ only in capitals" in table_of(tmp_path, "x,y\n1,yes\n2,Yes\n3,\n").notes[0]
 
 
 class TestColumns:
@@ -180,19 +180,19 @@ class TestColumns:
         assert found.numbers == ["age"]
         assert found.categories == ["city", "flag", "code"]
         assert set(found.left_out) == {"id", "customer_id"}
-        assert "left out: 'id' numbers the rows; 'customer_id' names the rows" in found.notes[0]
+        assert "ignoring 'id' (a row index); 'customer_id' (an identifier" in found.notes[0]
 
     def test_sorted_numbers_are_no_row_numbers(self) -> None:
         assert sort_columns(pd.DataFrame({"x": np.arange(40) * 3})).numbers == ["x"]
 
     def test_all_useless_columns_are_named_at_once(self) -> None:
         frame = pd.DataFrame({"a": [1, 1, 1], "b": [np.nan] * 3, "c": [1, 2, 4]})
-        with pytest.raises(TableError, match=r"'a' has one value only.*'b' is empty.*--drop 'a,b'"):
+        with pytest.raises(TableError, match=r"'a' \(constant.*'b' \(empty\).*--drop 'a,b'"):
             sort_columns(frame, strict=True)
         found = sort_columns(frame)
         assert found.used == ["c"]
-        assert found.notes == ["left out: 'a' has one value only, '1'; 'b' is empty."]
-        with pytest.raises(TableError, match=r"a column to learn from .*'a' has one value"):
+        assert found.notes == ["ignoring 'a' (constant, '1'); 'b' (empty)."]
+        with pytest.raises(TableError, match=r"a useful column .*'a' \(constant"):
             sort_columns(frame[["a", "b"]])
 
 

@@ -305,7 +305,7 @@ def test_a_radius_that_predicts_well_guarantees_nothing(two: Case) -> None:
     assert 'class="figure-card"' not in page[: page.index('id="warnings"')]  # no number of it stands in the opening
     assert "The guarantee covers" not in text_of(page)
     assert "The guarantee covers" in text_of(render_report(replace(report, guarantee=guaranteed(report))))
-    assert "Nothing says that it covers the truth." in text_of(page)
+    assert "There is no guarantee that the true distribution lies within this radius." in text_of(page)
 
 
 def crossfit(value: float, n_errors: int, n_labels: int) -> ErrorBound:
@@ -318,7 +318,7 @@ def test_a_worst_case_below_the_errors_of_cross_validation_is_contradicted(two: 
     assert not report.contradicted  # without a cross-validation nothing is known
     worse = replace(report, bound=crossfit(0.99, report.data.n_labeled - 1, report.data.n_labeled))
     assert worse.contradicted
-    assert "the truth very likely lies outside this set" in text_of(render_report(worse))
+    assert "The true distribution very likely lies outside this set" in text_of(render_report(worse))
     assert not replace(worse, guarantee=guaranteed(worse)).contradicted
 
 
@@ -366,8 +366,8 @@ def test_the_opening_says_what_next_with_the_command_below_it(two: Case) -> None
     page = text_of(render_report(report))
     start = page.index('class="lead"')
     opening = page[start : page.index('class="figures"', start)]
-    assert opening.index("asks for those that help most") < opening.index("surefoot label")
-    assert "asks for those" not in render_report(two.report())
+    assert opening.index("label the rows that help most") < opening.index("surefoot label")
+    assert "label the rows that help" not in render_report(two.report())
     assert page.count("<h4>") == 4  # the assumptions
     assert "There are no other classes" in page
 

@@ -84,7 +84,7 @@ def test_the_label_in_disguise_is_found() -> None:
     X[:, 3] = y + 0.3 * RNG.random(40)  # separates it
     found = leakage_suspects(*fitted_to(X, y, rows(100)))
     assert {name for name, _ in found.items} == {"x2", "x3"}
-    assert "one value where the label is 0" in dict(found.items)["x2"]
+    assert "one value for 0" in dict(found.items)["x2"]
     assert "area 1.000" in dict(found.items)["x3"]
 
 

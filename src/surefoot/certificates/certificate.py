@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _MEANING = {
     "optimal": "the gap is within the tolerance",
-    "separable": "no finite coefficients attain the minimum; both bounds are valid",
+    "separable": "the coefficients have no finite optimum; both bounds are valid",
     "stopped": "the solver stopped before the gap reached the tolerance; both bounds are valid",
 }
 

@@ -170,7 +170,7 @@ def amount(claim: dict[str, Any]) -> str:
 def _certificate_words(claim: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
     chosen, radius = claim["set"], claim["set"]["radius"]
     size = (
-        f"excess of {radius['excess']:.6g} over the minimal radius {radius['minimal']:.6g} (tied to the label shares)"
+        f"excess of {radius['excess']:.6g} over the minimal radius, which is at least {radius['minimal']:.6g},"
         if chosen["tied"]
         else f"radius {radius['value']:.6g}"
     )

@@ -1,4 +1,4 @@
-"""The program `surefoot`: how a command is declared, and what all commands on tables do."""
+"""The program `surefoot`: declaration of commands, help, and the steps that all commands on tables share."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
+from typer.core import TyperCommand, TyperGroup
 
 from surefoot._errors import FileError
 from surefoot._printing import count, in_words
@@ -33,15 +34,15 @@ if TYPE_CHECKING:
     from surefoot.pool.table import Pool, Table
 
 
-# Columns are read one by one. This many or more take long enough that the command says so.
+# Columns are read one by one. From this number on, the command announces the time.
 _MANY_COLUMNS, _SECONDS_PER_COLUMN = 30_000, 1.2e-3
 
-# Options that several commands share, and what completes them.
+# Options that several commands share, and their completion.
 
 
 def _columns(ctx: typer.Context, incomplete: str) -> list[str]:
-    """The columns of the table that was named, for the shell to offer; after a comma the next one."""
-    # an option that still lacks its value leaves what was typed before it unread
+    """Return the column names of the table for shell completion. After a comma, complete the next name."""
+    # while the value of an option is incomplete, earlier words are in ctx.args
     typed = [word for word in ctx.args if Path(word).suffix.lower() in SUFFIXES]
     table = next((one for one in (ctx.params.get("pool"), ctx.params.get("table"), *typed) if one), None)
     if table is None:
@@ -54,101 +55,164 @@ def _columns(ctx: typer.Context, incomplete: str) -> list[str]:
     return [f"{head}{comma}{name}" for name in known if name.startswith(last)]
 
 
-PoolPath = Annotated[Path, typer.Argument(help="Table (.csv, .tsv, .parquet); rows with an empty label are unlabeled.")]
+PoolPath = Annotated[Path, typer.Argument(help="Table (.csv, .tsv, .parquet). Rows with an empty label are unlabeled.")]
 ModelPath = Annotated[Path, typer.Argument(help="Model file (.skops).")]
 Label = Annotated[str | None, typer.Option("--label", "-l", help="Name of the label column.", autocompletion=_columns)]
-Classes = Annotated[str, typer.Option("--classes", help="All classes, where the labels may miss some.")]
+Classes = Annotated[str, typer.Option("--classes", help="All classes, separated by commas, if some have no label yet.")]
 Predictions = Annotated[
     str | None,
-    typer.Option("--predictions", help="Column that holds a predicted class per row.", autocompletion=_columns),
+    typer.Option("--predictions", help="Column with a predicted class per row.", autocompletion=_columns),
 ]
 Score = Annotated[
     str | None,
-    typer.Option("--score", help="Column of numbers: how sure each prediction is.", autocompletion=_columns),
+    typer.Option(
+        "--score", help="Column with a score per prediction. Larger means more certain.", autocompletion=_columns
+    ),
 ]
 Radius = Annotated[
     str,
     typer.Option(
         "--radius",
         "-r",
-        help="Of the worst case: 'calibrated' (estimated from the labels), 'auto' (rule of thumb) or a number.",
+        help="Radius of the worst case: 'calibrated' (estimated from the labels), 'auto' (a rule of thumb) or a "
+        "number. The default is calibrated.",
+        show_default=False,
     ),
 ]
 Prior = Annotated[
     str,
     typer.Option(
-        "--prior", "-p", help="Class probabilities '0.3,0.7' in sorted order, 'weak' (from labels) or 'none'."
+        "--prior",
+        "-p",
+        help="Class probabilities such as '0.3,0.7' in sorted order, 'weak' (estimated from the labels) or 'none'.",
     ),
 ]
-Loss = Annotated[str, typer.Option("--loss", help="'log_loss', or 'zero_one' for the share of wrong answers.")]
-Target = Annotated[float | None, typer.Option("--target-risk", min=0.0, help="Exit code 3 if the risk is above this.")]
-Force = Annotated[bool, typer.Option("--force", help="Overwrite also files that surefoot did not write.")]
-Trust = Annotated[str, typer.Option("--trust", help="Types in a model file to trust, or 'size'; commas between.")]
+Loss = Annotated[str, typer.Option("--loss", help="'log_loss', or 'zero_one' for the error rate.")]
+Target = Annotated[
+    float | None, typer.Option("--target-risk", min=0.0, help="Exit with code 3 if the worst-case risk is above this.")
+]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite files that surefoot did not write.")]
+Trust = Annotated[
+    str,
+    typer.Option("--trust", help="Types to trust in the model file, separated by commas, or 'size' for a large file."),
+]
 CvGroups = Annotated[
     str | None,
     typer.Option(
         "--cv-groups",
-        help="Column of customers or documents, say: their rows share a fold and count once in the bound on errors.",
+        help="Column that groups dependent rows, such as a customer. A group stays in one fold and counts once.",
         autocompletion=_columns,
     ),
 ]
 Evidence = Annotated[
     Path | None,
-    typer.Option("--evidence", help="File (.json) with the claims and their proofs, for surefoot verify."),
+    typer.Option("--evidence", help="File (.json) for the claims and their proofs. See surefoot verify."),
 ]
-Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of everything random.")]
+Seed = Annotated[int, typer.Option("--seed", min=0, help="Seed of all random choices.")]
 
 
 class ColumnOptions:
-    """What the columns of a table are."""
+    """Types of the columns."""
 
     classes: Classes = ""
     drop: Annotated[
-        str, typer.Option("--drop", help="Columns to leave out, with commas between.", autocompletion=_columns)
+        str, typer.Option("--drop", help="Columns to ignore, separated by commas.", autocompletion=_columns)
     ] = ""
     categories: Annotated[
         str,
-        typer.Option("--categories", help="Columns of names, also if they look otherwise.", autocompletion=_columns),
+        typer.Option("--categories", help="Columns to treat as categories.", autocompletion=_columns),
     ] = ""
-    text: Annotated[
-        str, typer.Option("--text", help="Columns of free text, read by words.", autocompletion=_columns)
-    ] = ""
+    text: Annotated[str, typer.Option("--text", help="Columns to treat as free text.", autocompletion=_columns)] = ""
     strict: Annotated[
-        bool, typer.Option("--strict", help="Refuse useless and mixed columns instead of leaving them out.")
+        bool, typer.Option("--strict", help="Stop at useless and mixed columns instead of ignoring them.")
     ] = False
     drop_useless: Annotated[
-        bool, typer.Option("--drop-useless", hidden=True, help="The default now; --strict refuses.")
+        bool, typer.Option("--drop-useless", hidden=True, help="This is the default. See --strict.")
     ] = False
 
 
 class ReadingOptions:
-    """How a table is written."""
+    """Format of a table."""
 
-    missing: Annotated[str, typer.Option("--missing", help="Texts that mean missing, such as '?'.")] = ""
-    delimiter: Annotated[str | None, typer.Option("--delimiter", help="Between cells: ',', ';', '|' or 'tab'.")] = None
-    encoding: Annotated[str, typer.Option("--encoding", help="Of text files; recognized by default.")] = "auto"
+    missing: Annotated[str, typer.Option("--missing", help="Texts that mean a missing value, such as '?'.")] = ""
+    delimiter: Annotated[
+        str | None, typer.Option("--delimiter", help="Separator of cells: ',', ';', '|' or 'tab'.")
+    ] = None
+    encoding: Annotated[str, typer.Option("--encoding", help="Encoding of text files. Default: recognized.")] = "auto"
 
 
 class Learning:
-    """How to learn from a table."""
+    """Options for training."""
 
-    forget: Annotated[bool, typer.Option("--forget", help="Forget the options kept for this table.")] = False
+    forget: Annotated[bool, typer.Option("--forget", help="Forget the options stored for this table.")] = False
     seed: Seed = 0
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Threads; -1 for one per core.")] = -1
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Number of threads, or -1 for one per core.")] = -1
 
 
 class Json:
-    """One object for a program in place of words."""
+    """The option for JSON output."""
 
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")] = False
 
 
+# Sections of a command's help, by the names of its parameters. All others are advanced options.
+_SECTIONS = {
+    "Input": "label predictions score classes drop categories text missing delimiter encoding reference guidelines",
+    "Model": "model radius prior loss worst_case target target_error target_risk max_error level labels sampling n",
+    "Output": "out report no_report full_report evidence answers in_place verbose json force",
+}
+# Sections of the program's help, by the names of its commands.
+_COMMANDS = {
+    "Train and predict": "fit predict score",
+    "Label": "serve label query finish import export",
+    "Prove": "audit certify radius verify",
+}
+
+
+class _Command(TyperCommand):
+    """A command whose help lists its options in sections."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], **{name: [] for name in _SECTIONS}}
+        for param in self.get_params(ctx):
+            record = param.get_help_record(ctx)
+            if record is not None:
+                kind = (
+                    "Arguments" if param.param_type_name == "argument" else _section(_SECTIONS, param.name, "Advanced")
+                )
+                sections.setdefault(kind, []).append(record)
+        _write(formatter, sections)
+
+
+class _Program(TyperGroup):
+    """The program, whose help lists its commands in sections, each with its whole first sentence."""
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        sections: dict[str, list[tuple[str, str]]] = {name: [] for name in _COMMANDS}
+        for name in self.list_commands(ctx):
+            help_text = inspect.cleandoc(getattr(self.get_command(ctx, name), "help", None) or "")
+            sections.setdefault(_section(_COMMANDS, name, "The paper"), []).append((name, help_text))
+        _write(formatter, sections)
+
+
+def _section(sections: dict[str, str], name: str | None, other: str) -> str:
+    return next((section for section, names in sections.items() if name in names.split()), other)
+
+
+def _write(formatter: Any, sections: dict[str, list[tuple[str, str]]]) -> None:
+    for name, records in sections.items():
+        if records:
+            with formatter.section(name):
+                formatter.write_dl(records)
+
+
 app = typer.Typer(
     name="surefoot",
-    help="Few labels, many unlabeled rows: a classifier with a certified worst case, and the rows to label next.\n\n"
-    "In every table, rows with an empty label are the unlabeled ones.",
-    epilog="Exit codes: 0 done, 1 a fault of surefoot or evidence that does not hold, 2 a mistake in files or options, "
-    "3 the target risk was not reached, 130 interrupted.",
+    cls=_Program,
+    help="Train a classifier from a few labels and many unlabeled rows, and prove how often it is wrong.\n\n"
+    "In every table, rows with an empty label are unlabeled.",
+    epilog="Exit codes: 0 success, 1 internal error or refuted evidence, 2 invalid file or option, 3 target not "
+    "reached, 130 interrupted.",
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -164,16 +228,16 @@ def _version(shown: bool) -> None:
 @app.callback()
 def _main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and stop.")
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Nothing to do before a command."""
+    """Run before every command; there is nothing to do."""
 
 
 def command(name: str, *groups: type, **defaults: Any) -> Callable[[Callable[..., int]], Callable[..., int]]:
-    """Add a command to the program, which takes a `Call` and its own options; those of the groups are in the call.
+    """Add a command to the program. The function takes a `Call` and its own options; the call has the shared options.
 
-    groups : classes whose attributes are options; defaults : in place of theirs.
+    groups : classes whose attributes are shared options; defaults : values that replace their defaults.
     """
 
     def add(function: Callable[..., int]) -> Callable[..., int]:
@@ -192,18 +256,18 @@ def command(name: str, *groups: type, **defaults: Any) -> Callable[[Callable[...
         context = inspect.Parameter("ctx", inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=typer.Context)
         signature = inspect.Signature([context, *own.values(), *shared.values()])
         run.__signature__ = signature  # type: ignore[attr-defined]  # typer reads the options from it
-        return app.command(name)(run)
+        return app.command(name, cls=_Command)(run)
 
     return add
 
 
 def command_line() -> str:
-    """The command that runs, as it was typed."""
+    """Return the command line as the user typed it."""
     return shlex.join(["surefoot", *sys.argv[1:]])
 
 
 class Call:
-    """One run of a command: where its words go, and, once they are settled, its table and the options for it."""
+    """One run of a command: its output, and its table and options once `settle` was called."""
 
     path: Path
     found: KeptOptions
@@ -212,7 +276,7 @@ class Call:
         self.ctx, self.output = ctx, output
 
     def settle(self, table: Path, defaults: dict[str, Any] | None = None) -> None:
-        """Take the options for a table, with those kept for it; `defaults` are those of a model file."""
+        """Combine the options given with those stored for the table and with `defaults` from a model file."""
         params = self.ctx.params
         given = {name for name in params if name in KEPT and self._is_typed(name)}
         values = {name: value for name, value in params.items() if name in KEPT}
@@ -228,7 +292,7 @@ class Call:
 
     @property
     def values(self) -> dict[str, Any]:
-        """The options that are kept for tables, as this command uses them."""
+        """The options that are stored for tables, with the values of this command."""
         return self.found.values
 
     @property
@@ -236,12 +300,12 @@ class Call:
         """The label column, which must be known."""
         label = self.values.get("label")
         if not label:
-            raise TableError("Missing option '--label': pass the name of the column that holds the labels.")
+            raise TableError("Missing option '--label'. Pass the name of the label column.")
         return str(label)
 
     @property
     def form(self) -> Format:
-        """How tables are written."""
+        """The format of the table."""
         missing = tuple(split_names(self.values.get("missing") or ""))
         return Format(self.values.get("delimiter"), self.values.get("encoding") or "auto", missing)
 
@@ -256,14 +320,14 @@ class Call:
         }
 
     def settle_pool(self, pool: Path, **more: Any) -> FitOptions:
-        """Take the options for a pool, and refuse what its header shows to be wrong, before anything is loaded."""
+        """Combine the options for a pool and check its header before loading anything."""
         self.settle(pool)
         choices = self.choices(**more)
         self.check_pool()
         return choices
 
     def choices(self, **more: Any) -> FitOptions:
-        """What was asked of a fit."""
+        """Return the options of a fit."""
         options = {"radius": "default", **self.values}
         seed, jobs = self.ctx.params["seed"], self.ctx.params["jobs"] or 1
         return FitOptions(
@@ -271,7 +335,7 @@ class Call:
         )
 
     def check_pool(self) -> None:
-        """What can be told wrong of a table by its header, before anything is loaded."""
+        """Check the header of the table before loading anything."""
         check_label_column(self.path, self.label, self.form)
 
     def read_pool(self) -> Pool:
@@ -293,7 +357,7 @@ class Call:
         return pool
 
     def take_up(self, table: Table) -> None:
-        """Keep the options of a table that could be read, and say which answers of its store are not in it yet."""
+        """Store the options of a table, and note stored labels that the table lacks."""
         from surefoot.pool.store_labels import waiting_labels
 
         waiting = waiting_labels(table)
@@ -301,31 +365,31 @@ class Call:
             export = f"surefoot export {shlex.quote(str(table.path))} --label {shlex.quote(table.label)} --in-place"
             are, them = ("is", "it") if waiting == 1 else ("are", "them")
             self.output.note(
-                f"{count(waiting, 'label')} of the store {are} not in the table: {export} writes {them} there."
+                f"{count(waiting, 'stored label')} {are} not in the table. To write {them} there: {export}", always=True
             )
         self.keep()
         self.share_distances()
 
     def share_distances(self) -> None:
-        """Measure distances that the command needs several times once, until it ends."""
+        """Cache distances that the command needs several times."""
         from surefoot.problem.distances import shared_geometry
 
         self.ctx.with_resource(shared_geometry())
 
     def keep(self) -> None:
-        """Keep the options for later commands."""
+        """Store the options for later commands."""
         trouble = self.found.keep()
         if trouble:
             self.output.note(trouble)
 
     def read_table(self, path: Path, label: str) -> Table:
-        """Read a table with labels, written as the options say."""
+        """Read a table with labels in the format of the options."""
         from surefoot.pool.table import read_labeled_table
 
         return read_labeled_table(path, label, how=self.form, classes=split_names(self.values["classes"]) or None)
 
     def read_predictions(self, content: bytes, column: str, score: str | None) -> GivenPredictions:
-        """Read the predictions that the table holds, from its file's content."""
+        """Read the predictions in the table from the content of its file."""
         from surefoot.pool.stored import GivenPredictions
         from surefoot.pool.table.reading import read_table
 
@@ -333,7 +397,7 @@ class Call:
         return GivenPredictions.from_cells(cells, self.label, column, score, named)
 
     def read_labelable(self, content: bytes, more: Iterable[str] = ()) -> Table:
-        """Read the table from its file's content, with all classes that it, the options, its store and `more` know."""
+        """Read the table from the content of its file, with all classes of it, the options, its store and `more`."""
         from surefoot.pool.store_labels import stored_classes
         from surefoot.pool.table import read_labeled_table
         from surefoot.pool.table.pool import read_labels
@@ -341,7 +405,7 @@ class Call:
 
         named = split_names(str(self.values["classes"]))
         known = [*named, *stored_classes(self.path), *more]
-        if known and not named:  # and those that the table shows
+        if known and not named:  # and the classes in the table
             labels = read_labels(read_table(self.path, self.form, content=content)[self.label])
             known += [value for value in labels if value is not None]
         classes = sorted(set(known)) or None

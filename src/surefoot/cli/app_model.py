@@ -1,4 +1,4 @@
-"""The commands that make, use and judge a model, and those that need no table."""
+"""Commands that train, use and test a model, and commands without a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from surefoot._errors import FileError
-from surefoot._printing import count, rounded_up, share_at_most, visible
+from surefoot._printing import at_most, count, percent, rounded_up, visible
 from surefoot.cli import app as o
 from surefoot.cli.app import Call, command, command_line
 from surefoot.cli.output import FAILED, NOT_REACHED, OK, Output, whole_percent
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from surefoot.pool.appraisal import Appraisal
     from surefoot.pool.table import Pool
 
-# The commands that make, use and judge a model.
+# Commands that train, use and test a model.
 
 # ruff: noqa: PLR0913, PLR0917 - an option is an argument of its function
 
@@ -35,27 +35,32 @@ def fit(
     label: o.Label = None,
     radius: o.Radius = "default",
     prior: o.Prior = "weak",
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Model file; by default POOL.skops here.")] = None,
-    report: Annotated[Path | None, typer.Option("--report", help="Report; by default beside the model.")] = None,
-    no_report: Annotated[bool, typer.Option("--no-report", help="Write no report.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="Model file. The default is POOL.skops in this folder.")
+    ] = None,
+    report: Annotated[
+        Path | None, typer.Option("--report", help="Report file. The default is next to the model.")
+    ] = None,
+    no_report: Annotated[bool, typer.Option("--no-report", help="Do not write a report.")] = False,
     full_report: Annotated[
-        bool, typer.Option("--full-report", help="Report with the worst case and its curves over the radius; slower.")
+        bool, typer.Option("--full-report", help="Add the worst case and its curves over the radius to the report.")
     ] = False,
     worst_case: Annotated[
         bool | None,
         typer.Option(
             "--worst-case/--no-worst-case",
-            help="Bound the worst case over a set of distributions; by default with --radius, --target-risk, "
-            "--evidence.",
+            help="Bound the worst case over a decision set. On with --radius, --target-risk or --evidence.",
             show_default=False,
         ),
     ] = None,
     time: Annotated[
-        float | None, typer.Option("--time", min=1.0, help="Seconds for the whole fit; what is left out is said.")
+        float | None, typer.Option("--time", min=1.0, help="Time limit in seconds. Notes list the steps skipped.")
     ] = None,
     learn_rows: Annotated[
         int | None,
-        typer.Option("--learn-rows", min=0, help="Unlabeled rows to learn from, 0 for all; by default by size."),
+        typer.Option(
+            "--learn-rows", min=0, help="Number of unlabeled rows for training, or 0 for all. Default: by size."
+        ),
     ] = None,
     cv_groups: o.CvGroups = None,
     evidence: o.Evidence = None,
@@ -63,17 +68,21 @@ def fit(
     target_risk: o.Target = None,
     max_error: Annotated[
         float | None,
-        typer.Option("--max-error", min=0.0, max=1.0, help="Exit code 3 if the bound on the error rate is above this."),
+        typer.Option(
+            "--max-error", min=0.0, max=1.0, help="Exit with code 3 if the bound on the error rate is above this."
+        ),
     ] = None,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Print all notes, bounds and assumptions.")] = False,
 ) -> int:
-    """Learn a model, say how far it can be trusted, write a report."""
+    """Train a model, bound its error rate and write a report."""
     from surefoot._files import OutputFile, check_outputs, check_writable, is_report
 
+    call.output.brief = not verbose
     output, choices = call.output, call.settle_pool(pool, learn_rows=learn_rows, max_error=max_error)
     model = out or Path(f"{pool.stem}.skops")
     check_writable(model)  # a folder has no suffix to change
     page = None if no_report else report or model.with_suffix(".html")
-    from surefoot.cli.output import pool_data, say_judged, say_pool
+    from surefoot.cli.output import pool_data, say_files, say_judged, say_pool
     from surefoot.pool.appraisal import appraise
     from surefoot.pool.evidence import evidence_files
     from surefoot.pool.model import train
@@ -102,7 +111,7 @@ def fit(
     output.note(*trained.notes)
     say_judged(output, judged, table.classes)
     summary = judged.data()
-    output.note(*judged.cautions)
+    output.note(*judged.cautions, always=True)
     save_model(model, model_file_of(trained, summary, writing.options))
     written = {"model": str(model)}
     if evidence is not None:
@@ -111,9 +120,8 @@ def fit(
         with output.working("writing the report") as say:
             write_report(page, report_of(judged, output.notes, writing, say, curves=full_report))
         written["report"] = str(page)
-    output.say("Written", "bold")
     following = next_command(judged, writing)
-    output.rows([*written.items(), ("next", following)])
+    say_files(output, written, following)
     guaranteed = judged.worst is not None and judged.worst.guaranteed
     code = _target(output, "log loss", judged.risk, target_risk, guaranteed=guaranteed)
     code = NOT_REACHED if max_error is not None and not judged.is_useful else code
@@ -129,7 +137,7 @@ def _check_groups(column: str | None, known: list[str]) -> None:
 def _save_evidence(
     call: Call, path: Path, judged: Appraisal, pool: Pool, model: Path, *, cleaned_by_model: bool
 ) -> dict[str, str]:
-    """Write the bounds of a model as evidence; the files written, by what they are."""
+    """Write the bounds of a model as evidence. Return the files written, by kind."""
     from surefoot.pool.evidence import save_appraisal
 
     how = {"model": model, "cleaned_by_model": cleaned_by_model, "seed": call.ctx.params["seed"]}
@@ -143,9 +151,9 @@ def _save_evidence(
 def predict(
     call: Call,
     model: o.ModelPath,
-    table: Annotated[Path, typer.Argument(help="Table with the columns that the model was fitted to.")],
+    table: Annotated[Path, typer.Argument(help="Table with the columns that the model was trained on.")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Table to write: all columns, and the predictions.")
+        Path | None, typer.Option("--out", "-o", help="Table to write, with all columns and the predictions.")
     ] = None,
     force: o.Force = False,
     trust: o.Trust = "",
@@ -159,7 +167,7 @@ def predict(
     output = call.output
     if out is not None:
         if out.suffix.lower() not in SUFFIXES:
-            raise FileError(f"{out} must end in one of {', '.join(SUFFIXES)}. Pass such a name as --out.")
+            raise FileError(f"--out must end in one of {', '.join(SUFFIXES)}; got {out}. Change the name.")
         file = OutputFile(out, "table of predictions", "--out", is_predictions)
         check_outputs([file], [model, *files_of(table)], force=force)
     classifier = Classifier.load(model, split_names(trust))
@@ -170,8 +178,8 @@ def predict(
     output.note(*found.unread)
     if found.n_known:
         output.note(
-            f"{found.label!r} is filled in {count(found.n_known, 'new row')}: surefoot score {model} {table} compares "
-            "the predictions with it."
+            f"{found.label!r} is filled in for {count(found.n_known, 'new row')}. To compare: surefoot score {model} "
+            f"{table}"
         )
     data: dict[str, Any] = {"rows": len(cells), "predicted": found.counts}
     if out is not None:
@@ -187,7 +195,7 @@ def predict(
         return output.finish(data)
     text = io.StringIO()
     found.listed().to_csv(text, index=False, lineterminator="\n")
-    # for another program every byte as it is; a terminal would act on some
+    # a pipe gets every byte; control characters are escaped for a terminal
     sys.stdout.write(visible(text.getvalue(), lines=True) if sys.stdout.isatty() else text.getvalue())
     return output.finish(data)
 
@@ -199,11 +207,11 @@ def score(
     table: Annotated[Path, typer.Argument(help="Table with the true labels.")],
     label: Annotated[
         str | None,
-        typer.Option("--label", "-l", help="Column of the true labels; known for our own models."),
+        typer.Option("--label", "-l", help="Column of the true labels. Models of surefoot fit know it."),
     ] = None,
     trust: o.Trust = "",
 ) -> int:
-    """Compare a model, and what was said of it, with true labels."""
+    """Compare the predictions and bounds of a model with true labels."""
     from surefoot.pool.stored import Classifier, score_model
 
     output, classifier = call.output, Classifier.load(model, split_names(trust))
@@ -212,32 +220,30 @@ def score(
         scores = score_model(classifier, table, classifier.label_or(label), call.form)
     output.note(*scores.unread)
     if scores.unknown:
-        output.note(f"the model does not know {', '.join(map(repr, scores.unknown))}: it is always wrong there.")
+        output.note(f"the model never predicts {', '.join(map(repr, scores.unknown))}, a class it does not know.")
     if scores.n_taught:
-        which = "all" if scores.n_taught == scores.n_rows else f"{scores.n_taught} of the {scores.n_rows}"
-        output.note(f"{which} rows with a label taught the model: it does better on them than on new ones.")
+        which = "All" if scores.n_taught == scores.n_rows else f"{scores.n_taught} of the {scores.n_rows}"
+        output.note(f"{which} rows with a label trained the model. Its accuracy is lower on new rows.")
     output.say(f"{model.name} on {table.name}: {count(scores.n_rows, 'row')} with a label", "bold")
     most, share = scores.most_frequent
-    pairs = [("accuracy", f"{100 * scores.accuracy:.1f}% (always {most!r}: {100 * share:.1f}%)")]
+    pairs = [("accuracy", f"{percent(scores.accuracy, 1)} (a constant prediction of {most!r}: {percent(share, 1)})")]
     if scores.log_loss is not None:
         pairs.append(("log loss", f"{scores.log_loss:.4f}"))
     output.rows(pairs)
-    output.say("Truth (rows) and predictions (columns)", "bold")
+    output.say("Confusion matrix: true classes (rows), predictions (columns)", "bold")
     rows = [
         [one.name, *map(str, row), whole_percent(one.recall), whole_percent(one.precision)]
         for one, row in zip(scores.by_class, scores.confusion, strict=True)
     ]
     output.table(["", *scores.classes, "recall", "precision"], rows, right=tuple(range(1, len(scores.classes) + 3)))
     if scores.calibration:
-        output.say("Where the model says it is so confident, it is right", "bold")
-        bins = [
-            [f"{100 * b['confidence']:.0f}%", f"{100 * b['right']:.0f}%", str(b["rows"])] for b in scores.calibration
-        ]
-        output.table(["confidence", "right", "rows"], bins, right=(0, 1, 2))
+        output.say("Calibration: predicted confidence and share of correct predictions", "bold")
+        bins = [[percent(b["confidence"]), percent(b["right"]), str(b["rows"])] for b in scores.calibration]
+        output.table(["confidence", "correct", "rows"], bins, right=(0, 1, 2))
     if scores.bounds:
-        output.say("What was said of the model when it was fitted", "bold")
+        output.say("Bounds computed when the model was trained", "bold")
         output.rows([_bound_words(bound) for bound in scores.bounds])
-        output.say("  A bound speaks of rows from where the labels came; at its level some bounds are missed.", "dim")
+        output.say("  A bound covers the population of the labels. With 90 % confidence, one in ten may fail.", "dim")
     return output.finish(scores.data())
 
 
@@ -246,7 +252,9 @@ def certify(
     call: Call,
     model: o.ModelPath,
     pool: o.PoolPath,
-    label: Annotated[str | None, typer.Option("--label", "-l", help="Label column; known for our own models.")] = None,
+    label: Annotated[
+        str | None, typer.Option("--label", "-l", help="Label column. Models of surefoot fit know it.")
+    ] = None,
     loss: o.Loss = "zero_one",
     radius: o.Radius = "default",
     prior: o.Prior = "weak",
@@ -255,7 +263,7 @@ def certify(
     target_risk: o.Target = None,
     trust: o.Trust = "",
 ) -> int:
-    """Bound the errors of any classifier stored with skops."""
+    """Certify the worst-case error rate of any classifier stored with skops."""
     kind = read_loss(loss)
     from surefoot._files import check_outputs
     from surefoot.cli.output import say_judged
@@ -278,14 +286,14 @@ def certify(
     classes = in_order({*table.classes, *classifier.classes})
     unknown = [name for name in table.classes if name not in classifier.classes]
     if unknown:
-        output.note(f"the model does not know the class {', '.join(unknown)}: it never predicts it.")
+        output.note(f"the model never predicts {', '.join(unknown)}, a class it does not know.")
     cleaned = classifier.cleaned(replace(table, classes=classes), **call.columns)
     output.note(*cleaned.notes)
     with output.working("certifying") as say:
         judged = appraise_classifier(classifier, cleaned, choices, Clock(None, say), kind)
     worst = judged.worst
     if worst is None:
-        raise TableError(f"{' '.join(judged.missing)} Pass --radius with a number.")
+        raise TableError(f"{' '.join(judged.missing)} Pass a number as --radius.")
     output.say(f"{classifier.name} over {table.path.name}", "bold")
     say_judged(output, judged, classes)
     data: dict[str, Any] = {
@@ -296,7 +304,6 @@ def certify(
     }
     if evidence is not None:
         written = _save_evidence(call, evidence, judged, cleaned, model, cleaned_by_model=classifier.stored is not None)
-        output.say("Written", "bold")
         output.rows(list(written.items()))
         data |= written
     return output.finish(data, _target(output, "risk", worst.first.risk, target_risk, guaranteed=worst.guaranteed))
@@ -305,12 +312,12 @@ def certify(
 @command("verify", o.Json)
 def verify(
     call: Call,
-    evidence: Annotated[Path, typer.Argument(help="File that --evidence wrote.")],
-    pool: Annotated[Path, typer.Argument(help="Table of the claims, with the labels that it has now.")],
+    evidence: Annotated[Path, typer.Argument(help="File written with --evidence.")],
+    pool: Annotated[Path, typer.Argument(help="Table of the claims, with its present labels.")],
     model: Annotated[Path | None, typer.Argument(help="Model file (.skops) of the claims.")] = None,
     trust: o.Trust = "",
 ) -> int:
-    """Check the claims of a file of evidence without the solver; exit code 1 if one does not hold."""
+    """Check the claims of an evidence file without the solver."""
     from surefoot.pool.evidence import verify_table
 
     output = call.output
@@ -363,26 +370,26 @@ def card(
 
 
 def _target(output: Output, name: str, risk: float, target: float | None, *, guaranteed: bool) -> int:
-    """The exit code for a risk, with a note where it is above the target."""
+    """Return the exit code for a risk, and note a risk above the target."""
     if target is None or risk <= target:
         return OK
     word = "certified" if guaranteed else "worst-case"
-    output.note(f"the {word} {name} {rounded_up(risk, 4)} is above the target {target:g}.")
+    output.note(f"the {word} {name} {rounded_up(risk, 4)} is above --target-risk {target:g}.", always=True)
     return NOT_REACHED
 
 
 def _bound_words(bound: dict[str, Any]) -> tuple[str, str]:
     from surefoot.problem.losses import ZERO_ONE
 
-    name = "errors" if bound["loss"] == ZERO_ONE else "log loss"
-    value = f"{share_at_most(bound['value'])}%" if bound["loss"] == ZERO_ONE else rounded_up(bound["value"], 4)
-    truth = f"{100 * bound['truth']:.1f}%" if bound["loss"] == ZERO_ONE else f"{bound['truth']:.4f}"
+    name = "error rate" if bound["loss"] == ZERO_ONE else "log loss"
+    value = at_most(bound["value"]) if bound["loss"] == ZERO_ONE else rounded_up(bound["value"], 4)
+    truth = percent(bound["truth"], 1) if bound["loss"] == ZERO_ONE else f"{bound['truth']:.4f}"
     kind = {"crossfit": "cross-fitted", "transport": "worst case"}.get(bound["method"], bound["method"])
     note = "" if bound["guaranteed"] else " (no guarantee)"
-    return name, f"at most {value}, {kind}{note}: {'held' if bound['held'] else 'exceeded'}, it is {truth}"
+    return name, f"at most {value} ({kind}){note}: {'held' if bound['held'] else 'exceeded'}, true value {truth}"
 
 
-# Rows of a table of results that are shown.
+# Number of rows shown of a table of results.
 _SHOWN = 40
 
 
@@ -397,24 +404,24 @@ def reproduce(
     call: Call,
     name: Annotated[
         str,
-        typer.Argument(
-            help="Figure or table of the paper: figure1 to figure6, table1, table2.", autocompletion=_experiments
-        ),
+        typer.Argument(help="Figure or table: figure1 to figure6, table1 or table2.", autocompletion=_experiments),
     ],
     datasets: Annotated[
-        str, typer.Option("--datasets", help="Names, with commas between; the paper's by default.")
+        str, typer.Option("--datasets", help="Datasets, separated by commas. The default is those of the paper.")
     ] = "",
-    trials: Annotated[int | None, typer.Option("--trials", min=1, help="As many as in the paper by default.")] = None,
-    quick: Annotated[bool, typer.Option("--quick", help="A small run, to see that it works.")] = False,
-    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Processes; -1 for one per core.")] = 1,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="Folder to write to.")] = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", min=1, help="Number of trials. The default is that of the paper.")
+    ] = None,
+    quick: Annotated[bool, typer.Option("--quick", help="Make a small run to check the setup.")] = False,
+    jobs: Annotated[int, typer.Option("--jobs", "-j", help="Number of processes, or -1 for one per core.")] = 1,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Output folder.")] = None,
     device: Annotated[
-        str, typer.Option("--device", help="Where the fits of figures 5 and 6 run: cpu, or a torch device like cuda.")
+        str, typer.Option("--device", help="Device for the fits of figures 5 and 6: cpu, or a torch device like cuda.")
     ] = "cpu",
     force: o.Force = False,
     seed: o.Seed = 0,
 ) -> int:
-    """Run an experiment of the paper again; a stopped run goes on where it was."""
+    """Reproduce an experiment of the paper, resuming an interrupted run."""
     from surefoot.paper import reproduce
 
     output = call.output
@@ -463,14 +470,12 @@ def demo(
     force: o.Force = False,
     seed: o.Seed = 0,
 ) -> int:
-    """Certify a classifier learned from 20 labels of the Wisconsin breast cancer data."""
+    """Train and certify a classifier on 20 labels of the breast cancer data."""
     from surefoot._files import check_outputs
     from surefoot.cli import demo
 
     if out.suffix.lower() not in demo.FORMATS:
-        raise FileError(
-            f"the figure must end in one of {', '.join(demo.FORMATS)}; got {out}. Pass such a name as --out."
-        )
+        raise FileError(f"--out must end in one of {', '.join(demo.FORMATS)}; got {out}. Change the name.")
     check_outputs([demo.figure_file(out)], [], force=force)
     with call.output.working("fitting"):
         shown = demo.Demonstration.from_seed(seed)

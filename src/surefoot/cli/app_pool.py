@@ -17,7 +17,7 @@ import typer
 
 from surefoot._errors import FileError, import_extra
 from surefoot._files import check_outputs, check_writable
-from surefoot._printing import address, cell_text, count, rounded_up
+from surefoot._printing import address, cell_text, count, percent, rounded_up
 from surefoot.cli import app as o
 from surefoot.cli.app import Call, command, command_line
 from surefoot.cli.output import OK, Output
@@ -47,9 +47,9 @@ def radius(
     reference: Annotated[
         Path | None, typer.Option("--reference", help="Labeled table, such as last year's, to measure the distance to.")
     ] = None,
-    path: Annotated[int, typer.Option("--path", min=0, help="Radii at which to show loss and confidence.")] = 0,
+    path: Annotated[int, typer.Option("--path", min=0, help="Number of radii to show with loss and confidence.")] = 0,
 ) -> int:
-    """Print the minimal radius, the calibrated one, and the distance to a reference."""
+    """Print the minimal and the calibrated radius, and the distance to a reference."""
     choices = call.settle_pool(pool)
     from surefoot.cli.output import pool_data, say_pool
     from surefoot.pool.options import Clock
@@ -64,27 +64,25 @@ def radius(
     data = {**pool_data(table), **radii.data()}
     if isinstance(radii.default, Note):
         output.note(radii.default)
-    pairs = [("minimal", f"{radii.minimal:.4f}: below it no distribution has these rows and class shares")]
+    pairs = [("minimal", f"{radii.minimal:.4f} (the decision set is empty below it)")]
     if radii.calibrated is not None:
         pairs.append(("calibrated", _calibrated(radii)))
     if other is not None:
         data["reference"] = {"path": str(other.path), "radius": radii.reference}
-        pairs.append(
-            ("reference", f"{radii.reference:.4f}: the distance to {other.path.name}, which this radius covers")
-        )
-    takes = "none" if isinstance(radii.default, Note) else "the calibrated one"
-    pairs.append(("fit takes", f"{takes} for a worst case, a small one to learn"))
+        pairs.append(("reference", f"{radii.reference:.4f} (the distance to {other.path.name})"))
+    takes = "no radius" if isinstance(radii.default, Note) else "the calibrated radius"
+    pairs.append(("fit uses", f"{takes} for a worst case, and a small radius to train"))
     output.say("Radius", "bold")
     output.rows(pairs)
     if radii.path:
         if radii.path_sample is not None:
-            output.note(f"the path is that of {radii.path_sample} unlabeled rows, drawn at random.")
-        output.say("Along the radius, a classifier learned at each", "bold")
+            output.note(f"the curve was computed on a random sample of {radii.path_sample} unlabeled rows.")
+        output.say("One classifier trained at each radius", "bold")
         rows = [
             [f"{one.radius:.4f}", f"{one.excess:.4f}", rounded_up(one.risk, 4), f"{one.median_confidence:.3f}"]
             for one in radii.path
         ]
-        output.table(["radius", "beyond minimal", "worst loss", "median confidence"], rows, right=(0, 1, 2, 3))
+        output.table(["radius", "above minimal", "worst loss", "median confidence"], rows, right=(0, 1, 2, 3))
     return output.finish(data)
 
 
@@ -92,9 +90,9 @@ def _calibrated(radii: Radii) -> str:
     found = radii.calibrated
     if found is None:
         return ""
-    how = f"from {found.n_labeled} random labels, level {found.level:g} (measured, not proved)"
+    how = f"from {found.n_labeled} random labels, with {percent(found.level)} confidence (measured, not proved)"
     if radii.tied:
-        return f"tied to the label shares: {found.excess:.4f} beyond what features and shares need, {how}"
+        return f"{found.excess:.4f} above the minimal radius, which depends on the label shares, {how}"
     return f"{radii.minimal + found.excess:.4f} = minimal + {found.excess:.4f}, {how}"
 
 
@@ -154,21 +152,21 @@ def label(
     loss: o.Loss = "log_loss",
     target_error: Annotated[
         float | None,
-        typer.Option("--target-error", min=0.0, max=1.0, help="Stop when an error this small is proved by audits."),
+        typer.Option("--target-error", min=0.0, max=1.0, help="Stop when audits prove this error rate."),
     ] = None,
-    level: Annotated[float, typer.Option("--level", help="Probability with which such a proof holds.")] = 0.9,
-    out: Annotated[Path | None, typer.Option("--out", "-o", help="File for the proved model; POOL.skops here.")] = None,
+    level: Annotated[float, typer.Option("--level", help="Confidence level of the proof.")] = 0.9,
+    out: Annotated[Path | None, typer.Option("--out", "-o", help="Model file. The default is POOL.skops.")] = None,
     force: o.Force = False,
     radius: o.Radius = "default",
     prior: o.Prior = "weak",
     random_first: Annotated[
-        int, typer.Option("--random-first", min=0, help="Random labels before rows are picked; estimates rest on them.")
+        int, typer.Option("--random-first", min=0, help="Number of random labels before active learning.")
     ] = 20,
     pool_size: Annotated[
-        int, typer.Option("--pool-size", min=0, help="Unlabeled rows to draw for speed; 0 for all.")
+        int, typer.Option("--pool-size", min=0, help="Number of unlabeled rows for training, or 0 for all.")
     ] = 2000,
 ) -> int:
-    """Ask for labels, one row at a time; each is stored at once, and all are written into the table at the end."""
+    """Label rows in the terminal. The table is updated at the end."""
     goal_loss, choices = read_loss(loss), call.settle_pool(pool, tol=1e-3)
     from surefoot.cli.label import LabelAsking, check_labelable, seated
     from surefoot.pool.store import files_of, store_path
@@ -225,7 +223,7 @@ def audit(
     label: o.Label = None,
     target: Annotated[
         float | None,
-        typer.Option("--target", "--target-error", min=0.0, max=1.0, help="Error rate to prove; stops when it is."),
+        typer.Option("--target", "--target-error", min=0.0, max=1.0, help="Error rate to prove."),
     ] = None,
     target_recall: _MetricRecall = None,
     target_precision: _MetricPrecision = None,
@@ -233,20 +231,20 @@ def audit(
     positive: Annotated[str | None, typer.Option("--positive", help="Class of --target-recall and the like.")] = None,
     level: Annotated[float, typer.Option("--level", help="Confidence level of the bound.")] = 0.9,
     labels: Annotated[
-        int | None, typer.Option("--labels", min=1, help="Labels planned: an exact bound at this number.")
+        int | None, typer.Option("--labels", min=1, help="Planned number of labels, for the exact bound.")
     ] = None,
     sampling: Annotated[
         str, typer.Option("--sampling", help="'uniform', or 'weighted' towards rows with uncertain predictions.")
     ] = "uniform",
     name: Annotated[
-        str | None, typer.Option("--audit", help="Name of the audit: 'audit', or the column of --predictions.")
+        str | None, typer.Option("--audit", help="Name of the audit. Default: 'audit' or the --predictions column.")
     ] = None,
     classes: o.Classes = "",
     trust: o.Trust = "",
     evidence: o.Evidence = None,
     seed: Annotated[int | None, typer.Option("--seed", min=0, help="Seed of the sample.")] = None,
 ) -> int:
-    """Prove the error rate of a finished model, or of predictions in a column, with labels of random rows."""
+    """Prove the error rate of a model or of predictions, with labels of random rows."""
     from surefoot.cli.audit import audit_table
     from surefoot.cli.label import check_labelable, seated
     from surefoot.pool.evidence import evidence_files, save_audit
@@ -254,9 +252,9 @@ def audit(
     from surefoot.pool.table import read_content
 
     if (model is None) == (predictions is None):
-        raise typer.BadParameter("pass what to audit: a model file as --model, or a column as --predictions.")
+        raise typer.BadParameter("Pass either a model file as --model or a column as --predictions.")
     if score is not None and predictions is None:
-        raise typer.BadParameter("--score is a column for --predictions. Pass --predictions, or leave out --score.")
+        raise typer.BadParameter("--score requires --predictions. Pass --predictions, or omit --score.")
     subject: Classifier | GivenPredictions
     if model is not None:
         subject = Classifier.load(model, split_names(trust))
@@ -303,26 +301,24 @@ def finish(
     ] = None,
     level: Annotated[float | None, typer.Option("--level", help="Confidence level. Default: 0.9.")] = None,
     model: Annotated[
-        Path | None, typer.Option("--model", "-m", help="Model (.skops) that labels rows, instead of a new one.")
+        Path | None, typer.Option("--model", "-m", help="Model (.skops) that labels rows. The default is a new model.")
     ] = None,
     predictions: o.Predictions = None,
     score: o.Score = None,
-    learn: Annotated[
-        int, typer.Option("--learn", min=2, help="Labels that a new model learns from; missing ones are asked for.")
-    ] = 100,
+    learn: Annotated[int, typer.Option("--learn", min=2, help="Number of labels to train a new model.")] = 100,
     sample: Annotated[
-        int | None, typer.Option("--sample", min=1, help="Random rows that judge the predictions. Default: by a rule.")
+        int | None, typer.Option("--sample", min=1, help="Number of random rows that test the predictions.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Finished table. Default: POOL.finished.*.")] = None,
     force: o.Force = False,
     radius: o.Radius = "default",
     prior: o.Prior = "weak",
     pool_size: Annotated[
-        int, typer.Option("--pool-size", min=0, help="Unlabeled rows that a new model learns from; 0 for all.")
+        int, typer.Option("--pool-size", min=0, help="Number of unlabeled rows for training, or 0 for all.")
     ] = 2000,
     trust: o.Trust = "",
 ) -> int:
-    """Finish a table: the model labels the rows that it is surest of, you label the rest; few labels are wrong."""
+    """Finish a table: label some rows, let the model label the others."""
     from surefoot._files import OutputFile, check_outputs
     from surefoot.cli.audit import FinishAsking
     from surefoot.cli.label import check_labelable, seated
@@ -333,9 +329,9 @@ def finish(
     from surefoot.pool.terminal import FinishLoop, given_predictions, learned_predictions, model_predictions
 
     if model is not None and predictions is not None:
-        raise typer.BadParameter("--model and --predictions both name predictions. Pass one of the two.")
+        raise typer.BadParameter("--model and --predictions cannot be combined. Pass one of the two.")
     if score is not None and predictions is None:
-        raise typer.BadParameter("--score is a column for --predictions. Pass --predictions, or leave out --score.")
+        raise typer.BadParameter("--score requires --predictions. Pass --predictions, or omit --score.")
     classifier = None if model is None else Classifier.load(model, split_names(trust))
     call.settle(pool, None if classifier is None else classifier.options(pool))
     if classifier is not None:
@@ -422,32 +418,30 @@ def serve(
         Path | None, typer.Argument(help="Table (.csv, .tsv, .parquet); rows with an empty label are unlabeled.")
     ] = None,
     label: o.Label = None,
-    target: Annotated[
-        float, typer.Option("--target", "--target-error", **_Share, help="Share of wrong answers to prove.")
-    ] = 0.05,
-    level: Annotated[float, typer.Option("--level", **_Share, help="How sure the proof is to be.")] = 0.9,
+    target: Annotated[float, typer.Option("--target", "--target-error", **_Share, help="Error rate to prove.")] = 0.05,
+    level: Annotated[float, typer.Option("--level", **_Share, help="Confidence level of the proof.")] = 0.9,
     host: Annotated[
-        str, typer.Option("--host", help="Address to listen on; others than this machine's need a link.")
+        str, typer.Option("--host", help="Address to listen on. Other machines require an invitation link.")
     ] = ("127.0.0.1"),
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="Port to listen on; 0 for a free one.")] = 8765,
+    port: Annotated[
+        int, typer.Option("--port", min=0, max=65535, help="Port to listen on, or 0 for a free port.")
+    ] = 8765,
     no_open: Annotated[bool, typer.Option("--no-open", help="Do not open the browser.")] = False,
-    invite: Annotated[str | None, typer.Option("--invite", help="Print a link for this person, and stop.")] = None,
-    overlap: Annotated[float, typer.Option("--overlap", **_Share, help="Share of rows that two people label.")] = 0.0,
+    invite: Annotated[str | None, typer.Option("--invite", help="Print an invitation link for this annotator.")] = None,
+    overlap: Annotated[float, typer.Option("--overlap", **_Share, help="Share of rows with two annotators.")] = 0.0,
     guidelines: Annotated[Path | None, typer.Option("--guidelines", help="Markdown file that the page shows.")] = None,
-    allow_host: Annotated[str, typer.Option("--allow-host", help="More names of this server, commas between.")] = "",
-    demo: Annotated[
-        bool, typer.Option("--demo", help="Try it on data of scikit-learn, with a robot that labels.")
-    ] = False,
+    allow_host: Annotated[str, typer.Option("--allow-host", help="Names of this server, separated by commas.")] = "",
+    demo: Annotated[bool, typer.Option("--demo", help="Try the page on sample data, with simulated labels.")] = False,
     radius: o.Radius = "default",
     prior: o.Prior = "weak",
     random_first: Annotated[
-        int, typer.Option("--random-first", min=2, help="Random labels before rows are picked; estimates rest on them.")
+        int, typer.Option("--random-first", min=2, help="Number of random labels before active learning.")
     ] = 20,
     pool_size: Annotated[
-        int, typer.Option("--pool-size", min=0, help="Unlabeled rows that fits work with; 0 for all.")
+        int, typer.Option("--pool-size", min=0, help="Number of unlabeled rows for training, or 0 for all.")
     ] = 2000,
 ) -> int:
-    """Label in the browser, alone or together, until the error is proved to be small enough."""
+    """Label in the browser, alone or in a team, until the error rate is proved."""
     with _demo_pool(demo) as made:
         robot = None
         if made is not None:
@@ -457,7 +451,7 @@ def serve(
             guidelines = guidelines or pool.with_name("guidelines.md")
             call.ctx.params.update(label=LABEL, classes=",".join(sorted(set(robot))))
         if pool is None:
-            raise typer.BadParameter("pass the table to label, or --demo.")
+            raise typer.BadParameter("Pass the table to label, or --demo.")
         call.settle(pool)
         if invite is not None:
             return _invite_to(call.output, pool, invite, host, port)
@@ -468,7 +462,7 @@ def serve(
 
         for option, value, example in (("--target", target, 0.05), ("--level", level, 0.9)):
             if not 0.0 < value < 1.0:
-                raise FileError(f"{option} must lie between 0 and 1; got {value:g}. Pass {example}, say.")
+                raise FileError(f"{option} must lie between 0 and 1, got {value:g}. Pass a value such as {example}.")
         choices = call.choices(tol=1e-3)
         call.check_pool()
         check_writable(store_path(pool))
@@ -485,7 +479,7 @@ def serve(
 
 @contextmanager
 def _demo_pool(wanted: bool) -> Iterator[tuple[Path, Any] | None]:
-    """A pool to try the page on and its true labels (N,), in a folder that is removed at the end."""
+    """Write a sample pool to a temporary folder. Yields its path and its true labels (N,)."""
     if not wanted:
         yield None
         return
@@ -496,33 +490,33 @@ def _demo_pool(wanted: bool) -> Iterator[tuple[Path, Any] | None]:
 
 
 def _invite_to(output: Output, pool: Path, name: str, host: str, port: int) -> int:
-    """Print the link with which a person comes in; it works while the page is served, too."""
+    """Print an invitation link. This also works while the page is served."""
     name = clean_name(name, "invite")
     with Store(store_path(pool), {}) as store:
         token = store.invite(name)
     output.say(f"{address(host, port)}join/{token}")
-    output.note(f"whoever has this link is {name}. A new one ends it. Everyone who labels needs a link now.")
+    output.note(f"anyone with this link labels as {name}. A new link replaces it. All annotators now require a link.")
     return OK
 
 
 def _host_names(text: str) -> tuple[str, ...]:
-    """More names of this server."""
+    """Return the additional names of this server."""
     allowed = tuple(split_names(text))
     for name in allowed:
         if re.fullmatch(r"[\w.-]+|\[[0-9a-fA-F:.]+\]", name) is None:
             raise FileError(
-                f"--allow-host must be a host name without scheme, port or wildcard; got {name!r}. Pass "
-                "label.example.org, say."
+                f"--allow-host must be a host name without scheme, port or wildcard, got {name!r}. Pass a name such "
+                "as label.example.org."
             )
     return allowed
 
 
 @dataclass(eq=False)
 class _Opening:
-    """Reads the table when the server asks for it, and says when the page is there.
+    """Reads the table when the server requests it, and announces the page.
 
-    most : unlabeled rows that fits work with; keep : whether the options are kept.
-    began, read : when the command began, and when the table was read.
+    most : number of unlabeled rows for training; keep : whether to store the options.
+    began, read : times when the command began, and when the table was read.
     """
 
     call: Call
@@ -533,7 +527,7 @@ class _Opening:
     read: float = 0.0
 
     def load(self) -> tuple[Pool, bytes, RowRanker]:
-        """The table, the bytes of its file, and what learns from it."""
+        """Return the table, the content of its file, and the learner."""
         from surefoot.cli.label import check_labelable
         from surefoot.pool.served_model import PoolLearner
         from surefoot.pool.table import clean, read_content
@@ -552,25 +546,25 @@ class _Opening:
         return cleaned, content, PoolLearner(cleaned, self.choices, self.most, options, write_report, command_line())
 
     def say_ready(self, url: str, desk: LabelingService, by_invitation: bool) -> None:
-        """What is served, where, and how long that took."""
+        """Print the address of the page and the time to start."""
         rows, labels = count(desk.book.n_rows, "row"), count(len(desk.book.labels), "label")
         self.call.output.say(f"Labeling {self.call.label!r} in {self.call.path.name}, {rows}, {labels}.", "bold")
-        self.call.output.say(f"Open {url}  (Ctrl-C ends it; every answer is on the disk when the page says saved)")
+        self.call.output.say(f"Open {url}  (Ctrl-C stops the server; labels are saved at once)")
         read, ready = self.read - self.began, time.monotonic() - self.read
         self.call.output.note(f"read in {read:.1f} s, ready {ready:.1f} s later.")
         if by_invitation:
-            self.call.output.note("people come in by their links: surefoot serve ... --invite NAME makes one.")
+            self.call.output.note("access is by invitation link. To create one: surefoot serve ... --invite NAME")
 
 
 @command("import", o.ReadingOptions, o.Json)
 def import_labels(
     call: Call,
     pool: o.PoolPath,
-    tasks: Annotated[Path, typer.Argument(help="JSON that Label Studio exported.")],
+    tasks: Annotated[Path, typer.Argument(help="JSON file exported from Label Studio.")],
     label: o.Label = None,
     classes: o.Classes = "",
 ) -> int:
-    """Take answers from Label Studio into the store of a pool; the same file may be imported again."""
+    """Import labels from Label Studio. The same file may be imported again."""
     from surefoot.cli.label import import_tasks
 
     call.settle(pool)
@@ -582,20 +576,21 @@ def export_labels(
     call: Call,
     pool: o.PoolPath,
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="Labels: .csv or .parquet; .json for Label Studio's tasks.")
+        Path | None,
+        typer.Option("--out", "-o", help="Labels (.csv, .parquet), or Label Studio tasks (.json)."),
     ] = None,
     answers: Annotated[
-        Path | None, typer.Option("--answers", help="All answers, one per line: .csv or .parquet.")
+        Path | None, typer.Option("--answers", help="File for all labels given, one per line (.csv, .parquet).")
     ] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help="Write the labels into the table itself.")] = False,
     predictions: Annotated[
-        bool, typer.Option("--predictions", help="With Label Studio's tasks: what the last frozen model predicts.")
+        bool, typer.Option("--predictions", help="Add predictions of the last frozen model to Label Studio tasks.")
     ] = False,
     force: o.Force = False,
     label: o.Label = None,
     classes: o.Classes = "",
 ) -> int:
-    """Write the labels of a pool's store: into a new table, into the table itself, or for Label Studio."""
+    """Write the stored labels to a file, into the table, or for Label Studio."""
     from surefoot.cli.label import export_store
 
     call.settle(pool)

@@ -1,4 +1,4 @@
-"""Words and JSON of the command line: messages that name its options, and what is printed of a model."""
+"""Text and JSON of the command line: messages that name its options, and summaries of a table and a model."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from surefoot._errors import CodedWarning, InfeasibleRadiusError, ParameterError
-from surefoot._printing import count, rounded_down, rounded_up, share_at_least, share_at_most, visible
+
+from surefoot._printing import at_least, at_most, count, percent, rounded_down, rounded_up, visible
 from surefoot.pool.notes import one_per_kind
 from surefoot.pool.options import AUTO, CALIBRATED
 
@@ -29,9 +30,9 @@ if TYPE_CHECKING:
     from surefoot.pool.table import Pool
     from surefoot.pool.worst import PoolWorstCase
 
-# Errors and warnings of the library as sentences of the command line, which name its options.
+# Errors and warnings of the library, rewritten to name the options of the command line.
 
-# Parameters of the library, and what the user of a command knows them as.
+# Parameters of the library, and their names on the command line.
 OPTIONS = {
     "X_unlabeled": "the rows without a label",
     "classes": "--classes",
@@ -57,7 +58,7 @@ OPTIONS = {
     "target_error": "--target-error",
     "trials": "--trials",
 }
-# What to do where the library's advice is about parameters that no option sets, by the code of a warning.
+# Advice that replaces the library's advice if that names parameters without an option, by the code of a warning.
 _FIXES = {
     "gap": "Raise --radius.",
     "low_confidence": "Label more rows.",
@@ -67,12 +68,12 @@ _FIXES = {
 
 
 def sentence(problem: BaseException | str) -> str:
-    """Say what an error or a warning says, with options in place of parameters."""
+    """Return the text of an error or a warning, with options in place of parameters."""
     if isinstance(problem, InfeasibleRadiusError):
-        least = rounded_up(problem.minimal_radius, 4)  # what is named can be passed
+        least = rounded_up(problem.minimal_radius, 4)  # a valid value for the option
         return (
-            f"--radius must be at least the minimal radius {least}, or no distribution has the label probabilities of "
-            f"--prior; got {problem.radius:g}. Pass --radius {least} or more."
+            f"--radius must be at least the minimal radius {least}, got {problem.radius:g}. Increase --radius, or "
+            "widen --prior."
         )
     if isinstance(problem, ParameterError):
         return problem.message(OPTIONS)
@@ -81,7 +82,7 @@ def sentence(problem: BaseException | str) -> str:
     return str(problem)
 
 
-# What a command says: words for a person, or one JSON object for a program; progress and notes on standard error.
+# Output of a command: text, or one JSON object with --json. Progress and notes go to standard error.
 
 _UNSEEN_IN_JSON = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 OK, FAILED, MISTAKE, NOT_REACHED, INTERRUPTED = 0, 1, 2, 3, 130
@@ -89,31 +90,35 @@ OK, FAILED, MISTAKE, NOT_REACHED, INTERRUPTED = 0, 1, 2, 3, 130
 
 @dataclass
 class Output:
-    """Where a command's words go. With `json` nothing but one object reaches standard output."""
+    """Output of a command. With `json`, only one object goes to standard output.
+
+    brief : collect notes without printing them, except those marked `always`.
+    """
 
     command: str
     json: bool
+    brief: bool = False
     notes: list[str] = field(default_factory=list)
     out: Console = field(default_factory=lambda: Console(highlight=False, emoji=False, markup=False))
     err: Console = field(default_factory=lambda: Console(stderr=True, highlight=False, emoji=False, markup=False))
 
     def say(self, text: str = "", style: str | None = None) -> None:
-        """A paragraph for a person."""
+        """Print a paragraph."""
         if not self.json:
             self.out.print(Text(visible(text, lines=True), style=style or ""))
 
-    def rows(self, pairs: list[tuple[str, str]]) -> None:
-        """Aligned names and texts."""
+    def rows(self, pairs: list[tuple[str, str]], width: int = 0) -> None:
+        """Print aligned names and texts; the names take at least `width` characters."""
         if not self.json:
             grid = RichTable.grid(padding=(0, 2))
-            grid.add_column(style="bold", no_wrap=True)
+            grid.add_column(style="bold", no_wrap=True, min_width=width)
             grid.add_column(overflow="fold")
             for name, text in pairs:
                 grid.add_row(Text(visible(name)), Text(visible(text)))
             self.out.print(Padding(grid, (0, 0, 0, 2), expand=False))
 
     def table(self, heads: list[str], rows: list[list[str]], right: tuple[int, ...] = ()) -> None:
-        """A table with a head."""
+        """Print a table with column names."""
         if not self.json:
             grid = RichTable(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
             for at, head in enumerate(heads):
@@ -122,12 +127,12 @@ class Output:
                 grid.add_row(*[Text(visible(cell)) for cell in row])
             self.out.print(Padding(grid, (0, 0, 0, 2), expand=False))
 
-    def note(self, *texts: str) -> None:
-        """Things to know, each once: on standard error, and in the object under "notes"."""
+    def note(self, *texts: str, always: bool = False) -> None:
+        """Print notes on standard error, each once, and list them under "notes" in JSON."""
         for text in texts:
             if text not in self.notes:
                 self.notes.append(text)
-                if not self.json:
+                if not self.json and (always or not self.brief):
                     self.err.print(Text("note: ", style="yellow") + Text(visible(text, lines=True)))
 
     def announce(self, text: str) -> None:
@@ -136,16 +141,16 @@ class Output:
             self.err.print(Text(visible(text, lines=True)))
 
     def finish(self, data: dict[str, Any], code: int = OK) -> int:
-        """Print the object, if one was asked for, and give the exit code."""
+        """Print the object with --json, and return the exit code."""
         if self.json:
             whole = {"command": self.command, "exit_code": code, **data, "notes": self.notes}
             text = json.dumps(plain(whole), ensure_ascii=False, allow_nan=False)
-            # what is left of control characters stands in texts, where JSON reads the same written out
+            # the remaining control characters are inside strings, where JSON allows escapes
             sys.stdout.write(_UNSEEN_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text) + "\n")
         return code
 
     def fail(self, message: str, code: int) -> int:
-        """Say what went wrong."""
+        """Print an error and return the exit code."""
         if self.json:
             return self.finish({"error": message}, code)
         self.err.print(Text("error: ", style="bold red") + Text(visible(message, lines=True)))
@@ -153,7 +158,7 @@ class Output:
 
     @contextmanager
     def working(self, what: str) -> Iterator[Callable[[str], None]]:
-        """A line on standard error while long work is done, where that is a terminal; takes what is done now."""
+        """Show a progress line on standard error if it is a terminal. Yields a function that changes the line."""
         with self.err.status(Text(what), spinner="line") as status, self.warnings():
             yield lambda text: status.update(Text(text))
 
@@ -169,7 +174,7 @@ class Output:
 
 
 def plain(value: Any) -> Any:
-    """Numbers, texts, lists and dictionaries: numpy's types and infinities do not fit into JSON."""
+    """Convert to plain numbers, texts, lists and dictionaries, since JSON has no numpy types and no infinity."""
     if isinstance(value, dict):
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, np.ndarray | list | tuple):
@@ -182,42 +187,61 @@ def plain(value: Any) -> Any:
 
 
 def rounded_percent(share: float) -> str:
-    """A share from 0 to 1, as a person writes it."""
-    digits = 0 if share in (0.0, 1.0) else 1
-    return f"{100 * share:.{digits}f}%"
+    """Format a share as a percentage with at most one decimal."""
+    return percent(share, 0 if share in (0.0, 1.0) else 1)
 
 
 def whole_percent(share: float | None) -> str:
-    """A share without decimals; "none" where there is nothing to count."""
-    return "none" if share is None else f"{100 * share:.0f}%"
+    """Format a share without decimals; "none" for None."""
+    return "none" if share is None else percent(share)
 
 
 _KINDS = {
     "theorem": "a theorem under its assumptions",
-    "measured": "coverage was measured on datasets, not proved",
-    "conditional": "holds where the radius does",
+    "measured": "this bound reached its confidence level on benchmark datasets, but is not proved",
+    "conditional": "holds if the true distribution lies within the radius",
 }
 NO_GUARANTEE = "no guarantee: the true distribution may lie outside this set"
+# In brief output: classes listed, lines for notes about columns, and width of the names.
+_LISTED, _NOTE_LINES, _NAME_WIDTH = 5, 4, 11
+
+
+def _class_list(texts: list[str], most: int) -> str:
+    return ", ".join(texts if len(texts) <= most else [*texts[:most], f"and {len(texts) - most} more"])
 
 
 def say_pool(output: Output, pool: Pool) -> None:
-    """What was read."""
-    shown = ", ".join(f"{name}: {(pool.labels == name).sum()}" for name in pool.classes)
+    """Describe the table that was read."""
+    counts = [f"{name}: {(pool.labels == name).sum()}" for name in pool.classes]
     labeled = int(pool.labeled.sum())
-    output.say(f"{pool.table.path.name}: {count(len(pool.rows), 'row')}", "bold")
+    rows = f"{pool.table.path.name}: {count(len(pool.rows), 'row')}"
+    if output.brief:
+        output.say(f"{rows}, {labeled} labeled ({_class_list(counts, _LISTED)})", "bold")
+        _note_briefly(output, one_per_kind(pool.notes))
+        return
+    shown = _class_list(counts, len(counts))
+    output.say(rows, "bold")
     pairs = [
         ("labeled", f"{labeled} ({shown})"),
         ("unlabeled", str(len(pool.rows) - labeled)),
-        ("columns", f"{pool.columns.counts}; {count(pool.rows.shape[1], 'feature')} in all"),
+        ("columns", f"{pool.columns.counts}; {count(pool.rows.shape[1], 'feature')} in total"),
     ]
     if pool.columns.asked_out:
-        pairs.append(("left out", f"{', '.join(pool.columns.asked_out)}, as asked"))
+        pairs.append(("ignored", f"{', '.join(pool.columns.asked_out)} (by --drop)"))
     output.rows(pairs)
     output.note(*one_per_kind(pool.notes))
 
 
+def _note_briefly(output: Output, notes: Sequence[str]) -> None:
+    """Print the notes that fit into a few lines. The others are in the report."""
+    lines = 0
+    for text in notes:
+        lines += math.ceil((len(text) + len("note: ")) / output.err.width)
+        output.note(text, always=lines <= _NOTE_LINES)
+
+
 def pool_data(pool: Pool) -> dict[str, Any]:
-    """The same for a program."""
+    """Return the description of the table for JSON."""
     return {
         "rows": len(pool.rows),
         "labeled": int(pool.labeled.sum()),
@@ -229,28 +253,31 @@ def pool_data(pool: Pool) -> dict[str, Any]:
 
 
 def say_judged(output: Output, judged: Appraisal, classes: list[str]) -> None:
-    """What can be said of a model, most useful first, each with its kind."""
-    output.say("What you can say about this model", "bold")
+    """Describe the quality of a model, with the kind of each guarantee."""
+    if output.brief:
+        output.note(*judged.notes)
+        _say_briefly(output, judged)
+        return
+    output.say("Quality of this model", "bold")
     pairs = []
     bound = judged.crossfit
     if bound is not None and judged.accuracy is not None:
         in_groups = "" if bound.n_groups is None else f" in {bound.n_groups} groups"
         pairs.append(
             (
-                "errors",
-                f"at most {share_at_most(bound.value)}% on rows like the labeled ones, with {100 * bound.level:g}% "
-                f"confidence (cross-fitted from {bound.n_labels} random labels{in_groups}, {bound.n_errors} wrong; "
+                "error rate",
+                f"at most {at_most(bound.value)} on rows like the labeled ones, with {percent(bound.level)} confidence "
+                f"(cross-fitted from {bound.n_labels} random labels{in_groups}, {count(bound.n_errors, 'error')}; "
                 f"{_KINDS[bound.kind]})",
             )
         )
-        pairs.append(("accuracy", f"about {100 * judged.accuracy:.0f}% expected, by cross-validation of the labels"))
+        pairs.append(("accuracy", f"about {percent(judged.accuracy)} (cross-validation)"))
     if judged.shares and judged.classes:
         pairs.append(("by class", by_class_words(judged.classes)))
     if judged.shares:
-        answered = ", ".join(f"{name}: {100 * share:.1f}%" for name, share in judged.shares.items())
-        pairs.append(("answers", f"{answered} of the unlabeled rows"))
+        pairs.append(("predictions", _predicted(judged, len(judged.shares))))
     if judged.no_crossfit is not None:
-        pairs.append(("errors", judged.no_crossfit))
+        pairs.append(("error rate", judged.no_crossfit))
     if judged.no_worst is not None:
         pairs.append(("worst case", judged.no_worst))
     if judged.shares:
@@ -261,12 +288,12 @@ def say_judged(output: Output, judged: Appraisal, classes: list[str]) -> None:
         say_worst(output, judged.worst, classes)
 
 
-# Classes whose recall and precision are printed: those with the lowest recall.
+# Number of classes whose recall and precision are printed, lowest recall first.
 _MOST_CLASSES = 4
 
 
 def by_class_words(results: Sequence[ClassResult]) -> str:
-    """Recall and precision of each class, or of those with the lowest recall."""
+    """Return recall and precision of each class, or of the classes with the lowest recall."""
     shown = [one for one in results if one.recall is not None]
     if len(shown) > _MOST_CLASSES:
         shown = sorted(shown, key=lambda one: one.recall or 0.0)[:_MOST_CLASSES]
@@ -278,13 +305,62 @@ def by_class_words(results: Sequence[ClassResult]) -> str:
     return "; ".join(texts) + more
 
 
+def _predicted(judged: Appraisal, most: int) -> str:
+    shares = sorted(judged.shares.items(), key=lambda pair: -pair[1]) if most < len(judged.shares) else judged.shares
+    texts = [f"{name}: {percent(share, 1)}" for name, share in dict(shares).items()]
+    return f"{_class_list(texts, most)} of the unlabeled rows"
+
+
+def _say_briefly(output: Output, judged: Appraisal) -> None:
+    """Summarize a trained model: expected accuracy, bound on its error rate, predictions and worst case."""
+    from surefoot.problem.losses import ZERO_ONE
+
+    pairs = []
+    bound, worst = judged.crossfit, judged.worst
+    if bound is not None and judged.accuracy is not None:
+        pairs = [
+            ("accuracy", f"about {percent(judged.accuracy)} (cross-validation)"),
+            (
+                "error rate",
+                f"at most {at_most(bound.value)}, with {percent(bound.level)} confidence "
+                f"({count(bound.n_errors, 'error')} in {count(bound.n_labels, 'label')})",
+            ),
+        ]
+    elif judged.no_crossfit is not None:
+        pairs = [("error rate", judged.no_crossfit)]
+    pairs.append(("predictions", _predicted(judged, _LISTED)))
+    if judged.no_worst is not None:
+        pairs.append(("worst case", judged.no_worst))
+    elif worst is not None and (error := worst.certificates.get(ZERO_ONE)) is not None:
+        pairs.append(("worst case", _worst_briefly(worst, error.risk)))
+    output.rows([*pairs, ("verdict", judged.verdict)], _NAME_WIDTH)
+
+
+def _worst_briefly(worst: PoolWorstCase, risk: float) -> str:
+    if not worst.guaranteed:
+        return f"{at_most(risk)} errors within radius {worst.first.radius:.4f} ({NO_GUARANTEE})"
+    if risk < worst.constant_error:
+        return f"at most {at_most(risk)} errors, if the true distribution lies within the radius"
+    return (
+        f"{at_most(risk)} errors. A constant prediction of {worst.constant!r} has {at_most(worst.constant_error)}, so "
+        "this certificate is not informative"
+    )
+
+
+def say_files(output: Output, written: dict[str, str], following: str) -> None:
+    """List the files written, and the next command."""
+    output.rows([*written.items(), ("next", following)], _NAME_WIDTH if output.brief else 0)
+    if output.brief:
+        output.say("  Details and assumptions: surefoot fit --verbose", "dim")
+
+
 def say_worst(output: Output, worst: PoolWorstCase, classes: list[str]) -> None:
-    """The worst case over a set; under the name of a certificate only where the radius is calibrated or given."""
+    """Describe the worst case over a set. It is called a certificate if the radius is calibrated or given."""
     from surefoot.problem.losses import LOG_LOSS, ZERO_ONE
 
     certificate = worst.first
     if worst.guaranteed:
-        output.say("Certificate: the worst case over a set of possible truths", "bold")
+        output.say("Certificate: worst case over the decision set", "bold")
     else:
         output.say(f"Worst case within radius {certificate.radius:.4f} ({NO_GUARANTEE})", "bold")
     pairs = []
@@ -292,60 +368,58 @@ def say_worst(output: Output, worst: PoolWorstCase, classes: list[str]) -> None:
     if error is not None:
         pairs.append(
             (
-                "errors",
-                f"at most {share_at_most(error.risk)}% of the rows in this file"
-                f"{_forced(worst, share_at_least(error.lower) + '%')}; always {worst.constant!r}: at most "
-                f"{share_at_most(worst.constant_error)}% over the same set",
+                "error rate",
+                f"at most {at_most(error.risk)} of the rows in this file{_attained(worst, at_least(error.lower))}. "
+                f"A constant prediction of {worst.constant!r} has at most {at_most(worst.constant_error)}.",
             )
         )
     if log_loss is not None:
-        lower = _forced(worst, rounded_down(log_loss.lower, 4))
+        lower = _attained(worst, rounded_down(log_loss.lower, 4))
         pairs.append(("log loss", f"at most {rounded_up(log_loss.risk, 4)}{lower}"))
     output.rows([*pairs, ("radius", radius_words(worst))])
-    output.say("It holds if" if worst.guaranteed else "It would hold if", "bold")
+    output.say("Assumptions", "bold")
     output.rows(assumptions(worst, classes))
     if worst.guaranteed and error is not None and error.risk >= worst.constant_error:
         output.note(
-            "the certificate says no more of this model than of a constant answer: with so few labels the set is wide. "
-            "More labels, or known class probabilities (--prior), narrow it."
+            "this certificate is not informative: in the worst case, a constant prediction is at least as good. More "
+            "labels, or known class probabilities (--prior), make it tighter."
         )
     if any(one.status == "stopped" for one in worst.certificates.values()):
-        output.note("the solver stopped before the gap was within the tolerance; both bounds hold all the same.")
+        output.note("the solver stopped before it reached its tolerance. Both bounds remain valid.")
 
 
-def _forced(worst: PoolWorstCase, lower: str) -> str:
-    return "" if worst.sample is not None else f" (some truth in the set forces {lower})"
+def _attained(worst: PoolWorstCase, lower: str) -> str:
+    return "" if worst.sample is not None else f" (a distribution in the set attains {lower})"
 
 
 def radius_words(worst: PoolWorstCase) -> str:
-    """Where the radius comes from, and which set it makes."""
+    """State the radius and its source."""
     certificate = worst.first
     estimate, least = certificate.estimate, certificate.minimal_radius
     if worst.kind == CALIBRATED and estimate is not None:
         how = (
-            f"estimated from {estimate.n_labeled} random labels to cover the truth in {100 * estimate.level:g}% of "
-            "samples (measured, not proved)"
+            f"Estimated from {estimate.n_labeled} random labels to cover the true distribution in "
+            f"{percent(estimate.level)} of samples (measured, not proved)."
         )
         if worst.tied:
             return (
-                f"tied to the label shares: {estimate.excess:.4f} beyond what the features and each change of the "
-                f"shares need ({least:.4f} at the least); {how}"
+                f"{estimate.excess:.4f} above the minimal radius, which depends on the label shares (at least "
+                f"{least:.4f}). {how}"
             )
-        return f"{certificate.radius:.4f} (minimal {least:.4f}); {how}"
-    if worst.kind == AUTO:
-        return f"{certificate.radius:.4f} (minimal {least:.4f}), by the rule of thumb 'auto'"
-    return f"{certificate.radius:.4f} (minimal {least:.4f}), as given"
+        return f"{certificate.radius:.4f} (minimal radius {least:.4f}). {how}"
+    source = "from the rule of thumb 'auto'" if worst.kind == AUTO else "from --radius"
+    return f"{certificate.radius:.4f} (minimal radius {least:.4f}), {source}"
 
 
 def assumptions(worst: PoolWorstCase, classes: list[str]) -> list[tuple[str, str]]:
-    """The assumptions behind a worst case, with their numbers."""
+    """List the assumptions of a worst case, with their numbers."""
     shares = ", ".join(
-        f"{name}: {100 * low:.1f}%" if low == high else f"{name}: {share_at_least(low)}% to {share_at_most(high)}%"
+        f"{name}: {percent(low, 1)}" if low == high else f"{name}: {at_least(low)} to {at_most(high)}"
         for name, (low, high) in zip(classes, worst.first.label_intervals, strict=True)
     )
     return [
-        ("1.", "the truth lies within the radius of the labeled rows,"),
-        ("2.", f"the classes' shares of all rows are {shares},"),
-        ("3.", "no other classes exist (--classes adds one that no label shows),"),
-        ("4.", "and it is asked of the rows in this file, not of others yet to come."),
+        ("1.", "The true distribution lies within this radius of the labeled rows."),
+        ("2.", f"The label shares of all rows are {shares}."),
+        ("3.", "There are no other classes (--classes adds classes that have no label)."),
+        ("4.", "The claim covers the rows in this file, not future rows."),
     ]

@@ -233,7 +233,7 @@ def warn_about(status: str, gap: float, tol: float) -> None:
         warn_caller(
             SeparableWarning(
                 "separable",
-                "the worst case is linearly separable, so no finite coefficients attain the minimum: they grow as tol "
+                "the worst case is linearly separable, so the coefficients have no finite optimum and grow as tol "
                 "shrinks. The certificate holds for the coefficients returned.",
                 "Set $l2 > 0 or raise $radius for a finite optimum." + see("separable"),
             )

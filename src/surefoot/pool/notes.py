@@ -1,4 +1,4 @@
-"""What is said of a table and of a model: codes with parameters that code reads, and one sentence each for people."""
+"""Notes about a table and a model. Each has a code with parameters for programs, and one sentence for users."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from numpy.typing import NDArray
 
 from surefoot._printing import share_at_least, share_at_most
 
-# A model that gives one answer to this share of the rows or more has hardly found anything.
+# A model that predicts one class for this share of the rows or more is nearly constant.
 _NEARLY_ALL = 0.99
-# A class that has so many labels, of which cross-validation finds less than this share, is worth a word.
+# A note names a class with at least this number of labels if cross-validation finds less than this share of them.
 _FEW_FOUND, _FEWEST_TO_FIND = 0.5, 3
-# A smaller share would be printed as 0.0 %.
+# Smaller shares would be printed as 0.0 %.
 _WORTH_SAYING = 0.001
 
 
 class Code(StrEnum):
-    """What a note says. Code branches on this and on the parameters, never on the sentence."""
+    """Kind of a note. Programs use the code and the parameters, never the sentence."""
 
-    # of the table
+    # about the table
     LEFT_OUT = auto()
     MANY_CATEGORIES = auto()
     FREE_TEXT = auto()
@@ -35,13 +35,13 @@ class Code(StrEnum):
     ENCODING = auto()
     TITLE = auto()
     SIMILAR_CLASSES = auto()
-    # why a column is left out
+    # why a column is ignored
     ASKED = auto()
     EMPTY = auto()
     CONSTANT = auto()
     NUMBERS_ROWS = auto()
     NAMES_ROWS = auto()
-    # of the cross-fitted bound
+    # about the cross-fitted bound
     CROSSFIT_GROUPS = auto()
     # why a model has no cross-fitted bound
     CROSSFIT_PICKED = auto()
@@ -54,13 +54,13 @@ class Code(StrEnum):
     WORST_TIME = auto()
     WORST_FEW = auto()
     WORST_CLASSES = auto()
-    # how a model was learned
+    # how a model was trained
     PICKED_LABELS = auto()
     AUTO_FEW = auto()
     AUTO_CLASSES = auto()
     AUTO_SAMPLED = auto()
     SAMPLED = auto()
-    # what a model answers
+    # about the predictions of a model
     CONSTANT_MODEL = auto()
     NEARLY_CONSTANT_MODEL = auto()
     UNLIKELY_SHARES = auto()
@@ -82,7 +82,7 @@ _MOST_NAMED = 8
 
 
 class Note(str):
-    """A note with its code and parameters; as a text, its sentence."""
+    """A sentence with its code and parameters."""
 
     code: Code
     parameters: dict[str, Any]
@@ -98,110 +98,107 @@ class Note(str):
 
 
 def _left_out(reasons: dict[str, Note]) -> str:
-    return f"left out: {'; '.join(f'{name!r} {why}' for name, why in reasons.items())}."
+    return f"ignoring {'; '.join(f'{name!r} ({why})' for name, why in reasons.items())}."
 
 
 def _many_categories(counts: dict[str, int], shown: int) -> str:
     named = ", ".join(f"{name!r} ({n})" for name, n in counts.items())
-    return f"all but the {shown} most frequent categories count as one in {named}."
+    return f"merging all but the {shown} most frequent categories of {named}."
 
 
 def _unread(name: str, kind: str, row: int, cell: str, n_cells: int) -> str:
-    more = f" and {n_cells - 1} more cells" if n_cells > 1 else ""
-    return f"{name!r} holds {kind}, but row {row} holds {cell}: it{more} count{'s' * (n_cells == 1)} as missing."
+    cells = "this cell as" if n_cells == 1 else f"{n_cells} such cells as"
+    return f"{name!r} contains {kind}, but row {row} contains {cell}. Treating {cells} missing."
 
 
 def _dates(name: str, read_as: str, other: str | None) -> str:
-    doubt = f", though {other} would fit as well" if other else ""
-    return f"{name!r} holds dates or times (read as {read_as}{doubt})."
+    doubt = f"; {other} is also possible" if other else ""
+    return f"treating {name!r} as dates or times (format {read_as}{doubt})."
 
 
 def _sampled(n_sampled: int, n_rows: int, seconds: float | None) -> str:
-    why = "for speed (--learn-rows 0 takes all)" if seconds is None else f"in the {seconds:g} s given (--time)"
-    return f"the model was learned from {n_sampled} of the {n_rows} unlabeled rows, drawn at random, {why}."
+    why = "for speed (--learn-rows 0 uses all)" if seconds is None else f"to finish within --time {seconds:g}"
+    return f"the model was trained on a random sample of {n_sampled} of the {n_rows} unlabeled rows {why}."
 
 
 _WORDS: dict[Code, Any] = {
     Code.LEFT_OUT: _left_out,
     Code.MANY_CATEGORIES: _many_categories,
-    Code.FREE_TEXT: "read by its words, as free text: {names} (--categories or --drop changes it).",
+    Code.FREE_TEXT: "treating {names} as free text (override with --categories or --drop).",
     Code.UNREAD_CELLS: _unread,
     Code.DATES: _dates,
-    Code.NUMBER_STYLE: "{name!r} writes its numbers as {example!r}, read as {read}.",
-    Code.TEXTS_AND_NUMBERS: "{name!r} holds texts and numbers ({share:.0%}); most are texts, so all count as texts.",
-    Code.DELIMITER: "cells of {file} end at {delimiter} (--delimiter changes it).",
-    Code.ENCODING: "{file} is read as {encoding} (--encoding changes it).",
-    Code.TITLE: "{n_lines} line{s} above the header of {file} skipped.",
-    Code.SIMILAR_CLASSES: "the labels {names} differ in capitals or spaces only: are they one class?",
-    Code.ASKED: "as asked",
-    Code.EMPTY: "is empty",
-    Code.CONSTANT: "has one value only, {value}",
-    Code.NUMBERS_ROWS: "numbers the rows",
-    Code.NAMES_ROWS: "names the rows ({n_texts} different texts in {n_rows})",
+    Code.NUMBER_STYLE: "reading numbers of {name!r} such as {example!r} as {read}.",
+    Code.TEXTS_AND_NUMBERS: "{name!r} contains texts and numbers ({share:.0%}). Treating all as texts.",
+    Code.DELIMITER: "reading {file} with the delimiter {delimiter} (override with --delimiter).",
+    Code.ENCODING: "reading {file} as {encoding} (override with --encoding).",
+    Code.TITLE: "skipping {n_lines} line{s} above the header of {file}.",
+    Code.SIMILAR_CLASSES: "the labels {names} differ only in capitals or spaces. Correct them if they are one class.",
+    Code.ASKED: "by --drop",
+    Code.EMPTY: "empty",
+    Code.CONSTANT: "constant, {value}",
+    Code.NUMBERS_ROWS: "a row index",
+    Code.NAMES_ROWS: "an identifier with {n_texts} different values in {n_rows} rows",
     Code.CROSSFIT_GROUPS: (
         "the {n_labels} random labels form {n_groups} groups of rows with equal features (or of --cv-groups). "
-        "The cross-fitted bound keeps each group in one fold and counts it once. If the features have few values and "
-        "the rows are independent draws, --cv-groups with a column of row numbers counts each row."
+        "The cross-fitted bound keeps each group in one fold and counts it once. To count each row, pass a column of "
+        "row numbers as --cv-groups. This is valid if equal rows are independent."
     ),
     Code.CROSSFIT_PICKED: (
-        "no cross-fitted bound: some labels were picked by surefoot label, and picked rows are no random sample."
+        "no cross-fitted bound, because active learning chose some labels and they are not a random sample."
     ),
-    Code.CROSSFIT_FEW: "no cross-fitted bound: it needs {needed} random labels or more; there are {n_labels}.",
-    Code.CROSSFIT_RANDOM: "no cross-fitted bound: it needs {needed} labels or more, all of them random.",
+    Code.CROSSFIT_FEW: "no cross-fitted bound, which requires at least {needed} random labels (got {n_labels}).",
+    Code.CROSSFIT_RANDOM: "no cross-fitted bound, which requires at least {needed} labels, all random.",
     Code.CROSSFIT_RADIUS: (
-        "no cross-fitted bound: with a tenth of the labels left out the minimal radius is {minimal_radius:.4f}, above "
-        "--radius {radius:g}."
+        "no cross-fitted bound, because the minimal radius without a tenth of the labels is {minimal_radius:.4f}, "
+        "above --radius {radius:g}."
     ),
-    Code.CROSSFIT_TIME: "no cross-fitted bound: the time given (--time) was over.",
-    Code.CROSSFIT_REFIT: "no cross-fitted bound: the classifier could not be fitted again ({reason}).",
-    Code.WORST_TIME: "no worst case: the time given (--time) was over.",
+    Code.CROSSFIT_TIME: "no cross-fitted bound within the time limit (--time).",
+    Code.CROSSFIT_REFIT: "no cross-fitted bound, because the classifier could not be fitted again ({reason}).",
+    Code.WORST_TIME: "no worst case within the time limit (--time).",
     Code.WORST_FEW: (
-        "no worst case: {n_random} random labels are too few to calibrate a radius (at least {needed}). --radius takes "
-        "a number, for example from surefoot radius --reference."
+        "no worst case: calibrating a radius requires at least {needed} random labels (got {n_random}). Pass a number "
+        "as --radius, for example from surefoot radius --reference."
     ),
     Code.WORST_CLASSES: (
-        "no worst case: {n_classes} classes are too many to calibrate a radius with label intervals (at most {most}). "
-        "--prior with the probabilities of the classes allows it."
+        "no worst case: calibrating a radius with label intervals is possible for at most {most} classes (got "
+        "{n_classes}). Pass the class probabilities as --prior."
     ),
     Code.PICKED_LABELS: (
-        "{n_picked} of {n_labels} labels were picked by surefoot label: radius and label intervals are estimated from "
-        "the {n_random} random ones."
+        "active learning chose {n_picked} of {n_labels} labels. The radius and the label intervals are estimated from "
+        "the {n_random} random labels."
     ),
     Code.AUTO_FEW: (
-        "{n_random} random labels are too few to calibrate a radius (at least {needed}): the rule of thumb 'auto' is "
-        "used, which guarantees no coverage."
+        "using the rule of thumb 'auto' for the radius, which has no guarantee. Calibrating a radius requires at least "
+        "{needed} random labels (got {n_random})."
     ),
     Code.AUTO_CLASSES: (
-        "{n_classes} classes are too many to calibrate a radius with label intervals: the rule of thumb 'auto' is "
-        "used. Pass --prior with the probabilities of the classes."
+        "using the rule of thumb 'auto' for the radius, because {n_classes} classes are too many to calibrate it with "
+        "label intervals. Pass the class probabilities as --prior."
     ),
-    Code.AUTO_SAMPLED: "the 'auto' radius was searched over {n_rows} unlabeled rows, drawn at random.",
+    Code.AUTO_SAMPLED: "the 'auto' radius was searched on a random sample of {n_rows} unlabeled rows.",
     Code.SAMPLED: _sampled,
-    Code.CONSTANT_MODEL: "the model answers {name!r} for every row: it is that constant answer. Label more rows.",
-    Code.NEARLY_CONSTANT_MODEL: (
-        "the model answers {name!r} for {percent:.1f} % of the rows: it is nearly a constant answer."
-    ),
-    Code.UNLIKELY_SHARES: "the model's answers do not match what is known of the classes: it answers {outside}.",
-    Code.NEVER_ANSWERED: "the model never answers {names}.",
+    Code.CONSTANT_MODEL: "the model predicts {name!r} for every row. Label more rows.",
+    Code.NEARLY_CONSTANT_MODEL: "the model predicts {name!r} for {percent:.1f} % of the rows, nearly always.",
+    Code.UNLIKELY_SHARES: "the predictions contradict the label shares: {outside}.",
+    Code.NEVER_ANSWERED: "the model never predicts {names}.",
     Code.LOW_RECALL: (
         "cross-validation finds {n_found} of the {n_labels} labels {name!r}. The error rate hides this because the "
-        "class is rare. Label more rows of it."
+        "class is rare. Label more rows of this class."
     ),
     Code.LEAK: (
-        "may give the label away, since each alone separates a class almost perfectly: {names}. Pass --drop {first!r}, "
-        "say, if it is not known when the model is used."
+        "may reveal the label, because each alone separates a class almost perfectly: {names}. If {first!r} is not "
+        "known when the model is used, pass --drop {first!r}."
     ),
     Code.VERDICT_CONSTANT: (
         "not useful yet. The model predicts {constant!r} for every row. Label more rows, above all of other classes."
     ),
     Code.VERDICT_UNKNOWN: "unknown. The error rate has no bound yet, so use the model only to choose rows to label.",
     Code.VERDICT_CARE: (
-        "not shown to be better than always predicting {constant!r}, which is wrong for {constant_error} % of the "
-        "labels. Label more rows."
+        "not shown to be better than always predicting {constant!r} ({constant_error} % errors). Label more rows."
     ),
     Code.VERDICT_BETTER: (
-        "better than always predicting {constant!r}, which is wrong for {constant_error} % of the labels. Up to "
-        "{most_wrong} of {n_rows} predictions may be wrong. --max-error says whether that is few enough."
+        "better than always predicting {constant!r} ({constant_error} % errors). Up to {most_wrong} of {n_rows} "
+        "predictions may be wrong. Set a limit with --max-error."
     ),
     Code.VERDICT_MET: "meets --max-error {max_error:g}. At most {error} % of the predictions are wrong.",
     Code.VERDICT_NOT_MET: (
@@ -251,10 +248,10 @@ def verdict_on(
     n_rows: int,
     max_error: float | None = None,
 ) -> Note:
-    """What the bound on the error rate means for somebody who wants to use the model.
+    """Return whether the bound on the error rate allows using the model.
 
-    crossfit : the bound, None where there is none; most_predicted, most_frequent : the class that most of the `n_rows`
-    rows to predict get, and the most frequent one among the labels, each with its share. max_error : what is wanted.
+    crossfit : the bound, or None; most_predicted, most_frequent : the class predicted for most of the `n_rows` rows,
+    and the most frequent class among the labels, each with its share. max_error : the largest acceptable error rate.
     """
     if most_predicted[1] == 1.0:
         return Note(Code.VERDICT_CONSTANT, constant=most_predicted[0])
@@ -315,7 +312,7 @@ def about_classes(results: Sequence[ClassResult]) -> list[Note]:
 
 
 def about_answers(shares: Mapping[str, float], intervals: Sequence[Sequence[float]]) -> list[Note]:
-    """Plain sentences for a person: `shares` of the rows that get each class, `intervals` (K, 2) of the true shares."""
+    """Return notes about the predictions: `shares` of the predicted classes, `intervals` (K, 2) of the true shares."""
     most = max(shares, key=lambda name: shares[name])
     if shares[most] == 1.0:
         return [Note(Code.CONSTANT_MODEL, name=most)]
@@ -323,7 +320,7 @@ def about_answers(shares: Mapping[str, float], intervals: Sequence[Sequence[floa
     if shares[most] >= _NEARLY_ALL:
         notes.append(Note(Code.NEARLY_CONSTANT_MODEL, name=most, percent=100 * shares[most]))
     outside = [
-        f"{name!r} for {100 * shares[name]:.1f} % (of all rows it is {share_at_least(low)} to {share_at_most(high)} %)"
+        f"{name!r} for {100 * shares[name]:.1f} % (true share {share_at_least(low)} to {share_at_most(high)} %)"
         for (name, share), (low, high) in zip(shares.items(), intervals, strict=True)
         if share > 0 and not low - 1e-9 <= share <= high + 1e-9
     ]

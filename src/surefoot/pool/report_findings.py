@@ -59,53 +59,53 @@ def answer_findings(confidence: Confidence, shares: tuple[LabelShare, ...]) -> I
             "few-labels",
             True,
             "Some classes have very few labels",
-            f"Fewer than {_FEW_LABELS} labeled rows say little about a class. Label more rows of it if you can.",
+            f"These classes have fewer than {_FEW_LABELS} labeled rows. Label more rows of each class if you can.",
             tuple((share.name, f"{share.n_labeled} labeled") for share in few[:_LISTED]),
             len(few),
         )
 
 
 def worst_case_findings(guarantee: Guarantee) -> Iterator[Finding]:
-    """What the worst case shows: a radius without guarantee, how the solver ended, whether the bound says anything."""
+    """Check the worst case: a radius without guarantee, an uninformative bound, or a solver that stopped early."""
     if not guarantee.guaranteed:
         yield Finding(
             "no-guarantee",
             True,
             "The worst case is no guarantee",
             f"Its radius was {guarantee.radius_name}. The true distribution may lie outside the decision set, and "
-            "the worst case then does not cover it. Use a calibrated radius, or one that you know.",
+            "the worst case then does not cover it. Use a calibrated or a known radius.",
         )
     if not guarantee.beats_guessing:
         yield Finding(
             "guessing",
             True,
             "The bound is no better than guessing",
-            f"Equal probabilities for all classes have a loss of {guarantee.guessing:.3f}; the bound is "
-            f"{rounded_up(guarantee.risk, 3)}. The model may still be good, but these labels and this radius do not "
-            "prove it. Label more rows, or lower the radius if you have grounds to.",
+            f"Equal probabilities for all classes have a loss of {guarantee.guessing:.3f}, and the bound is "
+            f"{rounded_up(guarantee.risk, 3)}. The model may be good, but these labels and this radius do not "
+            "prove it. Label more rows, or use a smaller radius if you can justify it.",
         )
     if guarantee.minimal:
         yield Finding(
             "minimal-radius",
             True,
             "The radius is the smallest possible",
-            "It leaves the worst case nothing to spend on labels, so the truth is very likely farther away. "
-            "Label more rows, or try a calibrated radius.",
+            "At this radius the worst case cannot change any label, so the true distribution is very likely outside "
+            "the decision set. Label more rows, or use a calibrated radius.",
         )
     if guarantee.status == "stopped":
         yield Finding(
             "status",
             True,
             "The solver stopped early",
-            "Both bounds hold all the same. A better model may exist: raise max_iter, or the tolerance tol.",
+            "Both bounds remain valid, but a better model may exist. Raise max_iter, or the tolerance tol.",
         )
 
 
 def far_rows(fitted: ModelWithRows, names: Names) -> Finding:
-    """Unlabeled rows farther from every labeled row than any labeled row is from its nearest other one.
+    """Find unlabeled rows farther from all labeled rows than any labeled row is from its nearest labeled neighbor.
 
-    If the labeled rows were drawn at random from the pool, an unlabeled row is so with probability at most 1/(n+1):
-    among n+1 exchangeable rows it would have to be the one farthest from the others.
+    If the labeled rows are a random sample of the pool, this has probability at most 1/(n+1) for an unlabeled row: it
+    must be the most isolated of n+1 exchangeable rows.
     """
     between = fitted.metric.distances(fitted.X, fitted.X)
     np.fill_diagonal(between, np.inf)
@@ -116,19 +116,19 @@ def far_rows(fitted: ModelWithRows, names: Names) -> Finding:
     caution = share > _TIMES_CHANCE * chance
     first = far[np.argsort(-distance[far], kind="stable")][:_LISTED]
     counted = (
-        f"{len(far):,} of {len(fitted.U):,} unlabeled rows ({percent(share, 1)}) are farther from every labeled row "
-        f"than any labeled row is from its nearest other one. Chance alone allows about {percent(chance, 1)}."
+        f"{len(far):,} of {len(fitted.U):,} unlabeled rows ({percent(share, 1)}) are far from all labeled rows: "
+        f"farther than any labeled row is from its nearest labeled neighbor. By chance, about {percent(chance, 1)} are."
     )
     advice = (
-        "Nothing labeled resembles these rows, so the model extrapolates there. Label some of them."
+        "The model extrapolates to these rows. Label a few of them."
         if caution
-        else "That is no more than to be expected of labels picked at random."
+        else "Labels of random rows give about this share."
     )
     items = tuple(
         (names.row(len(fitted.X) + int(j)), f"{distance[j] / limit:.1f} times that distance" if limit > 0 else "apart")
         for j in first
     )
-    title = "Unlabeled rows far from every labeled one" if caution else "Few rows are far from every labeled one"
+    title = "Unlabeled rows far from all labeled rows" if caution else "Few rows are far from all labeled rows"
     return Finding("far", caution, title, f"{counted} {advice}", items if caution else (), len(far))
 
 
@@ -150,14 +150,14 @@ def repeated_rows(fitted: ModelWithRows, names: Names, seed: int) -> list[Findin
     exact = f"{n_copies:,} of {len(rows):,} rows {verb}" if n_copies else f"None of {len(rows):,} rows repeats"
     alike = f"{near:,} more are" if near > 1 else "one more is" if near else "none is"
     text = (
-        f"{exact} another row exactly. Among {searched:,} different rows that were compared pair by pair, {alike} "
-        f"nearly the same as another (closer than {percent(_NEAR)} of a typical distance)."
+        f"{exact} another row exactly. Among {searched:,} distinct rows compared in pairs, {alike} "
+        f"nearly equal to another row (closer than {percent(_NEAR)} of a typical distance)."
     )
     share = n_copies / len(rows)
     caution = share > 0.01 or near > 0.01 * searched
     advice = (
-        " Copies count several times in every average. If they are accidents, remove them; if the features have few "
-        "values, they are natural."
+        " Copies count several times in every average. Remove accidental copies. Copies are natural if the features "
+        "have few values."
         if caution
         else ""
     )
@@ -177,8 +177,8 @@ def _contradictions(fitted: ModelWithRows, names: Names, marks: NDArray[np.uint6
         "contradictions",
         bool(disagree),
         "Equal rows with different labels",
-        "Some labeled rows agree in every feature but not in their label. Check these labels, or add the column that "
-        "tells the rows apart.",
+        "Some labeled rows have equal features and different labels. Check these labels, or add a column that "
+        "distinguishes the rows.",
         items,
         len(disagree),
     )
@@ -199,7 +199,7 @@ def _near_copies(rows: FloatArray, groups: NDArray[np.intp], seed: int) -> tuple
 
 @dataclass(frozen=True)
 class Suspect:
-    """A column that separates a class from the others; score from 0.5 to 1; `chance` its p-value."""
+    """A column that separates a class from all other classes; score from 0.5 to 1; `chance` its p-value."""
 
     column: str
     score: float
@@ -208,7 +208,7 @@ class Suspect:
 
 
 def leakage_suspects(fitted: ModelWithRows, names: Names) -> Finding:
-    """Columns that alone separate a class from the rest, where chance does not explain it."""
+    """Find columns that alone separate a class from the rest, beyond chance."""
     raw = None if names.raw is None else names.raw.iloc[: len(fitted.X)]
     suspects = suspect_columns(fitted.X, fitted.codes, names.features, names.classes, raw)
     looked = (
@@ -216,14 +216,14 @@ def leakage_suspects(fitted: ModelWithRows, names: Names) -> Finding:
         f"of at least {SUSPECT}; 0.5 is chance, 1 is perfect; classes of at least {FEWEST} labeled rows)."
     )
     if not suspects:
-        return Finding("leakage", False, "No column gives the label away", looked)
+        return Finding("leakage", False, "No column reveals the label", looked)
     text = (
-        f"{looked} One column that tells the label almost by itself is often the label in disguise, or something that "
-        "is only known after it. Such a column makes the model look better than it will be in use. If it is known "
-        f"when the model is used, keep it. By chance one would expect fewer than {_BY_CHANCE} such columns."
+        f"{looked} A single column that predicts the label almost perfectly often copies the label, or is known only "
+        "after it. The model then looks better than it is in use. Keep the column if it is known when the model is "
+        f"used. By chance, fewer than {_BY_CHANCE} columns would be listed here."
     )
     items = tuple((s.column, s.text) for s in suspects[:12])
-    return Finding("leakage", True, "Columns that may give the label away", text, items, len(suspects))
+    return Finding("leakage", True, "Columns that may reveal the label", text, items, len(suspects))
 
 
 def suspect_columns(
@@ -249,7 +249,7 @@ def _numbers(
         area, chance = np.maximum(area, 1.0 - area), _chance(np.asarray(u.pvalue))
         for i, column in enumerate(features):
             if area[i] >= SUSPECT and _names_class(X[:, i], codes, code):
-                text = f"it has one value where the label is {classes[code]}, and another one everywhere else"
+                text = f"it has one value for {classes[code]} and another value for all other classes"
             else:
                 text = f"separates {classes[code]} from the rest: area {area[i]:.3f}"
             yield Suspect(column, float(area[i]), float(chance[i]), text)

@@ -1,4 +1,4 @@
-"""What the labeling page learns: the model of `surefoot fit`, the rows of `surefoot query`, a cross-fitted bound."""
+"""The learner of the labeling page: the model of `surefoot fit`, the ranking of `surefoot query`, and a bound."""
 
 from __future__ import annotations
 
@@ -107,13 +107,13 @@ def _is_told_by_cleaning(note: str) -> bool:
 
 
 def _feature_name(name: Any) -> str:
-    """A feature as a person calls it: scikit-learn names the column of 0 and 1 for missing cells by its class."""
+    """Return a readable name of a feature. scikit-learn names indicators of missing cells after its class."""
     text = str(name)
     return f"{text.removeprefix(_INDICATOR)} is missing" if text.startswith(_INDICATOR) else text
 
 
 def cleaning_notes(pool: Pool) -> list[str]:
-    """What the cleaning did, a sentence each."""
+    """Describe the steps of the cleaning, one sentence each."""
     columns = pool.columns
     gaps = [name for name in [*columns.numbers, *columns.dates] if pool.values[name].isna().any()]
     notes = []
@@ -125,23 +125,23 @@ def cleaning_notes(pool: Pool) -> list[str]:
             if named:
                 notes.append(f"Heavy tails, {words}: {', '.join(named)}.")
     if columns.dates:
-        parts = "days, and sine and cosine of weekday, month and hour where these vary"
-        notes.append(f"Dates and times are {parts}: {', '.join(columns.dates)}.")
+        parts = "days, and sine and cosine of weekday, month and hour if they vary"
+        notes.append(f"Dates and times become {parts}: {', '.join(columns.dates)}.")
     if gaps:
-        notes.append(f"Missing numbers are the median, with an indicator column: {', '.join(gaps)}.")
+        notes.append(f"Missing numbers become the median, with an indicator column: {', '.join(gaps)}.")
     if columns.categories:
-        notes.append(f"Categories are one column each, 0 or 1: {', '.join(columns.categories)}.")
+        notes.append(f"Categories become one column of 0 and 1 each: {', '.join(columns.categories)}.")
     if columns.texts:
-        notes.append(f"Texts are their words (TF-IDF) in up to 50 leading directions: {', '.join(columns.texts)}.")
-    notes += [f"Left out: {name}, which {why}." for name, why in columns.useless.items()]
+        notes.append(f"Texts become TF-IDF of words, in up to 50 leading directions: {', '.join(columns.texts)}.")
+    notes += [f"Ignored: {name} ({why})." for name, why in columns.useless.items()]
     if columns.asked_out:
-        notes.append(f"Left out as asked: {', '.join(columns.asked_out)}.")
+        notes.append(f"Ignored by --drop: {', '.join(columns.asked_out)}.")
     return [*notes, "All features are divided by the largest absolute entry."]
 
 
-# Rows that a ranking names: enough for several people until the next is there.
+# Number of rows in a ranking: enough for several annotators until the next ranking.
 _RANKED = 100
-# The cross-fitted bound is measured again when the random labels have grown by this share.
+# The cross-fitted bound is computed again after the number of random labels has grown by this factor.
 _GROWN = 1.2
 
 

@@ -513,20 +513,20 @@ def _sentence(desk: LabelingService, needed: int | None) -> str:
         return _finish_sentence(turns.finishing)
     if audit is not None and audit.proved:
         return (
-            f"The frozen model errs on at most {percent(audit.anytime_upper, up=True)} of the {book.n_rows} rows of "
-            f"this pool: a theorem, if the labels are right. {count(audit.n_labels, 'audited row')}, "
+            f"The frozen model misclassifies at most {percent(audit.anytime_upper, up=True)} of the {book.n_rows} rows "
+            f"of this pool. This is a theorem if the labels are correct. {count(audit.n_labels, 'audited row')}, "
             f"{count(audit.n_errors, 'error')}. You can stop here."
         )
     if audit is not None:
         n = audit.n_labels
         if n == 0:
-            return "The model is frozen. Rows drawn at random judge it now."
-        more = "At this rate the target is out of reach." if needed is None else f"About {needed} more will do."
+            return "The model is frozen and is now audited on random rows."
+        more = "At this rate the target is out of reach." if needed is None else f"About {needed} more labels."
         return f"{count(audit.n_errors, 'error')} in {count(n, 'audited row')} so far. {more}"
     left = max(turns.freeze_at - len(book.labels), 0)
-    first = f"{count(left, 'more label')} to learn from, then the model is frozen and judged."
+    first = f"{count(left, 'more label')} for training. Then the model is frozen and audited."
     if left == 0:
-        first = "The model is being refreshed; it is then frozen and judged."
+        first = "Training a new model. It will then be frozen and audited."
     if turns.last is None:
         return first
     number, errors, n, why = turns.last

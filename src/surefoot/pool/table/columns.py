@@ -1,4 +1,4 @@
-"""What the columns of a table are learned from as: numbers, dates, categories, texts; or left out with a reason."""
+"""Types of the columns of a table: numbers, dates, categories or texts. Other columns are ignored with a reason."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class Columns:
 
     @property
     def asked_out(self) -> list[str]:
-        """Columns that are left out because the user said so."""
+        """Columns that the user dropped."""
         return [name for name, why in self.left_out.items() if why.code is Code.ASKED]
 
     @property
@@ -153,7 +153,7 @@ class Columns:
 
 @dataclass
 class _Sorting:
-    """The columns sorted so far, and what is wrong with others; `commas` are decimal or separate thousands."""
+    """The columns typed so far, and the problems of other columns; `commas` are decimal or separate thousands."""
 
     strict: bool
     commas: str
@@ -165,24 +165,22 @@ class _Sorting:
         (self.useless if self.strict else self.columns.left_out)[name] = why
 
     def check(self) -> None:
-        """Refuse useless columns, all at once, and a table without any other."""
+        """Raise one error that names all useless columns, or an error if there is no useful column."""
         if self.useless:
-            reasons = "; ".join(f"{name!r} {why}" for name, why in self.useless.items())
-            one = len(self.useless) == 1
+            reasons = "; ".join(f"{name!r} ({why})" for name, why in self.useless.items())
             raise TableError(
-                f"nothing can be learned from {'this column' if one else 'these columns'}: {reasons}. "
-                f"Leave {'it' if one else 'them'} out with --drop '{','.join(self.useless)}', or all such columns by "
-                "leaving out --strict."
+                f"--strict refuses useless columns: {reasons}. Pass --drop '{','.join(self.useless)}', or omit "
+                "--strict to ignore them."
             )
         if not self.columns.used:
-            why = "; ".join(f"{name!r} {why}" for name, why in self.columns.useless.items())
+            why = "; ".join(f"{name!r} ({why})" for name, why in self.columns.useless.items())
             raise TableError(
-                "the table must have a column to learn from besides the label; it has none"
-                f"{f': {why}' if why else ''}. Add features."
+                f"the table must have a useful column apart from the label{f', got {why}' if why else ''}. "
+                "Add features."
             )
 
     def sorted(self) -> Columns:
-        """The columns, with the notes that concern several of them first."""
+        """Return the columns. Notes about several columns come first."""
         found, notes = self.columns, []
         if found.useless:
             notes.append(Note(Code.LEFT_OUT, reasons=found.useless))

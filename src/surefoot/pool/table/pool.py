@@ -255,15 +255,14 @@ def _check_classes(path: object, label: str, seen: list[str], n_labels: int) -> 
         if numeric:
             low, high = np.quantile([float(name) for name in seen], [1 / 3, 2 / 3])
             fix = (
-                "group the values into a new column, for example into three bins of as many rows each (below "
+                "group the numbers into classes in a new column, for example three classes of equal size (below "
                 f"{low:.4g}, up to {high:.4g}, above)"
             )
         else:
             fix = "group the texts"
         raise TableError(
-            f"column {label!r} of {path} must hold classes; it has {len(seen)} different "
-            f"{'numbers' if numeric else 'texts'} in {n_labels} filled cells, as a quantity has. Pass the column of "
-            f"the classes as --label, or {fix}."
+            f"column {label!r} of {path} must contain classes, got {len(seen)} different "
+            f"{'numbers' if numeric else 'texts'} in {n_labels} cells. Pass another column as --label, or {fix}."
         )
 
 
