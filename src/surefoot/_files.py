@@ -78,11 +78,11 @@ def check_writable(path: AnyPath) -> None:
         raise FileError(f"{path} must be a plain file; it is a device, a pipe or a socket. Pass another name.")
     target = target.resolve()
     if not target.parent.is_dir():
-        raise FileError(f"{path} must lie in a folder that exists; {target.parent} does not. Make the folder first.")
+        raise FileError(f"the folder {target.parent} of {path.name} does not exist. Create the folder first.")
     if not os.access(target.parent, os.W_OK):
-        raise FileError(f"{path} must lie in a folder that you may write to; {target.parent} is not. Pass another.")
+        raise FileError(f"the folder {target.parent} of {path.name} is read-only. Pass another folder.")
     if target.exists() and not os.access(target, os.W_OK):
-        raise FileError(f"{path} must be a file that you may write to; it is read-only. Pass another name.")
+        raise FileError(f"{path} is read-only. Pass another name.")
 
 
 def cannot_write(path: AnyPath, error: OSError) -> FileError:
@@ -358,7 +358,7 @@ def check_outputs(outputs: Sequence[OutputFile], inputs: Sequence[Path], *, forc
     for out in outputs:
         if out.path.exists() and not force and not _is_own(out):
             raise FileError(
-                f"{out.path} exists and is no {out.what} that surefoot wrote: it is left as it is. Pass another name "
+                f"{out.path} exists and is not a {out.what} written by surefoot. Pass another name "
                 f"as {out.option}, or --force to overwrite it."
             )
 

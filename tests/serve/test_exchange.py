@@ -87,7 +87,7 @@ def test_another_file_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 def test_nothing_to_export_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_pool(tmp_path)
     assert run(["export", str(path), "--label", "churn"]) == 2
-    assert "must be there" in capsys.readouterr().err.replace("\n", " ")
+    assert "does not exist" in capsys.readouterr().err.replace("\n", " ")
     assert [one.name for one in tmp_path.iterdir()] == ["pool.csv"]
 
 

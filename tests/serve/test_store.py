@@ -71,7 +71,7 @@ def test_another_file_is_refused_and_kept(tmp_path: Path, content: bytes | None)
 
 
 def test_a_store_that_is_not_there_is_not_made_by_a_reader(tmp_path: Path) -> None:
-    with pytest.raises(FileError, match="must be there; it is not"):
+    with pytest.raises(FileError, match="does not exist"):
         Store(tmp_path / "none.db")
     assert list(tmp_path.iterdir()) == []
 

@@ -212,7 +212,10 @@ def check_max_error(value: float) -> float:
     share = check_unit_scalar(value, "max_error")
     if share == 0:
         raise ParameterError(
-            "max_error", "must be above 0, since only labeling every row leaves no wrong label", "0", "Pass 0.05, say."
+            "max_error",
+            "must be above 0, since only labeling every row leaves no wrong label",
+            "0",
+            "Pass a value such as 0.05.",
         )
     return share
 

@@ -61,7 +61,9 @@ class CalibratedRadius:
 
     def __post_init__(self) -> None:
         if not 0 < check_unit_scalar(self.level, "level") < 1:
-            raise ParameterError("level", "must lie strictly between 0 and 1", repr(self.level), "Pass 0.9, say.")
+            raise ParameterError(
+                "level", "must lie strictly between 0 and 1", repr(self.level), "Pass a value such as 0.9."
+            )
         check_positive_integer(self.n_splits, "n_splits")
 
 

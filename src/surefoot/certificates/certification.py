@@ -289,7 +289,10 @@ class ClassifierLoss:
         matrix = 1.0 - np.eye(K) if isinstance(loss, str) else check_finite_array(loss, "loss", ndim=2)
         if matrix.shape != (K, K):
             raise ParameterError(
-                "loss", f"must have shape (K, K) = ({K}, {K}), truth by prediction", matrix.shape, "Pass that matrix."
+                "loss",
+                f"must have shape (K, K) = ({K}, {K}), truth by prediction",
+                matrix.shape,
+                "Pass a (K, K) matrix.",
             )
         name = ZERO_ONE if isinstance(loss, str) else "cost"
         return cls(name, ClassifierLosses(classifier, classes, matrix, clip), float(matrix.max()))

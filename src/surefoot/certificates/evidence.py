@@ -281,7 +281,7 @@ def write_evidence(
     """Write claims with their proofs; large arrays go into a file beside it. Returns the files."""
     file = Path(path)
     if file.suffix.lower() != ".json":
-        raise ParameterError("path", "must end in .json", repr(str(path)), "Pass certificate.json, say.")
+        raise ParameterError("path", "must end in .json", repr(str(path)), "Pass a name such as certificate.json.")
     arrays: dict[str, NDArray[Any]] = {}
     content: dict[str, Any] = {
         "format": v.FORMAT,

@@ -225,7 +225,9 @@ class RowBound:
         """See `Certificate.on_fresh_rows`."""
         level = check_unit_scalar(level, "level")
         if not 0 < level < 1:
-            raise ParameterError("level", "must lie strictly between 0 and 1", repr(level), "Pass 0.95, say.")
+            raise ParameterError(
+                "level", "must lie strictly between 0 and 1", repr(level), "Pass a value such as 0.95."
+            )
         if largest_loss is not None:
             bound = replace(self, largest_loss=check_positive_scalar(largest_loss, "largest_loss"))
             return bound.on_fresh_rows(

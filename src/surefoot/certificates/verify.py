@@ -81,14 +81,14 @@ def read_evidence(path: str | Path) -> dict[str, Any]:
     file = Path(path)
     try:
         if file.stat().st_size > _MOST_TEXT:
-            raise FileError(f"{file} must have at most {_MOST_TEXT >> 20} MiB. It was not read.")
+            raise FileError(f"{file} must have at most {_MOST_TEXT >> 20} MiB. Pass a smaller file.")
         content = json.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
         raise FileError(f"{file} could not be read: {error.strerror or error}. Check the path.") from error
     except (ValueError, RecursionError) as error:
-        raise FileError(f"{file} must be evidence of surefoot, as JSON; it is not ({error}). Save it again.") from error
+        raise FileError(f"{file} must be evidence of surefoot in JSON ({error}). Save it again.") from error
     if not isinstance(content, dict) or content.get("format") != FORMAT:
-        raise FileError(f"{file} must be evidence of surefoot; its format is another. Pass a file of --evidence.")
+        raise FileError(f"{file} must be evidence of surefoot. Pass a file written with --evidence.")
     if content.get("version") != VERSION:
         raise FileError(
             f"{file} must be of version {VERSION}; got {content.get('version')!r}. Install the surefoot that wrote it."

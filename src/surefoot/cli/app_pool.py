@@ -372,7 +372,7 @@ def finish(
 
 @dataclass(frozen=True)
 class _FinishOptions:
-    """What was asked of a finished table; None where nothing was."""
+    """Return the goal of a finished table, or None."""
 
     max_error: float | None
     level: float | None
@@ -400,7 +400,7 @@ class _FinishOptions:
             if loop.finishing is not None and asked is not None and asked != begun:
                 shown = [", ".join(x) or "none" if isinstance(x, tuple) else f"{x:g}" for x in (begun, asked)]
                 raise FileError(
-                    f"{option} must be {shown[0]}, with which this table was begun to be finished; got {shown[1]}. "
+                    f"{option} must be {shown[0]}, as when you began to finish this table; got {shown[1]}. "
                     "Leave the option out, or run surefoot export and move the store away."
                 )
 

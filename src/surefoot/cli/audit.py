@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from surefoot._files import write_bytes
-from surefoot._printing import at_most, count, percent, share_at_most, short_percent
+from surefoot._printing import at_most, count, in_percent, percent, short_percent
 from surefoot.active.proof import ProvenLabeling
 from surefoot.active.proof_state import AUDIT as JUDGE
 from surefoot.bounds.audit import Audit
@@ -27,17 +27,17 @@ from surefoot.pool.stored import Classifier, GivenPredictions, write_predictions
 from surefoot.pool.table import Pool, Table, TableError
 from surefoot.pool.terminal import FinishLoop, Sitting, save_proved
 
-# How often a classifier that is worth an audit is taken to err, as a share of the target, to say how long it may take.
+# Error rate, as a share of the target, for which the length of an audit is estimated.
 _BELIEVED_SHARE = 0.25
 # Writes an audit, given as `audit`, and returns the files.
 SaveAudit = Callable[..., list[Path]]
 
 
 class AuditAsking(Asking):
-    """One sitting. Each answer is in the store, for the audit and as a label, before the next row is asked for.
+    """One session. Each label is in the store, for the audit and the table, before the next row is shown.
 
-    name : of the audit; subject : what is audited, in words. save : writes the audit as evidence; None where that was
-    not asked for.
+    name : name of the audit; subject : description of the audited predictions. save : writes evidence; None if
+    there is no --evidence.
     """
 
     save: SaveAudit | None = None
@@ -128,7 +128,7 @@ class AuditAsking(Asking):
 
 
 class ProofAsking(Asking):
-    """One sitting of a loop that learns and audits by turns."""
+    """One session that alternates training and audits."""
 
     def __init__(self, output: Output, sitting: Sitting, pool: Pool, labeling: ProvenLabeling, out: Path) -> None:
         super().__init__(output, sitting, pool.classes, labeling)
@@ -138,8 +138,8 @@ class ProofAsking(Asking):
         self._bring_together()
         state = self.labeling.state
         self.say(
-            f"Labeling {self.table.label!r} in {self.table.path.name} until the model is proved to err on at most "
-            f"{rounded_percent(state.target_error)} of its rows (level {state.level:g}).",
+            f"Labeling {self.table.label!r} in {self.table.path.name} until the error rate of the model is proved to be at most "
+            f"{rounded_percent(state.target_error)}, with {in_percent(state.level)} confidence.",
             "bold",
         )
 
@@ -151,22 +151,27 @@ class ProofAsking(Asking):
         judging, audit = question.phase == JUDGE, self.labeling.audit
         uniform = judging and audit is not None and audit.is_uniform
         self.sitting.claim(question.row, AUDIT if uniform else LEARN)
-        return question.row, "drawn at random, to judge the model" if judging else "its label teaches the model most"
+        return (
+            question.row,
+            "sampled at random, to audit the model" if judging else "its label would change the model most",
+        )
 
     def _bring_together(self) -> None:
-        """Labels that came from elsewhere teach."""
+        """Train on labels that other programs wrote."""
         labels = self.pool.labels
         if any(event.kind == FREEZE for event in self.sitting.book.events):
             raise TableError(
-                f"{self.table.path.name} has audits of surefoot serve, which go on there; --target-error would "
-                "begin others. Run surefoot serve, or leave the option out."
+                f"{self.table.path.name} has audits that began in surefoot serve. Run surefoot serve to continue, "
+                "or omit --target-error."
             )
         self.sitting.check_counted(self.labeling.labels)
         known = self.labeling.labels
         new = {row: str(label) for row, label in enumerate(labels) if label is not None and row not in known}
         if new:
             self.labeling.learn(new)
-            self.output.note(f"{count(len(new), 'label')} came into the table since the last sitting: they teach.")
+            self.output.note(
+                f"{count(len(new), 'label')} written into the table since the last session will train the model."
+            )
 
     def _say_state(self) -> None:
         now = self.labeling.state
@@ -174,8 +179,8 @@ class ProofAsking(Asking):
         if now.bound is not None and now.audit_level is not None and now.phase != "learn":
             target = rounded_percent(now.target_error)
             text += (
-                f" Audit {now.n_audits}: {now.audit_errors} wrong of {now.audit_labels}, so the model errs on at most "
-                f"{share_at_most(now.bound)}% of the rows (level {now.audit_level:.3g}; target {target})."
+                f" Audit {now.n_audits}: {now.audit_errors} wrong of {now.audit_labels}, so the error rate is at most "
+                f"{at_most(now.bound)} with {in_percent(now.audit_level)} confidence (target {target})."
             )
         elif now.phase == "learn":
             text += f" The next audit begins at {now.n_wanted}."
@@ -190,7 +195,7 @@ class ProofAsking(Asking):
             written = str(self.out)
             self.say(f"Proved. {proof.statement}. The model is in {self.out}.", "bold")
         else:
-            again = "" if found.next() is None else "; run it again to go on"
+            again = "" if found.next() is None else ". Run it again to continue"
             self.say(f"Not proved yet, after {count(state.n_labels, 'label')}{again}.", "bold")
         data = {
             "path": str(self.table.path),
@@ -209,7 +214,7 @@ class ProofAsking(Asking):
 
 
 class FinishAsking(StoreAsking):
-    """One sitting at a table that is finished; out : the finished table."""
+    """One session of finishing a table; out : path of the finished table."""
 
     def __init__(self, output: Output, sitting: Sitting, loop: FinishLoop, out: Path) -> None:
         super().__init__(output, sitting, sitting.table.classes)
@@ -240,14 +245,14 @@ class FinishAsking(StoreAsking):
         if chosen is None:
             return None
         return chosen[0], {
-            RANDOM: "sampled at random, for the model to learn from",
-            AUDIT: "sampled at random, to judge the predictions",
+            RANDOM: "sampled at random, to train the model",
+            AUDIT: "sampled at random, to audit the predictions",
             LEARN: "the model is not sure enough of this row",
         }[chosen[1]]
 
     @property
     def _stage(self) -> int:
-        """0 while the model learns, 1 while the sample is labeled, 2 from then on."""
+        """0 during training, 1 while the sample is labeled, 2 afterwards."""
         finishing = self.finish.finishing
         return 0 if finishing is None else 1 + finishing.is_sampled
 
@@ -256,7 +261,7 @@ class FinishAsking(StoreAsking):
         finishing = self.finish.finishing
         if finishing is None:
             wanted = max(self.finish.n_learn, self.finish.n_labels)
-            self.say(f"{self.finish.n_labels} of {count(wanted, 'label')} to learn from.", "bold")
+            self.say(f"{self.finish.n_labels} of {count(wanted, 'label')} for training.", "bold")
             return
         plan = finishing.plan()
         if plan is None:
@@ -297,7 +302,7 @@ class FinishAsking(StoreAsking):
         statement = f"Annotators labeled all {count(len(book.labels), 'row')}." if plan is None else plan.statement
         self._write(finishing, statement)
         if book.skipped:
-            self.output.note(f"{count(len(book.skipped), 'row')} that annotators skipped without a label.")
+            self.output.note(f"{count(len(book.skipped), 'row')} without a label, because annotators skipped them.")
         self.say("Finished.", "bold")
         self.output.rows(
             [("statement", statement), ("table", str(self.out)), ("statement in", str(statement_path(self.out)))]
@@ -305,7 +310,7 @@ class FinishAsking(StoreAsking):
         return self.output.finish({**data, "finished": True, "statement": statement, "table": str(self.out)})
 
     def _write(self, finishing: Finishing | None, statement: str) -> None:
-        """The finished table, and beside it what is guaranteed of its labels."""
+        """Write the finished table, and its guarantee into a text file."""
         book = self.sitting.book
         labels, authors = labels_and_authors(book.labels, {}, book.n_rows) if finishing is None else finishing.labels()
         write_predictions(self.out, finished_table(self.table, labels, authors))
@@ -343,14 +348,14 @@ def audit_table(
 
 @contextmanager
 def _audit(sitting: Sitting, name: str, **options: Any) -> Iterator[Audit]:
-    """An audit whose events are in the store of a table."""
+    """Open an audit whose events are in the store of a table."""
     keys = np.frombuffer(sitting.store.row_keys() or b"", dtype="<u8")[:, None]
     with sitting.store.log(f"audit {name}") as log:
         yield Audit(X_pool=keys, y=None if log.read() else sitting.table.labels, journal=log, **options)
 
 
 def _frozen(classifier: Classifier, table: Table) -> Any:
-    """A classifier that knows one table: the predictions (N,) of a stored one, and its probabilities (N, K) if any."""
+    """A classifier for the rows of one table, with stored predictions (N,) and probabilities (N, K) if available."""
     inputs = classifier.inputs(table.cells, table.label)
     predicted, known = classifier.predict(inputs), np.array(classifier.classes, dtype=object)
     frozen = SimpleNamespace(classes_=known, predict=lambda _: predicted)

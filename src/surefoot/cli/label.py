@@ -34,7 +34,7 @@ from surefoot.pool.terminal import LabelLoop, Sitting, sitting_at
 from surefoot.pool.training import Fit
 from surefoot.problem.losses import LOG_LOSS
 
-# Rows put to a person in a terminal, one at a time: why a row is asked for, and the answer.
+# Rows shown in a terminal, one at a time, each with the reason and a prompt for the label.
 
 _MOST_COLUMNS = 40
 SKIP, UNDO, QUIT = "skip", "undo", "quit"
@@ -42,9 +42,9 @@ COMMANDS = (SKIP, UNDO, QUIT)
 
 
 class Asking(ABC):
-    """Asks for labels of rows until there is nothing to ask for, or the user has had enough.
+    """Asks for labels until no row is left, the goal is reached or the user quits.
 
-    loop : takes each label before the store does, and says which rows prove something; None where none has to.
+    loop : gets each label before the store does, and knows the audited rows; None if there is no loop.
     hidden : columns that would suggest a label.
     """
 
@@ -60,22 +60,22 @@ class Asking(ABC):
 
     @abstractmethod
     def _begin(self) -> None:
-        """Say what the labels are for."""
+        """Print the purpose of the labels."""
 
     @abstractmethod
     def _next(self) -> tuple[int, str] | None:
-        """The row to ask for, and why; None to end."""
+        """Return the next row and the reason, or None to end."""
 
     @abstractmethod
     def _say_state(self) -> None:
-        """Say where the labels have led to."""
+        """Print the present state."""
 
     @abstractmethod
     def _end(self) -> int:
-        """Say how it ended, and give the exit code."""
+        """Print the result and return the exit code."""
 
     def run(self) -> int:
-        """Ask, store each answer, and write the table in the end."""
+        """Ask for labels, store each one, and write the table at the end."""
         self._begin()
         while (asked := self._next()) is not None:
             row, why = asked
@@ -89,7 +89,7 @@ class Asking(ABC):
         return self._end()
 
     def _take(self, row: int, answer: str) -> None:
-        """Store an answer, for the loop and as a label at once."""
+        """Store a label, for the loop and the table."""
         self.answered += 1
         with self.sitting.store.together():
             if answer == SKIP:
@@ -106,7 +106,7 @@ class Asking(ABC):
         self._console.print(Text(visible(text, lines=True), style=style))
 
     def _show(self, row: int, why: str) -> None:
-        """The cells of a row: long ones as texts, below the others."""
+        """Print the cells of a row, short cells first."""
         cells = self.table.cells
         names = [name for name in cells.columns if name not in (self.table.label, *self.hidden)]
         self.say("")
@@ -125,7 +125,7 @@ class Asking(ABC):
             self.say(f"  Why: {why}", "dim")
 
     def _answer(self) -> str:
-        """A class, with "=" before it, or one of the commands."""
+        """Return a class, prefixed with "=", or a command."""
         keys = answer_keys(self.classes, self.commands)
         shown = {key: name for key, name in keys.items() if len(key) == 1 or key not in self.commands}
         by_name: dict[str, list[str]] = {}
@@ -147,17 +147,17 @@ class Asking(ABC):
             if typed:
                 known = ", ".join(self.classes)
                 others = ", ".join(self.commands)
-                self.say(f"{typed!r} is no class: type one of {known}, or {others}. --classes adds a class.")
+                self.say(f"{typed!r} is not a class. Type one of {known}, or {others}. To add a class, use --classes.")
 
     @property
     def _console(self) -> Any:
-        """Standard output; standard error where that must hold one JSON object alone."""
+        """Return standard output, or standard error if --json reserves standard output."""
         return self.output.err if self.output.json else self.output.out
 
 
 @contextmanager
 def seated(output: Output, table: Table, content: bytes, read: Callable[[bytes], Table]) -> Iterator[Sitting]:
-    """A sitting at a table that SIGTERM ends as Ctrl-C does: with all labels in the table."""
+    """Open a session. SIGTERM ends it like Ctrl-C, with all labels in the table."""
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
@@ -169,7 +169,7 @@ def seated(output: Output, table: Table, content: bytes, read: Callable[[bytes],
             if waiting:
                 are, them = ("is", "it") if waiting == 1 else ("are", "them")
                 output.note(
-                    f"{count(waiting, 'label')} of the store {are} not in {table.path.name} yet; this command writes "
+                    f"{count(waiting, 'label')} {are} stored but not in {table.path.name} yet. This command writes "
                     f"{them} there when it ends."
                 )
             yield sitting
@@ -178,7 +178,7 @@ def seated(output: Output, table: Table, content: bytes, read: Callable[[bytes],
 
 
 def answer_keys(classes: list[str], commands: Sequence[str] = COMMANDS) -> dict[str, str]:
-    """What may be typed: classes ("=" before them), their numbers unless classes are numbers, and commands."""
+    """Return the valid inputs: classes (prefixed with "="), their numbers unless classes are numbers, and commands."""
     keys: dict[str, str] = {}
     for word in commands:
         keys[word] = keys[word[0]] = word
@@ -190,13 +190,13 @@ def answer_keys(classes: list[str], commands: Sequence[str] = COMMANDS) -> dict[
 
 
 def _choice(name: str, keys: list[str]) -> str:
-    """A class or a command with the key that is quickest to type."""
+    """Return a class or a command with its shortest input."""
     short = min(keys, key=len)
     return name if short == name or short == name.casefold() else f"[{short}] {name}"
 
 
 class StoreAsking(Asking):
-    """One sitting at the store of a table, whose labels may be taken back."""
+    """One session with the store of a table, in which labels can be undone."""
 
     commands = COMMANDS
 
@@ -209,7 +209,7 @@ class StoreAsking(Asking):
             self._undo(row)
         elif answer == SKIP:
             self.sitting.answer(row, None)
-            self.say(f"Row {row + 1} is skipped and not asked for again.")
+            self.say(f"Row {row + 1} is skipped and will not be shown again.")
         else:
             self.sitting.answer(row, answer.removeprefix("="))
             self.answered += 1
@@ -230,17 +230,17 @@ class StoreAsking(Asking):
 
 
 class LabelAsking(StoreAsking):
-    """One sitting at the store of a table, which learns from the labels and asks for more."""
+    """One session that trains on the labels and chooses the next rows."""
 
     def __init__(self, output: Output, learning: LabelLoop) -> None:
         super().__init__(output, learning.sitting, learning.pool.classes)
         self.learning = learning
 
     def _begin(self) -> None:
-        self.say(f"Labeling {self.table.label!r} in {self.table.path.name}; every answer is stored at once.", "bold")
+        self.say(f"Labeling {self.table.label!r} in {self.table.path.name}; each label is stored at once.", "bold")
         kept = len(self.learning.keep)
         if kept < len(self.learning.pool.rows):
-            self.output.note(f"the certificate speaks of {kept} rows, drawn at random; --pool-size 0 takes all.")
+            self.output.note(f"the certificate covers a random sample of {kept} rows (--pool-size 0 uses all rows).")
         self._say_state()
 
     def _next(self) -> tuple[int, str] | None:
@@ -258,7 +258,7 @@ class LabelAsking(StoreAsking):
             return self._next()
         row, reason = chosen
         first = self.learning.random_first
-        return row, reason or f"drawn at random, {min(self.learning.n_random + 1, first)} of {first}"
+        return row, reason or f"sampled at random, {min(self.learning.n_random + 1, first)} of {first}"
 
     def _say_state(self) -> None:
         loop = self.learning
@@ -279,7 +279,7 @@ class LabelAsking(StoreAsking):
         self.say(f"{labels}, {self._risk(loop.fit)}{before}{target}.", "bold")
         if len(loop.risks) == 1 and loop.choices.radius == DEFAULT:
             self.output.note(
-                "the number is that of the model whose worst case is smallest; surefoot fit learns one that predicts "
+                "this number belongs to the model with the smallest worst case. surefoot fit trains a model that predicts "
                 "better, and its worst case is larger."
             )
 
@@ -289,7 +289,7 @@ class LabelAsking(StoreAsking):
         return "when two classes are seen" if self.learning.n_seen < 2 else "while rows are unlabeled"
 
     def _risk(self, fit: Fit) -> str:
-        """The risk, certified only where the radius is calibrated or given."""
+        """Describe the risk, which is certified if the radius is calibrated or given."""
         risk = self.learning.risks[-1]
         shown = f"log loss {rounded_up(risk, 4)}"
         if self.learning.loss != LOG_LOSS:
@@ -301,7 +301,7 @@ class LabelAsking(StoreAsking):
         ended = "quit" if self.quit else "target reached" if loop.reached else "no row left"
         if self.sitting.book.conflicts:
             rows = count(len(self.sitting.book.conflicts), "row")
-            self.output.note(f"{rows} with different answers: surefoot serve shows them to be settled.")
+            self.output.note(f"{rows} with different labels. Settle them in surefoot serve.")
         labels = count(loop.n_labels, "label")
         self.say(f"Done: {ended}. {labels} in {path.name}, {self.answered} of them new.", "bold")
         if not loop.pool.labeled.all():  # else there is nothing to learn about
@@ -322,25 +322,26 @@ class LabelAsking(StoreAsking):
 
 
 def check_labelable(table: Table) -> None:
-    """Two classes must be known, to be asked for, and none may read as an empty cell."""
+    """Require at least two classes, none of which reads as an empty cell."""
     if len(table.classes) < 2:
         shown = ", ".join(table.classes)
         seen = f"the labels in {table.label!r} show {shown} only" if shown else f"{table.label!r} is empty"
-        raise TableError(f"the classes to choose from must be known; {seen}. Pass --classes yes,no, say.")
+        raise TableError(
+            f"the classes to choose from must be known; {seen}. Pass the classes, for example --classes yes,no."
+        )
     empty = [name for name in table.classes if name in table.how.empty and not is_parquet(table.path)]
     if empty:
         raise TableError(
-            f"no class may be called {empty[0]!r}: a cell that holds it is empty, and the answers would be lost. Pass "
-            "another name in --classes."
+            f"no class may be called {empty[0]!r}, because such a cell counts as empty. Pass another name in --classes."
         )
 
 
-# Annotations that are not taken and named one by one.
+# Number of refused annotations that are listed.
 _NAMED = 5
 
 
 def import_tasks(call: Call, tasks: Path) -> int:
-    """Take the annotations of Label Studio into the store."""
+    """Import annotations of Label Studio into the store."""
     try:
         content = tasks.read_bytes()
     except OSError as error:
@@ -359,15 +360,16 @@ def import_tasks(call: Call, tasks: Path) -> int:
             for event in store.append(new):
                 book.apply(event)
     for why in refused[:_NAMED]:
-        output.note(f"not taken: {why}.")
+        output.note(f"not imported: {why}.")
     if len(refused) > _NAMED:
-        output.note(f"not taken: {len(refused) - _NAMED} more.")
+        output.note(f"not imported: {len(refused) - _NAMED} more.")
     labels, conflicts = len(book.labels), len(book.conflicts)
     output.say(
-        f"{count(len(new), 'answer')} taken from {count(len(read), 'task')}; {count(labels, 'label')} now.", "bold"
+        f"{count(len(new), 'answer')} imported from {count(len(read), 'task')}; {count(labels, 'label')} in total.",
+        "bold",
     )
     if conflicts:
-        output.say(f"{count(conflicts, 'row')} with different answers: surefoot serve shows them to be settled.")
+        output.say(f"{count(conflicts, 'row')} with different labels. Settle them in surefoot serve.")
     data = {"answers": len(new), "refused": len(refused), "labels": labels, "conflicts": conflicts}
     return output.finish(data)
 
@@ -375,10 +377,10 @@ def import_tasks(call: Call, tasks: Path) -> int:
 def export_store(
     call: Call, out: Path | None, answers: Path | None, *, in_place: bool, predictions: bool, force: bool
 ) -> int:
-    """Write labels and answers; the store is only read, also while it is being served."""
+    """Write labels and the labeling history. The store is only read, which also works while it is served."""
     pool, output = call.path, call.output
     if not store_path(pool).exists():
-        raise FileError(f"{store_path(pool)} must be there to be exported; it is not. Label rows with surefoot label.")
+        raise FileError(f"{store_path(pool)} does not exist. Label rows with surefoot label first.")
     if out is None and answers is None and not in_place:
         out = pool.with_name(f"{pool.stem}.labeled{pool.suffix}")
     _check_outputs(pool, out, answers, force=force)
@@ -388,7 +390,7 @@ def export_store(
     with Store(store_path(pool), {}) as store:
         if book is None:
             raise FileError(
-                f"{store_path(pool)} must hold labels of {table.label!r} to be exported; it has none. Pass another "
+                f"{store_path(pool)} has no labels of {table.label!r}. Pass another "
                 "--label, or label rows with surefoot label."
             )
         if out is not None:
@@ -406,12 +408,12 @@ def export_store(
         output.say("The labeling interface for a project of Label Studio:")
         output.say(label_studio.config(table))
     if book.conflicts:
-        output.note(f"{count(len(book.conflicts), 'row')} with different answers stay empty: settle them first.")
+        output.note(f"{count(len(book.conflicts), 'row')} with different labels stay empty. Settle them first.")
     return output.finish({"labels_written": len(book.labels), **written}, OK)
 
 
 def _read_both(call: Call) -> tuple[LabelLog | None, Table, bytes]:
-    """The labels of a store and its table, of one moment: another process may write into the table between the two."""
+    """Read the labels of a store and its table consistently, although another process may write into the table."""
     while True:
         content = read_content(call.path)
         table = call.read_labelable(content)
@@ -436,12 +438,12 @@ def _labels(store: Store, book: LabelLog, table: Table, content: bytes, out: Pat
 def _form(path: Path) -> str:
     form = path.suffix.lower().removeprefix(".")
     if form not in (CSV, PARQUET):
-        raise FileError(f"{path} must end in .csv or .parquet (labels also in .json). Pass such a name.")
+        raise FileError(f"{path} must end in .csv or .parquet (labels also in .json). Pass another name.")
     return form
 
 
 def _check_outputs(pool: Path, out: Path | None, answers: Path | None, *, force: bool) -> None:
-    """No file that is read, none twice, and none that is there already, before any work is done."""
+    """Check the output files before any work: no input file, no duplicate, and no existing file."""
     outputs = []
     if out is not None:
         if out.resolve() == pool.resolve():
@@ -455,4 +457,4 @@ def _check_outputs(pool: Path, out: Path | None, answers: Path | None, *, force:
     check_outputs(outputs, files_of(pool), force=force)
     there = [file.path for file in outputs if file.path.exists()]
     if there and not force:  # an older export, too, may have been corrected by hand
-        raise FileError(f"{there[0]} is there already. Pass --force to overwrite it, or another name.")
+        raise FileError(f"{there[0]} exists. Pass --force to overwrite it, or another name.")

@@ -56,8 +56,8 @@ class Records:
                 found[task] = Record(task, float(entry["seconds"]), float(entry["cpu_seconds"]), entry["rows"])
             except (ValueError, KeyError, TypeError) as error:
                 raise FileError(
-                    f"each line of records must be a finished task; got {line[:60]!r} in line {number} of {self.path}. "
-                    "Remove the line: its task is then done again."
+                    f"each line of the records must be a finished task; got {line[:60]!r} in line {number} of "
+                    f"{self.path}. Remove the line, and its task runs again."
                 ) from error
         return found
 

@@ -76,7 +76,9 @@ class StochasticGradient:
         for name in ("batch_size", "n_steps", "decay_every"):
             check_positive_integer(getattr(self, name), name)
         if check_positive_scalar(self.decay, "decay") < 1:
-            raise ParameterError("decay", "must be at least 1, or steps would grow", repr(self.decay), "Pass 8, say.")
+            raise ParameterError(
+                "decay", "must be at least 1, or steps would grow", repr(self.decay), "Pass a value such as 8."
+            )
         seed = self.random_state
         if seed is not None and (not isinstance(seed, numbers.Integral) or isinstance(seed, bool) or seed < 0):
             raise ParameterError("random_state", "must be None or an integer >= 0", repr(seed), "Pass a seed.")

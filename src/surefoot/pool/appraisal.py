@@ -79,7 +79,7 @@ class Appraisal:
 
     @property
     def notes(self) -> list[Note]:
-        """What to know of the parts that are there."""
+        """Notes about the bounds."""
         bound = self.crossfit
         if bound is None or bound.n_groups is None:
             return []
@@ -87,12 +87,12 @@ class Appraisal:
 
     @property
     def accuracy(self) -> float | None:
-        """Of cross-validation."""
+        """Accuracy in cross-validation."""
         return None if self.crossfit is None else 1.0 - self.crossfit.n_errors / self.crossfit.n_labels
 
     @property
     def bounds(self) -> list[dict[str, Any]]:
-        """Each bound with its kind, as plain data, in the order in which they are said."""
+        """Each bound with its kind as plain data, in printing order."""
         found = [] if self.crossfit is None else [_crossfit_data(self.crossfit)]
         if self.worst is None:
             return found
@@ -122,7 +122,7 @@ class Appraisal:
 
     @property
     def cautions(self) -> list[Note]:
-        """What is odd about the data and the predictions of a trained model."""
+        """Warnings about the data and the predictions of a trained model."""
         return [
             *([Note(Code.LEAK, names=listed(self.suspects), first=self.suspects[0])] if self.suspects else []),
             *about_answers(self.shares, self.model.certificate.label_intervals.tolist()),
@@ -131,7 +131,7 @@ class Appraisal:
 
     @cached_property
     def suspects(self) -> list[str]:
-        """Columns that alone tell the label of nearly all labeled rows."""
+        """Columns that alone predict the label of nearly all labeled rows."""
         start = self.model.start
         pool, codes = start.pool, np.searchsorted(start.classes, start.y)
         features = [str(name) for name in pool.cleaner.get_feature_names_out()]
@@ -201,7 +201,7 @@ class Appraisal:
 
 
 class CountingClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier that says when it is fitted, for the progress of a cross-validation."""
+    """A classifier that reports each fit, to show the progress of a cross-validation."""
 
     def __init__(self, classifier: Any = None, tick: Callable[[], None] | None = None) -> None:
         self.classifier = classifier
@@ -251,7 +251,7 @@ def losses_of(clf: Any, start: LabeledTable) -> dict[str, FloatArray]:
 
 
 def cross_fitted(trained: TrainedModel, choices: FitOptions, clock: Clock) -> ErrorBound | Note:
-    """The cross-fitted bound, with enough labels that are all random."""
+    """Return the cross-fitted bound if there are enough labels and all are random."""
     start = trained.start
     if not start.all_random:
         return Note(Code.CROSSFIT_PICKED)
@@ -280,7 +280,7 @@ def cross_fitted(trained: TrainedModel, choices: FitOptions, clock: Clock) -> Er
 def cross_fitted_recipe(
     classifier: Classifier, start: LabeledTable, inputs: Any, choices: FitOptions, clock: Clock
 ) -> ErrorBound | Note:
-    """The cross-fitted bound of a stored classifier's recipe on these labels; ours is trained as `fit` does."""
+    """Return the cross-fitted bound of a stored classifier's settings on these labels."""
     last = classifier.model[-1] if classifier.stored is not None else None
     if isinstance(last, RobustLogisticRegression):
         return cross_fitted(TrainedModel(start, last, 0.0), choices, clock)
@@ -302,7 +302,7 @@ def cross_fitted_recipe(
 
 
 def appraise_classifier(classifier: Classifier, pool: Pool, choices: FitOptions, clock: Clock, loss: str) -> Appraisal:
-    """Bound the loss of a stored classifier over a pool, cleaned as its distances are to be measured."""
+    """Bound the loss of a stored classifier over a pool, which is cleaned for the distances."""
     table = pool.table
     order = np.concatenate([np.flatnonzero(pool.labeled), np.flatnonzero(~pool.labeled)])
     inputs = classifier.inputs(table.cells, table.label)

@@ -34,8 +34,8 @@ NOBODY, NO_ROW = 0, -1
 class Event:
     """One thing that happened.
 
-    kind : one of those above; value : the label, the text of a note, or JSON of what the server found.
-    purpose, probability, audit : why a row was asked for, with which chance it was drawn, and for which audit.
+    kind : one of the kinds above; value : the label, the text of a note, or JSON of a result of the server.
+    purpose, probability, audit : why a row was sampled, with which probability, and for which audit.
     key : made by the page, so that an answer that is sent twice counts once; id and time : given by the store.
     """
 
@@ -57,7 +57,7 @@ _BUSY_MS = 10_000
 
 
 class NotSavedError(FileError):
-    """A change could not be written; nothing of it is in the file."""
+    """A change could not be written, and the file is unchanged."""
 
 
 class Database:
@@ -71,7 +71,7 @@ class Database:
         self.path = path
         self._lock = threading.RLock()
         if not path.exists() and not create:
-            raise FileError(f"{path} must be there; it is not. Label rows with surefoot label or surefoot serve first.")
+            raise FileError(f"{path} does not exist. Label rows with surefoot label or surefoot serve first.")
         wal = Path(f"{path}-wal")
         self._settled = not wal.exists() or not wal.stat().st_size  # all is in the file itself
         folder_ok = os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
@@ -137,7 +137,7 @@ class Database:
         sync_folder(self.path.parent)
 
     def close(self) -> None:
-        """No more writes; what was written is on the disk already."""
+        """Close the file. All earlier writes are on disk."""
         with self._lock:
             self._connection.close()
 
@@ -151,7 +151,7 @@ class Database:
 
     @contextmanager
     def transaction(self, what: str = "written to") -> Iterator[Any]:
-        """Several writes as one, with one wait for the disk: all of them are there afterwards, or none.
+        """Combine several writes into one transaction. Afterwards either all are on disk, or none.
 
         No other process writes meanwhile. A transaction inside another one is part of it.
         """

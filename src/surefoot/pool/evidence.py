@@ -31,7 +31,9 @@ _EXACT = 2.0**53
 def evidence_files(path: Path) -> list[OutputFile]:
     """The files that evidence is written to, for `check_outputs`."""
     if path.suffix.lower() != ".json":
-        raise FileError(f"--evidence must name a file that ends in .json; got {path}. Pass certificate.json, say.")
+        raise FileError(
+            f"--evidence must name a file that ends in .json; got {path}. Pass a name such as certificate.json."
+        )
     return [
         OutputFile(path, "evidence", "--evidence", is_evidence),
         OutputFile(path.with_suffix(".npz"), "file of arrays", "--evidence", lambda _: is_evidence(path)),
@@ -189,7 +191,9 @@ def _checked(
     if recipe["cleaning"] == "table":
         pool = clean(table, drop=recipe["drop"], categories=recipe["categories"], texts=recipe["texts"])
     elif classifier is None:
-        raise TableError("the model must be given: distances are measured between rows as it cleans them. Pass it.")
+        raise TableError(
+            "the model file is required to compute distances between its cleaned rows. Pass the model file."
+        )
     else:
         pool = classifier.cleaned(table)
     order = np.concatenate([np.flatnonzero(labeled), np.flatnonzero(~labeled)])

@@ -60,7 +60,7 @@ def labeled_table(table: Table, labels: dict[int, str]) -> Any:
 def answers_table(book: LabelLog, people: list[Person]) -> Any:
     """One line per answer, oldest first.
 
-    `stands` says whether the answer was neither changed nor taken back; `settled` is the label that counts for the row.
+    `stands` is True for a label that was neither changed nor undone; `settled` is the label that counts for the row.
     """
     import pandas as pd
 
@@ -187,7 +187,7 @@ def read_tasks(content: bytes, path: object) -> list[dict[str, Any]]:
     try:
         found = json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise FileError(f"{path} must be JSON as Label Studio exports it; {error}. Export it again as JSON.") from error
+        raise FileError(f"{path} must be JSON exported from Label Studio; {error}. Export it again as JSON.") from error
     if not isinstance(found, list) or not all(isinstance(task, dict) and "data" in task for task in found):
         raise FileError(
             f"{path} must be a list of tasks, each with its data, as Label Studio's export JSON is (not JSON-MIN). "
@@ -228,7 +228,7 @@ def _name(task: Mapping[str, Any]) -> str:
 
 
 def _list(value: Any) -> list[Any]:
-    """A list of a file that anybody may have written: none for what is no list."""
+    """Return a list from an untrusted file, empty if the value is not a list."""
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
@@ -276,7 +276,7 @@ def _key(task: Mapping[str, Any], annotation: Mapping[str, Any]) -> str:
 
 
 class _Rows:
-    """Rows by what their cells say; by their number where that agrees."""
+    """Find rows by their cells, and by their number if that agrees."""
 
     def __init__(self, table: Table) -> None:
         self._keys = data_keys(table)

@@ -1,4 +1,4 @@
-"""Finish a table: the model labels its surest rows, annotators label the others, and few labels are wrong."""
+"""Finish a table: the model labels its surest rows, and annotators label the rest, so that few labels are wrong."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def is_finished_table(path: Path) -> bool:
 
 
 def statement_path(table: Path) -> Path:
-    """The text file beside a finished table that says what is guaranteed of its labels."""
+    """Return the path of the text file that states the guarantee of a finished table."""
     return table.with_suffix(".txt")
 
 

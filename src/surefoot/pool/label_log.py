@@ -1,4 +1,4 @@
-"""What the events of labeling add up to: who said what of which row, what is settled and what is not."""
+"""The state of labeling after all events: who labeled which row, and which labels are settled."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class RowRanker(Protocol):
     """Fits and ranks. It may be sent to another process."""
 
     def rank(self, job: Job) -> Ranking | None:
-        """Fit to the labels and rank the others; None where they show too few classes."""
+        """Train on the labels and rank the unlabeled rows; None if the labels have too few classes."""
         ...
 
     def report(self, job: Job) -> bytes:
@@ -92,7 +92,7 @@ class Neighbours:
         self._squares = np.empty(0)
 
     def nearest_labeled(self, row: int, labels: dict[int, str], n: int = 3) -> list[Neighbour]:
-        """At most n of them, nearest first."""
+        """Return at most n rows, nearest first."""
         self._follow(labels)
         here = self._features[row]
         rough = self._squares - 2.0 * (self._near @ here)

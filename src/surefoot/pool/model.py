@@ -57,19 +57,19 @@ class TrainedModel:
 
     @property
     def certificate(self) -> Certificate:
-        """Of training: at the radius of training, which need not cover the truth."""
+        """The certificate at the radius of training, which has no guarantee."""
         return self.clf.certificate_
 
     @property
     def recipe(self) -> RobustLogisticRegression:
-        """The same classifier, not fitted."""
+        """The same classifier, unfitted."""
         fresh = type(self.clf)(**self.clf.get_params(deep=False))
         fresh.tol = max(fresh.tol, _PILOT_TOL)
         return fresh
 
 
 def train(start: LabeledTable, choices: FitOptions, clock: Clock) -> TrainedModel:
-    """Learn from the labels of a pool, and from as many of its unlabeled rows as size and time allow."""
+    """Train on the labels of a pool and on a sample of its unlabeled rows that size and time allow."""
     most = most_rows(start) if choices.learn_rows is None else choices.learn_rows or len(start.rest)
     sample = drawn(len(start.rest), most, choices.seed)
     pilot, expected, bounded = None, None, False
@@ -142,12 +142,12 @@ def learned_metric(pool: Pool) -> LearnedMetric:
 
 
 def drawn(n: int, most: int, seed: int) -> NDArray[np.intp] | None:
-    """Positions of at most so many of n rows, drawn at random, in order; None for all."""
+    """Return sorted positions of a random sample of n rows, or None for all rows."""
     return None if n <= most else np.sort(np.random.default_rng(seed).choice(n, most, replace=False))
 
 
 def sampled(start: LabeledTable, most: int, seed: int) -> LabeledTable:
-    """The same labels with at most so many unlabeled rows, drawn at random."""
+    """Return the same labels with a random sample of the unlabeled rows."""
     at = drawn(len(start.rest), most, seed)
     return start if at is None else replace(start, rest=np.ascontiguousarray(start.rest[at]))
 
@@ -158,7 +158,7 @@ _MOST_CELLS, LONGEST_CELL = 12, 60
 
 @dataclass(frozen=True, eq=False)
 class Stated:
-    """A certificate of a model and the set of distributions that it speaks of.
+    """A certificate of a model and its decision set.
 
     radius : the rule that set it, as the parameter of an estimator; l2 : of the models that are compared with this one.
     """
@@ -171,7 +171,7 @@ class Stated:
 
     @classmethod
     def from_fit(cls, clf: RobustLogisticRegression) -> Stated:
-        """What the fit itself certified."""
+        """The certificate of the fit."""
         return cls(clf.certificate_, clf.metric_, clf.label_cost_, resolve_radius(clf.radius, auto=True), clf.l2)
 
 
@@ -198,7 +198,7 @@ class ModelWithRows:
         X_unlabeled: ArrayLike | Unlabeled,
         stated: Stated | None = None,
     ) -> ModelWithRows:
-        """Refuse another model, or no unlabeled rows; stated : by default what the fit itself certified."""
+        """Check the model and the unlabeled rows; stated : the certificate, by default that of the fit."""
         if not isinstance(clf, RobustLogisticRegression):
             raise ParameterError(
                 "clf",

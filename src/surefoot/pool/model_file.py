@@ -49,7 +49,7 @@ _ARRAY, _ARCHIVE = b"\x93NUMPY", b"PK"  # how an array begins, and an archive
 
 
 class ForgedError(ValueError):
-    """What a model file holds cannot be what a fit left."""
+    """The content of a model file cannot come from a fit."""
 
 
 def check_sizes(archive: zipfile.ZipFile) -> None:
@@ -65,7 +65,7 @@ def check_sizes(archive: zipfile.ZipFile) -> None:
 
 
 def check_arrays(archive: zipfile.ZipFile) -> None:
-    """Refuse arrays that declare more entries than the file holds: memory would be reserved for all of them."""
+    """Refuse arrays that declare more entries than the file contains, because memory would be reserved for them."""
     for info in archive.infolist():
         with archive.open(info) as file:
             start = file.read(len(_ARRAY))
@@ -127,7 +127,7 @@ def is_foreign(name: str) -> bool:
 
 
 def check_model(model: Any, trusted: Collection[str]) -> None:
-    """Raise a ForgedError where a loaded model holds what was not reviewed, or would make others leave their arrays."""
+    """Raise a ForgedError if a loaded model contains unreviewed objects or invalid indices."""
     for part in _parts(model):
         kind = type(part)
         name = f"{kind.__module__}.{kind.__qualname__}"
@@ -232,7 +232,7 @@ class ModelFile:
     pipeline : from a table's columns to classes: cleaning, then a classifier.
     label : name of the label column; classes : list of str.
     reading : how the columns of a table are read, as `Columns.stored` gives it.
-    certificate : what the fit said of its worst case, plain numbers and texts.
+    certificate : the certificate of the fit, as plain numbers and texts.
     version : of the surefoot that wrote it.
     options : of the command that wrote it, for later ones: delimiter, missing and the like.
     """
@@ -256,7 +256,7 @@ class ModelFile:
 
 
 def model_file_of(trained: TrainedModel, said: dict[str, Any], options: dict[str, Any]) -> ModelFile:
-    """What is stored of a model: cleaning and classifier as one pipeline, what is said of it, and its options."""
+    """Build a model file: cleaning and classifier as one pipeline, its certificate, and its options."""
     pool = trained.start.pool
     return ModelFile(
         Pipeline([*pool.cleaner.steps, ("classify", without_pool(trained.clf))]),
@@ -269,7 +269,7 @@ def model_file_of(trained: TrainedModel, said: dict[str, Any], options: dict[str
 
 
 def were_taught(stored: ModelFile | None, cells: Any) -> NDArray[np.bool_]:
-    """(N,) which rows of a table a model was taught by; of rows that are alike, as many as taught it."""
+    """Return (N,) True for the training rows of a model. Of equal rows, the number of training rows is True."""
     left = Counter([] if stored is None else stored.certificate.get(TAUGHT, []))
     found = np.zeros(len(cells), dtype=bool)
     if stored is None or not left:
@@ -281,12 +281,12 @@ def were_taught(stored: ModelFile | None, cells: Any) -> NDArray[np.bool_]:
 
 
 def _fingerprints(values: Any) -> list[str]:
-    """One for each row, of what its used columns hold, however the file writes it."""
+    """Return a fingerprint of the values of each row, independent of the file format."""
     return [f"{mark:016x}" for mark in row_keys(values).tolist()]
 
 
 def without_pool(clf: RobustLogisticRegression) -> RobustLogisticRegression:
-    """A fitted classifier without what is as large as the pool; it predicts the same."""
+    """Return a fitted classifier without its large arrays. Its predictions are unchanged."""
     light = type(clf)(**clf.get_params(deep=False))
     light.__dict__.update(
         {name: value for name, value in vars(clf).items() if name not in _LEFT_OUT and name[0] != "_"}
@@ -304,7 +304,7 @@ def save_model(path: str | os.PathLike[str], model: ModelFile) -> None:
 
 
 def is_model_file(path: Path) -> bool:
-    """Whether a file is a model that surefoot wrote, by what it says of itself; nothing of it is built."""
+    """Return True if a file describes itself as a model of surefoot. The content is not loaded."""
     try:
         with zipfile.ZipFile(path) as archive:
             if archive.getinfo(SCHEMA).file_size > MOST_SCHEMA_BYTES:
@@ -318,7 +318,7 @@ def is_model_file(path: Path) -> bool:
 def load_model(path: str | os.PathLike[str], *, trust: Iterable[str] = ()) -> ModelFile | Any:
     """A `ModelFile`, or whatever classifier another program stored with skops.
 
-    Refuses a file, before anything of it is built, that holds types that are not reviewed here (trees and forests of
+    Refuses a file with unreviewed types before loading it (trees and forests of
     scikit-learn are among these) or that unpacks to more than a gibibyte; `trust` names further types, or "size".
     """
     skops_io = import_extra("skops.io", "cli", "a model file")
@@ -339,7 +339,7 @@ def load_model(path: str | os.PathLike[str], *, trust: Iterable[str] = ()) -> Mo
     except FileError as error:
         raise FileError(f"{path}: {error}") from error
     except MemoryError as error:
-        raise FileError(f"{path} needs more memory than there is. Store a smaller model.") from error
+        raise FileError(f"{path} requires more memory than is available. Store a smaller model.") from error
     except Exception as error:
         raise FileError(
             f"{path} must be a model stored with skops; it could not be loaded ({type(error).__name__}: "
@@ -348,7 +348,7 @@ def load_model(path: str | os.PathLike[str], *, trust: Iterable[str] = ()) -> Mo
 
 
 def _as_model_file(content: Any) -> ModelFile | Any:
-    """What was stored, if it is one of ours as a `ModelFile`, whose parts must be there and of their types."""
+    """Return the stored object. A model of surefoot becomes a `ModelFile` with valid parts."""
     if not isinstance(content, dict) or content.get("kind") != _KIND:
         return content
     if content.get("format") != _VERSION:
@@ -358,9 +358,9 @@ def _as_model_file(content: Any) -> ModelFile | Any:
         )
     wrong = [name for name, kind in _FIELDS.items() if not isinstance(content.get(name), kind)]
     if wrong:
-        raise FileError(f"the model must hold its {wrong[0]}; it does not, or not as a fit writes it. Fit it again.")
+        raise FileError(f"the model file has no valid {wrong[0]}. Fit the model again.")
     if not all(isinstance(name, str) for name in content["classes"]):
-        raise FileError("the classes of the model must be texts; they are not. Fit it again.")
+        raise FileError("the classes in the model file must be texts. Fit the model again.")
     model = ModelFile(**{name: content[name] for name in _FIELDS})
     _check_reading(model.reading)
     _check_said(model)
@@ -373,7 +373,7 @@ def _check_said(model: ModelFile) -> None:
     marked = isinstance(taught, list) and all(isinstance(mark, str) for mark in taught)
     plain = all(isinstance(value, str | int | float | None) for value in model.options.values())
     if not (marked and plain and isinstance(inner, dict)):
-        raise FileError("the model must say what taught it and with which options, as a fit does. Fit it again.")
+        raise FileError("the model file does not describe its training rows and options. Fit the model again.")
 
 
 def _check_reading(reading: dict[str, Any]) -> None:
@@ -382,11 +382,11 @@ def _check_reading(reading: dict[str, Any]) -> None:
     whole = all(isinstance(reading.get(name), kind) for name, kind in kinds.items()) and set(reading) == set(kinds)
     parts = [[*part, *part.values()] if isinstance(part, dict) else part for part in reading.values()]
     if not whole or not all(isinstance(text, str) for part in parts for text in part):
-        raise FileError("the model must say how its columns are read, as a fit does; it does not. Fit it again.")
+        raise FileError("the model file does not describe its columns. Fit the model again.")
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:
-    """All bytes of a model file, read once: what is checked is what is loaded."""
+    """Read all bytes of a model file once, so that the checks apply to the loaded content."""
     file = Path(path)
     if file.is_dir():
         raise FileError(f"{path} must be a model file; it is a folder. Pass the name of a file in it.")

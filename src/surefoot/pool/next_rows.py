@@ -70,9 +70,9 @@ def choose(fitted: ModelWithRows, names: tuple[str, ...], n: int, seed: int) -> 
 
 
 def spread_out(rows: FloatArray, scores: FloatArray, size: int, seed: int) -> NDArray[np.intp]:
-    """Positions of rows with high scores that differ: one per cluster of them, near its middle, best first.
+    """Return positions of rows with high scores, one near the center of each cluster, best first.
 
-    The highest scores alone would be those of outliers, much alike.
+    The rows with the highest scores alone would be similar outliers.
     """
     most = int(np.clip(len(rows) * _USEFUL, min(_PER_ROW * size, len(rows)), _MOST_CLUSTERED))
     useful = np.argsort(-scores, kind="stable")[:most]

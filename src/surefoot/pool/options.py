@@ -1,4 +1,4 @@
-"""Options once given are kept in the store of the table, so that later commands need not be told again."""
+"""Options of commands, which the store of a table remembers for later commands."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from surefoot.pool.table.cells import TableError
 
 
 class TimeIsUpError(Exception):
-    """The time that was given is over."""
+    """The time limit has passed."""
 
 
 @dataclass
 class Clock:
-    """A budget in seconds, None for none, and what is said while work is done.
+    """A time budget in seconds, or None, and the progress line.
 
     say : takes a text that describes the work; one line in a terminal.
     """
@@ -44,7 +44,7 @@ class Clock:
         return float("inf") if self.budget is None else self.budget - self.passed
 
     def check(self) -> None:
-        """Stop what is done when the time is over."""
+        """Raise an error when the time is over."""
         if self.left <= 0:
             raise TimeIsUpError
 
@@ -93,7 +93,7 @@ LOSSES = {"log_loss": "log_loss", "zero_one": "zero_one", "log": "log_loss", "er
 
 @dataclass(frozen=True)
 class FitOptions:
-    """What a user asked of a fit.
+    """Options of a fit.
 
     radius : "default", "calibrated", "auto" or a number; prior : "weak", "none" or probabilities (K,).
     learn_rows : unlabeled rows to learn from, 0 for all; None by size. max_error : largest error rate that is wanted.
@@ -109,7 +109,7 @@ class FitOptions:
 
 
 def split_names(text: str) -> list[str]:
-    """Names with commas between; one that holds a comma stands in quotes, as in a table."""
+    """Split names at commas. A name with a comma must be in quotes."""
     try:
         split = next(csv.reader([text], skipinitialspace=True), [])
     except csv.Error:  # a line end
@@ -151,7 +151,7 @@ def read_prior(text: str) -> str | tuple[float, ...]:
 def read_loss(text: str) -> str:
     """The loss option, by the names that --json prints; 'log' and 'error' are short for them."""
     if text not in LOSSES:
-        raise TableError(f"--loss must be 'log_loss' or 'zero_one' (wrong answers); got {text!r}. Pass one of these.")
+        raise TableError(f"--loss must be 'log_loss' or 'zero_one' (error rate); got {text!r}. Pass one of these.")
     return LOSSES[text]
 
 
@@ -178,11 +178,11 @@ class KeptOptions:
 
     @property
     def note(self) -> str | None:
-        """Which options were taken from before."""
+        """A note about remembered options, empty if there are none."""
         return f"kept from {self.path.name}: {as_options(self.kept)} (--forget drops them)." if self.kept else None
 
     def keep(self) -> str | None:
-        """Write the options for later commands; why not, where that cannot be done."""
+        """Store the options for later commands. Return a note if that fails."""
         now = {**self.kept, **self.given}
         if now == self.before:
             return None
@@ -197,7 +197,7 @@ class KeptOptions:
 def settle(table: Path, values: Mapping[str, Any], given: set[str], *, forget: bool = False) -> KeptOptions:
     """Fill options that were not given from those kept for a table.
 
-    With another label than before, only those of the file itself are taken.
+    With a different label column, only the options about the file format apply.
     """
     path = store_path(table)
     before = read_options(path)
@@ -211,7 +211,7 @@ def settle(table: Path, values: Mapping[str, Any], given: set[str], *, forget: b
 
 
 def read_options(path: Path) -> dict[str, Any]:
-    """The options in a store; none where there is no store."""
+    """Return the options in a store, empty if there is no store."""
     if not path.exists():
         return {}
     with Store(path) as store:
@@ -225,7 +225,7 @@ def read_options(path: Path) -> dict[str, Any]:
 
 
 def as_options(values: Mapping[str, Any]) -> str:
-    """Options as they would be typed."""
+    """Format options as on the command line."""
     return " ".join(
         f"--{name}" if value is True else f"--{name} {shlex.quote(str(value))}"
         for name, value in values.items()

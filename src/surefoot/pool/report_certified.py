@@ -46,12 +46,12 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class SampledProblem:
-    """A problem over the labeled rows and a sample of the others: solved over these rows, evaluated at all rows.
+    """A problem over the labeled rows and a sample of the unlabeled rows, solved on these and evaluated on all rows.
 
     Every dual point bounds the worst case from above. So a dual point found over a sample is valid for all rows; its
     bound is slightly larger than the best one.
 
-    problem : over the labeled and the sampled rows; sample : positions among the unlabeled rows, None for all of them.
+    problem : over the labeled and the sampled rows; sample : positions among the unlabeled rows, None for all rows.
     rows : all labeled rows (n, d) and all unlabeled rows (M, d); weights : (n + M,) of all rows.
     minimal : the minimal radius over all rows.
     """
@@ -101,7 +101,7 @@ class SampledProblem:
 
 
 def chunks(rows: Sequence[FloatArray], n_columns: int) -> Iterator[tuple[slice, FloatArray]]:
-    """Rows of several arrays in chunks: where they are among all rows, and the rows."""
+    """Yield chunks of rows of several arrays, with their positions among all rows."""
     start = 0
     for array in rows:
         for part in row_chunks(len(array), n_columns, entries=1 << 21):

@@ -26,10 +26,10 @@ _VANISHING = 0.02
 class RelabeledRow:
     """A row whose label the adversary changes.
 
-    row : what the row is called; position : among all rows, the labeled ones first.
+    row : name of the row; position : its index among all rows, labeled rows first.
     labeled : whether `label` was given (else it is the model's answer).
     confidence : the model's probability of `label`.
-    adversary_label, adversary_share : the other label that it most often gives, and its total share of other labels.
+    adversary_label, adversary_share : the most probable changed label, and the total probability of changed labels.
     loss_share : part of the worst expected loss that comes from its changed labels.
     """
 
@@ -127,7 +127,7 @@ class Head:
 
 @dataclass(frozen=True)
 class LabelShare:
-    """What is assumed of one class: its share of all rows lies in [low, high]; `n_labeled` rows carry it."""
+    """Assumption about one class: its share of all rows lies in [low, high]; `n_labeled` rows have this label."""
 
     name: str
     n_labeled: int
@@ -139,7 +139,7 @@ class LabelShare:
 class Weight:
     """A feature's weight: its coefficient times its standard deviation, now and when learned against the worst case.
 
-    towards : the class that a larger value speaks for; worst : None without curves over the radius.
+    towards : the class favored by a larger value; worst : None without curves over the radius.
     """
 
     feature: str
@@ -219,7 +219,7 @@ class BoundsBar:
 
     training : mean log loss on the labeled rows.
     lower, risk : of the certificate.
-    sampled_mean, sampling_error : over rows to come, mean of the bound and its error; None where it says nothing.
+    sampled_mean, sampling_error : mean of the bound over future rows and its error; None if there is no such bound.
     sampling_level : float; sampling_rows : int
     guarantee : whether those rows were kept apart. If not, the mean is `risk`, the error that of the rows of the fit: a
         rough guide without a guarantee.
@@ -338,7 +338,7 @@ class Report:
     bound : the cross-fitted bound, None without one; by_class : how its cross-validation does on each class.
     max_error : the error rate that is wanted at most, None if nobody said.
     missing : why a part is missing, a sentence each.
-    findings : what was checked, cautions first; next_command : what to do next.
+    findings : results of the checks, cautions first; next_command : the next command to run.
     """
 
     head: Head
@@ -384,7 +384,7 @@ class Report:
 
     @property
     def accuracy(self) -> float | None:
-        """Of cross-validation."""
+        """Accuracy in cross-validation."""
         return None if self.bound is None else 1.0 - self.bound.n_errors / self.bound.n_labels
 
     @property

@@ -1,6 +1,6 @@
 """Checks of the data behind a fit: rows far from all labels, repeated rows, and columns that give the label away.
 
-Each check says what it looked for, also where it found nothing.
+Each check describes its purpose, even if it finds nothing.
 """
 
 from __future__ import annotations

@@ -112,15 +112,15 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     y : array of shape (n,)
         Their labels.
     X_unlabeled : array of shape (M, d) or Unlabeled
-        Unlabeled rows, M ≥ 1; those of its fit, unless `sample` says which of them these are.
+        Unlabeled rows, M ≥ 1: the rows of the fit, or with `sample` a larger set that contains them.
     feature_names : sequence of d str or None, default=None
         Names of the columns of X.
     class_names : sequence of K str or None, default=None
         Names of the classes, in the order of `clf.classes_`.
     row_labels : sequence of N str or None, default=None
-        What each row is called, the rows of X first, then those of X_unlabeled.
+        Names of the rows, first of X, then of X_unlabeled.
     raw_rows : pandas.DataFrame or None, default=None
-        All N rows in the same order, as they stand in the file; shown instead of X.
+        All N rows in the same order with the cells of the file, shown instead of X.
     title : str, default="surefoot report"
         Title of the page.
     label_name : str, default="label"
@@ -130,16 +130,16 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     created : str or None, default=None
         When, as text at the foot of the page.
     notes : sequence of str, default=()
-        What was done to the data before the fit, a sentence each.
+        Descriptions of the cleaning steps, one sentence each.
     fresh : FreshCertificate or None, default=None
         The certificate over rows that were kept apart, if there are such rows.
     worst : surefoot.pool.worst.PoolWorstCase or None, default=None
-        The worst case that the page speaks of; None for that of the fit.
+        The worst case shown in the report; None for the worst case of the fit.
     sample : array of int or None, default=None
         Positions in X_unlabeled of the rows that were certified, and among which rows to label next are chosen; None
         for all.
     with_worst_case : bool, default=True
-        Whether the page speaks of a worst case.
+        Whether the report shows a worst case.
     curves : bool, default=True
         Whether it follows the worst case over the radius, which takes the longest of all parts.
     bound : ErrorBound or None, default=None
@@ -304,7 +304,7 @@ def _confidence(fitted: ModelWithRows, names: Names) -> Confidence:
 
 
 def _adversary(fitted: ModelWithRows, names: Names, places: NDArray[np.intp]) -> ReportedWorstCase:
-    """The worst case of the certified rows; places : (M,) where its unlabeled rows are among all of them."""
+    """The worst case of the certified rows; places : (M,) positions of its unlabeled rows among all unlabeled rows."""
     everywhere = np.concatenate([np.arange(len(fitted.X)), len(fitted.X) + places]).tolist()
     n, q, m = len(fitted.X), fitted.worst_case.label_proba, fitted.row_weights
     moved, reference = _moved(fitted)
@@ -349,9 +349,9 @@ def _adversary(fitted: ModelWithRows, names: Names, places: NDArray[np.intp]) ->
 
 
 def feature_weights(fitted: ModelWithRows, names: Names, worst_coef: FloatArray | None) -> tuple[Weight, ...]:
-    """The features of largest weight; of several classes that class which a feature speaks for most.
+    """Return the features of largest weight, each with the class that it favors most.
 
-    worst_coef : (1, d) or (K, d) coefficients learned against the worst case, None where there are none.
+    worst_coef : (1, d) or (K, d) coefficients trained for the worst case, or None.
     """
     spread = np.vstack([fitted.X, fitted.U]).std(axis=0)
     now = fitted.clf.coef_ * spread
@@ -372,7 +372,7 @@ def feature_weights(fitted: ModelWithRows, names: Names, worst_coef: FloatArray 
 
 
 def data_summary(fitted: ModelWithRows, names: Names, notes: Sequence[str]) -> Data:
-    """Counts of rows, and the columns: those of the file where it was given, else those of X."""
+    """Return row counts and columns, of the file if given, otherwise of X."""
     if names.raw is None:
         described = [
             _numeric(name, np.concatenate([fitted.X[:, i], fitted.U[:, i]]), 0.0)

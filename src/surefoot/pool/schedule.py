@@ -37,7 +37,7 @@ _TRIES = 64
 
 @dataclass(frozen=True)
 class Goal:
-    """What is to be proved: at most `target` of the pool's rows wrong, `level` sure."""
+    """The goal of a proof: an error rate of at most `target` on the pool, with confidence `level`."""
 
     target: float = 0.05
     level: float = 0.9
@@ -86,7 +86,7 @@ class BoundHistory:
         self.points.append(point)
 
     def thinned(self, most: int) -> list[BoundPoint]:
-        """So many points or a few more, the last of each audit among them."""
+        """Return about this number of points, including the last of each audit."""
         step = -(-len(self.points) // most) or 1
         return [self.points[place] for place in sorted({*range(0, len(self.points), step), *self._last.values()})]
 
@@ -121,7 +121,7 @@ class AuditSchedule:
 
     @property
     def freeze_at(self) -> int:
-        """Labels at which the next audit begins; its model has learned from those of the last."""
+        """Number of labels at which the next audit begins, after training on the labels of the last audit."""
         return max(self._policy.freeze.n_labels(self._n_frozen), self._n_closed)
 
     def apply(self, event: Event) -> None:
@@ -141,7 +141,7 @@ class AuditSchedule:
             self._mark(self.audit)
 
     def should_freeze(self, ranking: Ranking | None) -> bool:
-        """Whether the present model is to be judged: learning has had its turn, and the model has seen its labels."""
+        """Return True if the present model can be audited, because enough labels trained it."""
         if self.audit is not None or ranking is None:
             return False
         n = len(self._book.labels)
@@ -149,7 +149,7 @@ class AuditSchedule:
         return nothing_open or (n >= self.freeze_at and ranking.n_labels >= self.freeze_at)
 
     def should_close(self) -> str | None:
-        """Why the audit gives way to learning; None where it does not."""
+        """Return the reason to end the audit and continue training, or None."""
         if self.audit is None or self.finishing is not None:
             return None
         why = self._policy.give_up.reason(self.audit)
@@ -185,7 +185,7 @@ class AuditSchedule:
         """Finish the table with the present audit; where a sample was planned, with the level that was."""
         before, scores = self.audit, self._stored(self.n_audits).scores
         if before is None or scores is None:
-            raise FileError(f"the store must hold the scores of audit {self.n_audits}; it does not. Restore the file.")
+            raise FileError(f"the store has no scores of audit {self.n_audits}. Restore the file.")
         if goal.planned is None or goal.level is None or goal.seed is None:
             before.target = goal.max_error
             audit = before
@@ -209,7 +209,7 @@ class AuditSchedule:
         )
 
     def _settle(self, audit: AuditEngine, row: int) -> None:
-        """Tell an audit how a row stands; one that all have skipped, or on which people disagree, is an error."""
+        """Pass the label of a row to an audit. A row that all skipped, or on which annotators disagree, is an error."""
         book = self._book
         if row in book.labels or row in book.skipped or row in book.conflicts:
             audit.settle(row, book.labels.get(row))
@@ -222,7 +222,7 @@ class AuditSchedule:
 
 
 def is_shared(row: int, overlap: float, seed: int) -> bool:
-    """Whether a row is one of those that two people label: a fixed sample, by a hash of its number."""
+    """Return True if two annotators label this row. The sample is fixed by a hash of the row number."""
     digest = hashlib.sha256(f"{seed}:{row}".encode()).digest()
     return int.from_bytes(digest[:8], "big") < overlap * 2**64
 
@@ -300,7 +300,7 @@ class Chooser:
             yield Event(e.PICK, row, person, purpose=e.RANDOM, probability=1.0 / (len(rows) - place))
 
     def _draw_open(self, rng: np.random.Generator, gone: set[int]) -> int:
-        """One of the open rows but for those gone, each with the same chance; fast where many are."""
+        """Sample one of the open rows uniformly, excluding rows that are gone."""
         book = self._book
         for _ in range(_TRIES):
             row = int(rng.integers(book.n_rows))

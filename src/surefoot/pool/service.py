@@ -74,7 +74,7 @@ class LabelingService:
         self._read_store()
 
     def _read_store(self) -> None:
-        """What the events in the store add up to."""
+        """The state after all events in the store."""
         settings = self.settings
         shared = partial(is_shared, overlap=settings.overlap, seed=settings.goal.seed)
         self.book = LabelLog(*self._size, *([shared] if settings.overlap > 0 else []))
@@ -119,10 +119,10 @@ class LabelingService:
         return found
 
     def answer_all(self, answers: Sequence[Answer]) -> list[Event | AnswerError | NotSavedError]:
-        """Take answers in one transaction, with one wait for the disk; what became of each.
+        """Save labels in one transaction, and return the result of each.
 
-        One that cannot be taken is no fault of the others. Where the disk refuses, none is taken, and memory goes back
-        to what is on the disk.
+        An invalid label does not affect the other labels. If writing to disk fails, no label counts, and memory is
+        reset to the state on disk.
         """
         try:
             with self._transaction():
@@ -168,7 +168,7 @@ class LabelingService:
         return stored
 
     def undo(self, person: Person, key: str | None = None) -> int | None:
-        """Take a person's last answer back, and hand them the row again; None where there is none."""
+        """Undo an annotator's last label and return its row, or None if there is none."""
         with self._transaction():
             known = self._known(key, person, (e.UNDO,))
             if known is not None:
@@ -195,7 +195,7 @@ class LabelingService:
         if not words or len(words) > LONGEST_NOTE:
             raise AnswerError(f"a note must have 1 to {LONGEST_NOTE} characters; got {len(words)}. Shorten it.")
         if any("\ud800" <= letter <= "\udfff" for letter in words):
-            raise AnswerError("a note must be a text; it has half a character. Type it again.")
+            raise AnswerError("a note must be valid text. Type it again.")
         with self._transaction():
             self._check_row(row)
             if self._known(key, person, (e.NOTE,), row) is None:
@@ -207,12 +207,12 @@ class LabelingService:
             self._check_row(row)
             self._check_label(label)
             if not self.book.row(row).answers:
-                raise AnswerError(f"only a row with answers can be settled; row {row + 1} has none. Label it.")
+                raise AnswerError(f"row {row + 1} has no labels to settle. Label it first.")
             self._store([Event(e.SETTLE, row, person.id, label)])
             self._take_turns()
 
     def wanted(self) -> Job | None:
-        """Labels to fit to, where the ranking is not of these and learning has its turn."""
+        """Return the labels for a new fit, or None if no new fit is due."""
         with self.lock:
             self.catch_up()
             if self.turns.audit is not None or len(self.book.labels) < min(self.settings.random_first, 2):
@@ -288,7 +288,7 @@ class LabelingService:
         return placed
 
     def _try_to_store(self, events: Sequence[Event], frozen: FrozenBlobs | None = None) -> None:
-        """The same for what the server itself found: without room on the disk it is found again later."""
+        """Store a result of the server. If the disk is full, it is computed again later."""
         try:
             self._store(events, frozen)
         except NotSavedError as error:
@@ -309,7 +309,7 @@ class LabelingService:
         return known
 
     def _earlier(self, person: Person, row: int) -> Event:
-        """Why a row was asked for that a person no longer holds: as it was when they answered, or another did."""
+        """Return the purpose of a row that an annotator no longer holds, as it was when they or another labeled it."""
         found = self.book.row(row)
         purpose = e.SECOND if found.answers else found.purpose or e.LEARN
         return found.answers.get(person.id) or Event(e.PICK, row, person.id, purpose=purpose)
@@ -498,7 +498,7 @@ def _headline(desk: LabelingService) -> str:
 
 
 def _finish_sentence(finishing: Finishing) -> str:
-    """Where the finishing of the table stands."""
+    """Return the progress of finishing the table."""
     plan = finishing.plan()
     if plan is not None:
         return plan.statement

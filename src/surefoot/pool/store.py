@@ -55,7 +55,7 @@ MOVED_AUDITS = "moved_audits"
 
 
 class FrozenBlobs(NamedTuple):
-    """What the store keeps of the predictions that an audit judges: their classes, the rows known, their scores."""
+    """The stored data of an audit: predicted classes, known rows and scores."""
 
     audit: int
     predictions: bytes
@@ -73,7 +73,7 @@ class Person:
 
 
 def store_path(table: str | os.PathLike[str]) -> Path:
-    """The store of a table; where the path of the table is a link, beside the file itself."""
+    """Return the path of the store of a table. It is next to the file itself if the path is a link."""
     return Path(f"{Path(table).resolve()}.surefoot.db")
 
 
@@ -84,12 +84,12 @@ def files_of(table: str | os.PathLike[str]) -> list[Path]:
 
 
 def hashed(secret: str) -> str:
-    """What is stored of a token: who reads the file cannot sign in with it."""
+    """Hash a token, so that nobody can sign in with the stored value."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def clean_name(text: str, parameter: str = "name") -> str:
-    """A person's name as it is stored; a bracket begins those of the table and of programs."""
+    """Return an annotator's name as stored. Names that begin with a bracket are reserved for the table and programs."""
     name = unicodedata.normalize("NFC", " ".join(text.split()))
     if not 0 < len(name) <= _LONGEST_NAME or name.startswith("(") or not name.isprintable():
         raise ParameterError(
@@ -104,7 +104,7 @@ def clean_name(text: str, parameter: str = "name") -> str:
 class Store:
     """Options, events, people, frozen predictions and audits of one table. Several processes may use it at once.
 
-    about : what the store belongs to: label, classes, seed and so on. With it the file is made if there is none, and
+    about : the header: label, classes, seed and so on. With a header the file is created if it does not exist, and
     refused if it belongs to something else.
     """
 
@@ -126,7 +126,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """No more writes; what was written is on the disk already."""
+        """Close the file. All earlier writes are on disk."""
         self._database.close()
 
     def together(self) -> AbstractContextManager[Any]:
@@ -136,15 +136,15 @@ class Store:
     # What the store belongs to
 
     def read_about(self) -> None:
-        """Read anew what the store belongs to."""
+        """Read the header of the store again."""
         found = self._read("SELECT key, value FROM about")
         try:
             self.about: dict[str, Any] = {key: json.loads(value) for key, value in found}
         except ValueError as error:
-            raise FileError(f"{self.path} must say in JSON what it belongs to; {error}. Restore the file.") from error
+            raise FileError(f"{self.path} must have a valid header in JSON; {error}. Restore the file.") from error
 
     def claim(self, about: Mapping[str, Any]) -> None:
-        """Write down what the store belongs to where it does not say so yet; refuse anything else."""
+        """Add missing entries to the header, and raise an error for different entries."""
         for key, value in about.items():
             if key not in self.about:
                 self.remember(key, value)
@@ -155,7 +155,7 @@ class Store:
                 )
 
     def remember(self, key: str, value: Any) -> None:
-        """Keep a value beside what the store belongs to."""
+        """Store a value in the header."""
         if self.about.get(key) != value:
             with self._transaction() as run:
                 run(

@@ -70,7 +70,7 @@ def with_labels(
 
 
 def stored_classes(path: Path) -> list[str]:
-    """Classes that the store of a table knows; none where there is no store."""
+    """Return the classes in the store of a table, empty if there is no store."""
     if not store_path(path).exists():
         return []
     with Store(store_path(path)) as store:
@@ -147,7 +147,7 @@ def labels_to_write(book: LabelLog, table: Table) -> dict[int, str | None]:
 
 
 def changed_labels(table: Table, labels: Mapping[int, str | None]) -> dict[int, str | None]:
-    """Those of the labels that the table has otherwise."""
+    """Return the labels that differ from the table."""
     return {row: label for row, label in labels.items() if label != table.labels[row]}
 
 
@@ -274,7 +274,7 @@ def _places(known: dict[int, int], before: NDArray[np.uint64], now: NDArray[np.u
 
 
 def check_audits(store: Store, table: Table, events: list[Event]) -> None:
-    """Refuse to renumber rows while an audit is under way: it speaks of the pool as it was when it began."""
+    """Refuse to renumber rows during an audit, which covers the pool as it was at its start."""
     frozen = sum(event.kind == e.FREEZE for event in events)
     if frozen > sum(event.kind == e.CLOSE for event in events):
         raise TableError(

@@ -32,7 +32,7 @@ _BINS = 5
 
 
 class Classifier:
-    """A model from a file: what it needs of a table, and its answers as texts."""
+    """A model from a file: the columns it requires, and its predictions as texts."""
 
     def __init__(self, model: ModelFile | Any, path: Path) -> None:
         self.stored = model if isinstance(model, ModelFile) else None
@@ -63,7 +63,7 @@ class Classifier:
         """The label column: as given, or that of the fit."""
         name = given or (None if self.stored is None else self.stored.label)
         if name is None:
-            raise FileError(f"{self.path} does not say which column holds the labels. Pass --label.")
+            raise FileError(f"{self.path} does not name the label column. Pass --label.")
         return name
 
     @property
@@ -117,7 +117,8 @@ class Classifier:
         """(N, K)."""
         if not self.has_proba:
             raise FileError(
-                f"the log loss needs probabilities, which {type(self.model).__name__} has not. Pass --loss error."
+                f"the log loss requires probabilities, which {type(self.model).__name__} does not have. "
+                "Pass --loss error."
             )
         found = np.asarray(self._called(self.model.predict_proba, inputs), dtype=np.float64)
         found = self._checked(found, (len(inputs), len(self.classes)))
@@ -149,7 +150,7 @@ class Classifier:
             return method(inputs)
         except (ValueError, TypeError) as error:
             raise TableError(
-                f"the model does not take this table: {first_line(error)}. Pass a table with the "
+                f"the model cannot read this table: {first_line(error)}. Pass a table with the "
                 "columns, and the kinds of cells, that it was fitted to."
             ) from error
         except MemoryError:
@@ -245,7 +246,7 @@ def _scores(column: Any, name: str, empty: NDArray[np.bool_]) -> FloatArray:
 
 
 def _class_names(model: Any) -> list[str]:
-    """Classes as texts, in the order of the model's; none where it has none."""
+    """Return the classes as texts in the model's order, empty if it has none."""
     return [as_text(value) for value in np.asarray(getattr(model, "classes_", [])).ravel().tolist()]
 
 
@@ -343,7 +344,7 @@ def write_predictions(path: Path, frame: Any) -> None:
 class Scores:
     """A model beside true labels.
 
-    classes : those of the model, then the `unknown` ones that only the labels show.
+    classes : the classes of the model, then the `unknown` classes that only occur in the labels.
     confusion : (K, K) counts, a row per true class; calibration : how often the model is right, by its confidence.
     n_taught : of the `n_rows` rows, those that taught the model.
     bounds : those printed with the model, with the truth and whether they held.
@@ -435,7 +436,7 @@ def score_model(classifier: Classifier, path: Path, label: str, how: Format) -> 
 
 
 def _calibration(right: NDArray[np.bool_], confidence: FloatArray) -> list[dict[str, float]]:
-    """How often the model is right where it is so confident, in bins of equal width."""
+    """Return the share of correct predictions by confidence, in bins of equal width."""
     edges = np.linspace(0, 1, _BINS + 1)
     bins = np.clip(np.digitize(confidence, edges) - 1, 0, _BINS - 1)
     return [

@@ -46,10 +46,10 @@ _LOOK_AHEAD = 64
 
 
 class Sitting:
-    """What one terminal does to the labels of a table, and sees of what other processes do.
+    """The session of one terminal: its labels, and the changes of other processes.
 
     table : with the labels of the store; they follow the answers, in place.
-    n_picks : how many rows anybody has been asked for; news : whether other processes have changed labels.
+    n_picks : number of rows shown to all annotators; news : whether other processes have changed labels.
     """
 
     def __init__(self, store: Store, table: Table, content: bytes, read: Callable[[bytes], Table]) -> None:
@@ -77,7 +77,7 @@ class Sitting:
         return sum(label not in (None, there.get(row)) for row, label in enumerate(self.table.labels))
 
     def claim(self, row: int, purpose: str) -> bool:
-        """Record, before the question is put, that a row is asked for; False if another process was faster."""
+        """Record that a row is reserved before showing it; False if another process was faster."""
         with self.store.together():
             self.catch_up()
             if not self.is_free(row):
@@ -114,7 +114,7 @@ class Sitting:
         return self.book.done.get(self.person.id, [])
 
     def pending(self) -> int | None:
-        """The row that this terminal was asked for last, if it is still open: the question stands."""
+        """Return the row that this terminal showed last, if it is still open."""
         return self._last_pick if self._last_pick is not None and self.is_free(self._last_pick) else None
 
     def picked(self) -> NDArray[np.bool_]:
@@ -141,7 +141,7 @@ class Sitting:
             ) from error
 
     def close(self) -> None:
-        """Write the table where that was not done, and let another terminal take this one's place."""
+        """Write the table if that was not done, and release the terminal."""
         try:
             held = list(self.book.held.get(self.person.id, {}))  # others may have the rows now
             self._apply(self.store.append([Event(e.UNDO, row, self.person.id) for row in held]))
@@ -456,7 +456,7 @@ def proven_labeling(
 
 
 def save_proved(path: Path, pool: Pool, labeling: ProvenLabeling) -> None:
-    """Write the model that is proved, with what is proved of it."""
+    """Write the proved model with its proof."""
     model, proof = labeling.model, labeling.proof
     if model is None or proof is None:
         raise RuntimeError("only a model that is proved is written")

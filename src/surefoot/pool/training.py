@@ -43,7 +43,7 @@ _NEGLIGIBLE = 1e-9
 
 @dataclass(frozen=True, eq=False)
 class LabeledTable:
-    """The labels of a pool, and which of them are a random sample: estimates may rest on those only.
+    """The labels of a pool, and which are a random sample. Estimates use the random sample only.
 
     rows, y : labeled rows (n, d) and labels (n,); random : (n,); rest : unlabeled rows (M, d).
     nearest : whether labeled rows count by the rows of the pool nearest to them, not equally.
@@ -62,7 +62,7 @@ class LabeledTable:
     def from_pool(
         cls, pool: Pool, picked: NDArray[np.bool_], *, nearest: bool = False, group_column: str | None = None
     ) -> LabeledTable:
-        """With picked labels, or where these are to come, `nearest` keeps the certificates comparable."""
+        """Load the labels; with labels chosen by active learning, `nearest` keeps the certificates comparable."""
         labeled = pool.labeled
         y = pool.targets
         by_nearest = nearest or bool(picked[labeled].any())
@@ -125,7 +125,7 @@ def prior_from_options(prior: str | tuple[float, ...], start: LabeledTable) -> A
         return "clopper-pearson"
     if not start.n_random:
         raise TableError(
-            "--prior weak estimates label probabilities from labels drawn at random; all labels were picked. Pass the "
+            "--prior weak requires random labels; active learning chose all labels. Pass the "
             "probabilities, or --prior none."
         )
     counts = [(start.y[start.random] == name).sum() for name in start.classes]
@@ -193,7 +193,7 @@ def _classifier(kind: str, start: LabeledTable, choices: FitOptions) -> RobustLo
 
 
 def _problem(clf: RobustLogisticRegression, start: LabeledTable) -> FitProblem:
-    """The problem of a fit, with the confidence that suits what is known of the classes."""
+    """Return the problem of a fit, with a confidence that suits the known label shares."""
     problem = FitProblem.from_arguments(
         clf, start.rows, start.y, start.weights, Unlabeled(start.rest), FitProgress(clf)
     )
@@ -233,7 +233,7 @@ def estimate_radius(problem: RobustProblem, start: LabeledTable, choices: FitOpt
     how = CalibratedRadius(random_state=choices.seed)
     if start.n_random < 4:
         raise TableError(
-            f"a calibrated radius needs at least 4 labels that were drawn at random; there are {start.n_random}. Pass "
+            f"a calibrated radius requires at least 4 random labels; there are {start.n_random}. Pass "
             "--radius auto, or a number."
         )
     if start.all_random:

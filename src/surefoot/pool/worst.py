@@ -1,4 +1,4 @@
-"""The worst case of a classifier over a set of distributions, and the radii that such a set may have."""
+"""The worst case of a classifier over a decision set, and the radii of such sets."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ class PoolWorstCase:
 
     @property
     def stated(self) -> Stated | None:
-        """The certificate of the log loss with its set, for a report; None where there is none."""
+        """The certificate of the log loss with its decision set, or None."""
         found = self.certificates.get(LOG_LOSS)
         if found is None:
             return None
@@ -109,7 +109,7 @@ def worst_case(
     *,
     auto: float | None = None,
 ) -> PoolWorstCase | Note:
-    """The worst case of a classifier, given its losses at the labeled rows and then at the others.
+    """Compute the worst case of a classifier from its losses at all rows, labeled rows first.
 
     Over Euclidean distances between cleaned rows and a label cost of 1, whatever the classifier was trained with: the
     coverage of a calibrated radius was measured so. `auto` is the radius of the rule of thumb, if there is one. A note
@@ -168,8 +168,8 @@ def radius_kind(choices: FitOptions, start: LabeledTable, auto: float | None) ->
     if choices.radius == AUTO:
         if auto is None:
             raise TableError(
-                "a classifier that is given has no 'auto' radius. Pass --radius calibrated, or a number, for example "
-                "from surefoot radius --reference."
+                "--radius auto is not available for a classifier from a file. Pass --radius calibrated, or a "
+                "number such as that of surefoot radius --reference."
             )
         return AUTO
     n_classes = len(start.pool.classes)
@@ -181,7 +181,7 @@ def radius_kind(choices: FitOptions, start: LabeledTable, auto: float | None) ->
 
 
 def worst_constant_error(members: Sequence[SetAtRadius]) -> tuple[int, float]:
-    """The class whose constant answer errs least in the worst case over a union of decision sets, and that share.
+    """Return the constant prediction with the lowest worst-case error rate over a union of sets, and this rate.
 
     Over one set the smallest share of a class k is a linear program in the labels that are turned into others: their
     cost is at most what the radius leaves when the features are moved.
@@ -245,7 +245,7 @@ def certificate_data(
 
 @dataclass(frozen=True, eq=False)
 class Radii:
-    """The radii that a pool, its labels and a reference speak for.
+    """The radii estimated from a pool, its labels and a reference table.
 
     calibrated : None with too few random labels; with label intervals it is `tied` to the label shares: no one radius.
     path : for each radius, a classifier learned there: radius, excess, risk (its worst loss), median_confidence.

@@ -2,7 +2,7 @@
 
 Here a table becomes a page that is being served: a socket that is ours, uvicorn, and an orderly end.
 
-Whoever can reach the port may open connections without signing in, so none of them may stop the server: there are
+Any client that reaches the port may open connections without signing in, so the server limits them: there are
 limits on how many there are, on how long a request may take to arrive, and on how often the log repeats a line.
 """
 
@@ -66,8 +66,8 @@ def bind(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         sock.close()
         raise FileError(
-            f"port {port} of {host} cannot be listened on: {getattr(error, 'strerror', None) or error}. Pass another "
-            "--port, or end the program that holds it."
+            f"port {port} of {host} cannot be used: {getattr(error, 'strerror', None) or error}. Pass another "
+            "--port, or stop the program that uses it."
         ) from error
     return sock
 
@@ -129,7 +129,7 @@ def run_site(
     robot: object | None = None,
     browser: bool = True,
 ) -> None:
-    """Serve the labeling page of a table until the process is told to end.
+    """Serve the labeling page of a table until the process is stopped.
 
     load : gives the table, the bytes of its file, and its learner, which runs in a process of its own; called when the
     port is known to be free; read : reads the table from bytes of its file, if they have changed since.
@@ -235,14 +235,14 @@ class Connection(H11Protocol):
 
 
 class Once(logging.Filter):
-    """Lets a line into the log once a minute, with the number of those left out; lines differ by how they begin."""
+    """Limits similar log lines to one per minute, with the number of omitted lines."""
 
     def __init__(self) -> None:
         super().__init__()
         self._seen: dict[tuple[str, object], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Whether a line is to be written."""
+        """Return True if the line should be written."""
         kind = record.exc_info[0] if record.exc_info else None
         key, now = (str(record.msg).partition("\n")[0], kind), time.monotonic()
         until, more = self._seen.get(key, (0.0, 0))
@@ -265,7 +265,7 @@ class Server(uvicorn.Server):
             logging.getLogger(name).addFilter(Once())
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen; asyncio has cut the queue to what it accepts at once."""
+        """Listen with a longer queue than asyncio sets."""
         await super().startup(sockets)
         for sock in sockets or []:
             sock.listen(_QUEUE)

@@ -154,7 +154,7 @@ class Views:
         """
         person = await run_in_threadpool(self.state.desk.store.invited, request.path_params["token"])
         if person is None:
-            return HTMLResponse(hello_page(self.state, [], "That link is not, or no longer, valid."), 403)
+            return HTMLResponse(hello_page(self.state, [], "This link is not valid, or no longer valid."), 403)
         page = HTMLResponse(onward_page("/", f"Welcome, {person.name}."))
         try:
             return await run_in_threadpool(self._come_in, person, request, page)
@@ -235,7 +235,7 @@ class Views:
         return acted
 
     def form(self, act: Act) -> View:
-        """The same from a form; back to where it came from."""
+        """Handle the same request from a form, and return to its page."""
 
         async def acted(request: Request) -> Response:
             given, person = await form_of(request), await self._signed_in(request)
@@ -273,7 +273,7 @@ class Views:
         return _SAVED
 
     def robot(self, person: Person, data: dict[str, Any]) -> bytes:
-        """What the robot of the demonstration would answer."""
+        """Return the label that the robot of the demonstration gives."""
         truth: Any = self.state.robot
         row = data.get("row", -1)
         if truth is None or not isinstance(row, int) or not 0 <= row < len(truth):
@@ -346,7 +346,7 @@ class Views:
         return as_bytes(finished_table(table, labels, authors), form), kind, f"{table.path.stem}.finished.{form}"
 
     def _predictions(self) -> dict[int, tuple[str, float | None]] | None:
-        """What the latest model says of each row, and how sure it is; not while an audit hides it."""
+        """Return the predictions of the latest model with their scores. Hidden during an audit."""
         ranking, classes = self.state.desk.ranking, self.state.desk.book.classes
         if ranking is None or self.state.desk.turns.phase == AUDITING:
             return None
@@ -363,7 +363,7 @@ class Views:
 
 
 def in_a_thread(act: Act) -> Callable[[Person, dict[str, Any]], Awaitable[bytes]]:
-    """An act that waits for the disk, beside the others."""
+    """Run an action that waits for the disk."""
     return lambda person, data: run_in_threadpool(act, person, data)
 
 

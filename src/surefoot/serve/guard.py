@@ -42,7 +42,7 @@ _TOO_LARGE = 413, f"a request may have {LARGEST_REQUEST} bytes at the most"
 
 
 def allowed_hosts(host: str, more: Iterable[str] = ()) -> set[str]:
-    """Names under which this server may be asked; a page elsewhere whose name DNS leads here has none of them."""
+    """Host names of this server. A foreign page whose name resolves to this server has another name."""
     names = {"localhost", "127.0.0.1", "[::1]", _bracketed(host), *(name.lower() for name in more)}
     if host in ("0.0.0.0", "::"):
         names |= {socket.gethostname().lower(), socket.getfqdn().lower()}

@@ -1,4 +1,4 @@
-"""What the script of the page gets: rows as cards, where we stand, and whether its answer is on the disk."""
+"""Responses to the script of the page: rows as cards, the progress, and whether a label is saved."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PURPOSES = {
 
 
 def class_keys(classes: list[str]) -> dict[str, list[str]]:
-    """Class -> its keys, the first of which is shown: digits in order, and first letters where they are free.
+    """Return the keys of each class: digits in order, and first letters if they are free. The page shows the first key.
 
     Classes that are digits themselves have that digit.
     """
@@ -55,7 +55,7 @@ def class_keys(classes: list[str]) -> dict[str, list[str]]:
 
 
 def html_page(template: str, person: Person | None = None, token: str = "", **values: Any) -> str:
-    """A page for a person who is signed in, None for nobody; token : sent with each write."""
+    """Render a page for an annotator, or None; token : sent with each write."""
     name = None if person is None else person.name
     return render("surefoot.serve", template, person=name, token=token, version=__version__, **values)
 
@@ -66,7 +66,7 @@ def onward_page(address: str, words: str = "") -> str:
 
 
 def hello_page(state: AppState, names: Iterable[str], problem: str = "") -> str:
-    """The page that asks for a name; names : people who came before; problem : with the name that was given."""
+    """Render the sign-in page; names : known annotators; problem : an error about the given name."""
     return html_page(
         "hello.html",
         label=state.cards.table.label,
@@ -78,7 +78,7 @@ def hello_page(state: AppState, names: Iterable[str], problem: str = "") -> str:
 
 
 def label_page(state: AppState, person: Person, token: str) -> str:
-    """The page on which rows are labeled; its script fills it."""
+    """Render the labeling page, which its script fills."""
     return html_page(
         "label.html",
         person,
@@ -92,7 +92,7 @@ def label_page(state: AppState, person: Person, token: str) -> str:
 
 
 def finish_page(state: AppState, person: Person, token: str) -> str:
-    """What is proved, and the files."""
+    """Render the page with the proof and the downloads."""
     desk = state.desk
     has_model = desk.ranking is not None or desk.turns.n_audits > 0
     now, report = status(desk), state.fitter.report_state
@@ -102,7 +102,7 @@ def finish_page(state: AppState, person: Person, token: str) -> str:
 
 
 def why_html(state: AppState, pick: Event) -> str:
-    """Why a row is asked for. The page of a row that audits the model is not told its prediction."""
+    """Return the reason for a row. For an audited row, the page does not get the prediction."""
     desk = state.desk
     leanings: list[tuple[str, float]] = []
     near: list[tuple[int, str, str]] = []
@@ -116,7 +116,7 @@ def why_html(state: AppState, pick: Event) -> str:
 
 @dataclass(frozen=True)
 class Query:
-    """What of the history is shown."""
+    """The part of the history that is shown."""
 
     text: str = ""
     person: int | None = None
@@ -135,7 +135,7 @@ class Query:
 
 
 def history_page(state: AppState, person: Person, token: str, query: Query) -> str:
-    """Every answer with who and when, to search, filter and edit."""
+    """Render all labels with annotator and time, to search, filter and edit."""
     people = {one.id: one.name for one in state.desk.store.people()}
     rows = _found(state, query)
     n_pages = max(ceil(len(rows) / _PAGE), 1)
@@ -160,7 +160,7 @@ def history_page(state: AppState, person: Person, token: str, query: Query) -> s
 
 
 def _found(state: AppState, query: Query) -> list[int]:
-    """Rows that a query asks for, the latest answer first. Cells are searched while answers go on."""
+    """Return the rows that match a query, latest label first."""
     words = query.text.casefold()
     with state.desk.lock:
         found = _asked_for(state.desk.book, query)
@@ -194,7 +194,7 @@ def _words_of(state: RowState) -> str:
 
 
 def _entry(state: AppState, row: int, people: dict[int, str], person: Person) -> dict[str, Any]:
-    """What the page shows of a row; `contested` if a label is settled here, else one's own answer is changed."""
+    """Return the data of a row; `contested` if a conflict is settled here, otherwise the annotator changes a label."""
     found = state.desk.book.row(row)
     mine = found.answers.get(person.id)
     chosen = found.settled or mine
@@ -230,13 +230,13 @@ _json = partial(json.dumps, ensure_ascii=False, separators=(",", ":"), allow_nan
 
 
 class Replies:
-    """Replies to the script of one page."""
+    """Responses to the script of one page."""
 
     def __init__(self, state: AppState) -> None:
         self._state = state
 
     def answers(self, asked: list[tuple[Person, dict[str, Any]]]) -> Iterator[bytes | Exception]:
-        """Take answers that wait for each other, then say what became of each; where we stand is said alike to all."""
+        """Save the waiting labels in one step, then respond to each. All responses contain the same progress."""
         found = self._state.desk.answer_all([_answer_of(person, data) for person, data in asked])
         self._state.fitter.wake()
         now = self.status()
@@ -251,7 +251,7 @@ class Replies:
             return b'{"saved":true,"rows":[],"standing":' + self.status() + b"}"
 
     def rows(self, person: Person, data: dict[str, Any], now: bytes | None = None, **more: Any) -> bytes:
-        """The rows to show, as cards where the page has them not yet, and where we stand."""
+        """Return the rows to show, as cards if the page does not have them, and the progress."""
         have = data.get("have")
         known = have if isinstance(have, list) else []
         picks = self._state.desk.rows_for(person, beyond=bool(data.get("beyond")))
@@ -260,7 +260,7 @@ class Replies:
         return head[:-1] + b',"standing":' + (now or self.status()) + b"}"
 
     def status(self) -> bytes:
-        """Where we stand, and what the fit is doing."""
+        """Return the progress and the state of the fit."""
         desk, fitter = self._state.desk, self._state.fitter
         if desk.catch_up():
             fitter.wake()
@@ -283,7 +283,7 @@ def _answer_of(person: Person, data: dict[str, Any]) -> Answer:
 
 
 def key_of(data: dict[str, Any]) -> str | None:
-    """What the page has made so that an answer that is sent twice counts once."""
+    """Return the key of a request, which makes a repeated request count once."""
     key = data.get("key")
     return key if isinstance(key, str) else None
 
@@ -301,7 +301,7 @@ class BatchQueue(Generic[Asked, Given]):
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="surefoot-answers")
 
     async def ask(self, asked: Asked) -> Given:
-        """What becomes of a request."""
+        """The result of a request."""
         loop = asyncio.get_running_loop()
         given: asyncio.Future[Given] = loop.create_future()
         self._waiting.append((asked, given))
@@ -328,7 +328,7 @@ class BatchQueue(Generic[Asked, Given]):
 
 
 def _give(given: asyncio.Future[Given], what: Given | Exception) -> None:
-    if given.done():  # whoever asked may have gone
+    if given.done():  # the client may have disconnected
         return
     if isinstance(what, Exception):
         given.set_exception(what)

@@ -38,9 +38,9 @@ _READ, _TEXTS = 200, 0.1
 
 
 class Fact(NamedTuple):
-    """A short cell: its column and its value, None where it is missing.
+    """A short cell: its column and its value, or None if missing.
 
-    percent : of the pool that lies below a number; mark : where that is on a line of 54 pixels.
+    percent : share of the pool below a number; mark : its position on a line of 54 pixels.
     """
 
     name: str
@@ -131,7 +131,7 @@ class Cards:
         return bool(len(rows)) and all(self.picture(int(row), name) is not None for row in rows)
 
     def _number(self, name: str, row: int) -> float | None:
-        """The number in a cell; None where there is none."""
+        """Return the number in a cell, or None."""
         if name not in self._numbers or _is_missing(self._numbers[name][row]):
             return None
         return float(self._numbers[name][row])
@@ -159,7 +159,7 @@ class WorkerError(RuntimeError):
 
 
 def _serve(learner: RowRanker, pipe: Connection) -> None:
-    """The process: answer one request after another until the pipe is closed."""
+    """Run the process, which handles requests one by one until the pipe is closed."""
     _let_go_of_files(pipe.fileno())
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server ends it
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -188,7 +188,7 @@ def _let_go_of_files(kept: int) -> None:
 
 
 class Process:
-    """The process and its pipe; started anew where it has died."""
+    """The process and its pipe, restarted if it died."""
 
     def __init__(self, learner: RowRanker) -> None:
         # on Linux the pool is shared with the process, not copied
@@ -312,10 +312,10 @@ class Fitter:
 class AppState:
     """One pool that is being labeled.
 
-    content : the bytes of the pool's file; labels are written into a copy of them.
+    content : the bytes of the pool's file; labels are written into a copy.
     guidelines : HTML of the guidelines, or None.
     invitations_only : whether everyone needs a link, also before the first is made.
-    form_token : of the form that asks for a name, where there is no session yet.
+    form_token : token of the sign-in form, used before there is a session.
     robot : whether a robot that knows the truth can be switched on, as in the demonstration.
     """
 

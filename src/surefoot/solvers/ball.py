@@ -217,7 +217,7 @@ def solve_ball(
             "warm_start", "must have one coefficient per feature", f"{warm_start.coef.shape} for {X.shape}", "Omit it."
         )
     if not tol > 0:
-        raise ParameterError("tol", "must be positive", tol, "Pass 1e-6, say.")
+        raise ParameterError("tol", "must be positive", tol, "Pass a value such as 1e-6.")
     keep = w > 0
     problem = BallProblem(X[keep], y[keep], w[keep] / w[keep].sum(), radius, label_cost, norm, fit_intercept)
     with one_blas_thread():

@@ -134,7 +134,7 @@ class Columns:
             days = as_days(column, self.dates[name])
             if np.isnan(days).sum() - column.isna().sum() > (1 - _MEANT_AS_NUMBERS) * column.notna().sum():
                 raise TableError(
-                    f"column {name!r} must hold dates such as the table of the fit had ({self.dates[name]}); got "
+                    f"column {name!r} must contain dates in the format of the training table ({self.dates[name]}); got "
                     f"{shown_cell(column.dropna().iloc[0])}. Write them alike, or fit again."
                 )
             return days
@@ -142,7 +142,7 @@ class Columns:
             values, wrong = as_numbers(column, self.styles.get(name, POINT))
             if wrong.sum() > (1 - _MEANT_AS_NUMBERS) * column.notna().sum():
                 raise TableError(
-                    f"column {name!r} must hold numbers written as in the table of the fit, such as "
+                    f"column {name!r} must contain numbers in the format of the training table, such as "
                     f"{_EXAMPLES[self.styles.get(name, POINT)]}; row {np.flatnonzero(wrong)[0] + 1} holds "
                     f"{shown_cell(column[wrong].iloc[0])}. Write them alike, or fit again to a table written like this."
                 )

@@ -199,7 +199,7 @@ def as_targets(labels: Sequence[str] | NDArray[Any], classes: Sequence[str] | No
 def as_class(text: str) -> str:
     """A class named by the user, in the form of `read_labels`."""
     if any("\ud800" <= letter <= "\udfff" for letter in text):
-        raise TableError(f"--classes must be text; {text!r} holds bytes that are none. Type the class again.")
+        raise TableError(f"--classes must be text; {text!r} contains invalid bytes. Type the class again.")
     try:
         value = float(text)
     except ValueError:

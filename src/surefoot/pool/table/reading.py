@@ -226,7 +226,7 @@ class Format:
         given = {"tab": "\t", "\\t": "\t"}.get(self.delimiter or "", self.delimiter)
         if given is not None and (len(given) != 1 or not given.isascii() or given in '"\r\n'):
             raise FileError(
-                f"a delimiter must be one character of ASCII, no quote and no line end, or 'tab'; got {given!r}. Pass "
+                f"--delimiter must be one ASCII character, not a quote or a line end, or 'tab'; got {given!r}. Pass "
                 "';', say."
             )
         return replace(self, delimiter=given or ("\t" if path.suffix.lower() == ".tsv" else ","))
@@ -250,7 +250,7 @@ def read_table(path: str | os.PathLike[str], how: Format = PLAIN, *, content: by
     raw = read_content(file) if content is None else content
     frame = _read_parquet(file, raw) if is_parquet(file) else _read_text(file, raw, written_as(file, raw, how))
     if len(frame) == 0:
-        raise TableError(f"{path} must hold rows of data; it has a header and no rows. Pass a table with rows.")
+        raise TableError(f"{path} has a header and no rows. Pass a table with rows.")
     return frame
 
 
@@ -294,7 +294,7 @@ def read_content(path: str | os.PathLike[str]) -> bytes:
     except OSError as error:
         raise FileError(f"{file} could not be read: {error.strerror or error}. Check the path.") from error
     if (before.st_mtime_ns, before.st_size) != (after.st_mtime_ns, after.st_size):
-        raise FileError(f"{file} was changed by another program while it was read. Wait for that program, try again.")
+        raise FileError(f"{file} was changed by another program while it was read. Run the command again.")
     if not content:
         raise FileError(f"{file} must hold a table; it is empty (0 bytes). Pass another file.")
     return content
@@ -470,9 +470,11 @@ def _heading(file: Path, content: bytes, how: Format) -> Header:
     except UnicodeError as error:
         raise _not_text(file, content, how) from error
     except LookupError as error:
-        raise FileError(f"--encoding must name a text encoding; got {how.encoding!r}. Pass latin-1, say.") from error
+        raise FileError(
+            f"--encoding must name a text encoding; got {how.encoding!r}. Pass a name such as latin-1."
+        ) from error
     except csv.Error as error:
-        raise TableError(f"{file} could not be read as a table: {error}. Is it a text file?") from error
+        raise TableError(f"{file} could not be read as a table: {error}. Pass a text file.") from error
     if not first:
         raise TableError(f"{file} must begin with a header; it holds blank lines only. Pass another file.")
     at = 0 if len(first[0]) == 1 and _other_mark(first[0][0], how)[1] else _n_above(first)
@@ -493,7 +495,7 @@ def _check_quotes(file: Path, data: bytes, how: Format) -> None:
 
 
 def _check_delimiter(file: Path, header: str, how: Format) -> None:
-    """One column only: the delimiter is wrong, or there is nothing to learn from."""
+    """One column only: the delimiter is wrong, or there is nothing for training."""
     mark, count = _other_mark(header, how)
     if count:
         name = shown_delimiter(mark)

@@ -30,7 +30,7 @@ export function drawChart(place, standing) {
   const last = points.length ? `, now ${percent(points[points.length - 1][1])}` : ", none yet";
   const drawn = svg("svg", {
     viewBox: `0 0 ${width} ${height}`, role: "img",
-    "aria-label": `Bound on the error by labels, target ${percent(standing.target)}${last}`,
+    "aria-label": `Bound on the error rate by number of labels, target ${percent(standing.target)}${last}`,
   });
   for (const v of ticks(high, 4)) {
     drawn.append(svg("line", {class: "grid", x1: left, x2: width - right, y1: y(v), y2: y(v)}));

@@ -1,5 +1,5 @@
 "use strict";
-// Keys, the rows ahead, and what is said of each answer. Cards come from the server, escaped there.
+// Keys, the rows ahead, and the message after each label. Cards come from the server, which escapes them.
 
 import {drawChart, drawCounts, svg} from "./chart.js";
 
@@ -28,7 +28,7 @@ async function send(path, body) {
       return {saved: false, message: text.trim() || `The server answered ${response.status}.`};
     }
   } catch {
-    return {saved: false, message: "The server does not answer. Is it running? Nothing is lost: answer again when it is."};
+    return {saved: false, message: "The server does not respond. Nothing is lost. Start it again, then repeat the label."};
   }
 }
 
@@ -109,18 +109,18 @@ function showEnd(place) {
     const files = document.createElement("a"), more = document.createElement("button");
     title.textContent = standing.headline;
     words.textContent = finished ? standing.sentence
-      : "You can stop here. The files have the labels, every answer, and the model that was proved.";
+      : "You can stop here. The downloads contain the labels and the proved model.";
     files.href = "/finish";
     files.className = "button";
-    files.textContent = "Take the files";
+    files.textContent = "Download the files";
     more.type = "button";
     more.className = "plain";
-    more.textContent = "Keep labeling all the same";
+    more.textContent = "Continue labeling";
     more.addEventListener("click", () => { beyond = true; fetchRows(); });
     done.append(tick, title, words, files, ...(finished ? [] : [more]));
   } else {
     title.textContent = "No row is left";
-    words.textContent = "Every row has an answer, or is in somebody else's hands.";
+    words.textContent = "Every row has a label or is open for another annotator.";
     done.append(title, words);
   }
   place.replaceChildren(done);
@@ -135,7 +135,7 @@ async function fetchRows() {
     if (state.saved) take(state);
     else trouble(state.message);
   } catch {
-    trouble("The server does not answer. Is it running?");
+    trouble("The server does not respond. Check that it is running.");
   }
 }
 
@@ -235,7 +235,7 @@ function onKey(event) {
   }
 }
 
-// ---- where we stand
+// ---- progress
 
 function put(id, text) {
   if (byId(id).textContent !== text) byId(id).textContent = text;
@@ -292,8 +292,8 @@ async function finish(share) {
 
 function showFit() {
   const fit = standing.fit, others = standing.people.filter(one => one.answers).length;
-  const model = fit.running !== null ? `The model is being refreshed (${Math.round(fit.running)} s)…`
-    : fit.labels ? `The model has learned from ${fit.labels} labels in ${fit.seconds} s.` : "No model yet.";
+  const model = fit.running !== null ? `Training a new model (${Math.round(fit.running)} s)…`
+    : fit.labels ? `Model trained on ${fit.labels} labels in ${fit.seconds} s.` : "No model yet.";
   const open = [standing.conflicts ? `${standing.conflicts} conflicts` : "", standing.flagged ? `${standing.flagged} flagged` : ""];
   put("fit", [model, others > 1 ? `${others} people have answered.` : "", open.filter(Boolean).join(", ")].filter(Boolean).join(" "));
 }

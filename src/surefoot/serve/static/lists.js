@@ -1,5 +1,5 @@
 "use strict";
-// The report is made in the background: say so while it is, and offer it when it is there.
+// The report is made in the background: show the progress, then a link.
 
 const report = document.getElementById("report");
 
@@ -15,7 +15,7 @@ async function follow() {
     const link = document.createElement("a");
     link.href = "/download/report.html";
     link.setAttribute("download", "");
-    link.textContent = "Take the report";
+    link.textContent = "Open the report";
     words.replaceChildren(link);
   } else if (standing.report === "failed") {
     words.textContent = `The report could not be made: ${standing.problem}`;
@@ -24,7 +24,7 @@ async function follow() {
 
 if (report && report.dataset.state !== "none") follow();
 
-// A large file takes a while to be made: say so beside its name, and say if it could not be. Without script the links do.
+// A large file takes a while: show the progress and any error next to its name. Without script the links work too.
 async function download(link, words) {
   const before = words.textContent, began = performance.now();
   const timer = setInterval(() => {
