@@ -45,11 +45,11 @@ class ParameterError(ValueError):
     parameter : str
         The name of the parameter.
     rule : str
-        What the parameter must be: the rest of a sentence that begins with the parameter.
+        The rule for the parameter: the rest of a sentence that begins with the parameter.
     got : object, default=None
-        What was given instead; kept as a text.
+        The value received, stored as text.
     fix : str, default=""
-        What to do, in whole sentences. "$radius" stands for the parameter radius, likewise for the others.
+        The fix, in whole sentences. "$radius" refers to the parameter radius, and so on.
     """
 
     def __init__(self, parameter: str, rule: str, got: object = None, fix: str = "") -> None:
@@ -143,7 +143,7 @@ class CodedWarning(UserWarning):
     code : str
         One word for each thing that is warned of.
     statement : str
-        What is so, as a sentence.
+        The problem, as a sentence.
     fix : str, default=""
         What to do, in whole sentences, as in ParameterError.
     **values

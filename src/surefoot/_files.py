@@ -1,4 +1,4 @@
-"""Files that survive a kill and a full disk, locks for one writer, and checks of what a command may overwrite."""
+"""Files that survive a kill and a full disk, locks for one writer, and checks before a command overwrites a file."""
 
 from __future__ import annotations
 
@@ -78,9 +78,9 @@ def check_writable(path: AnyPath) -> None:
         raise FileError(f"{path} must be a plain file; it is a device, a pipe or a socket. Pass another name.")
     target = target.resolve()
     if not target.parent.is_dir():
-        raise FileError(f"the folder {target.parent} of {path.name} does not exist. Create the folder first.")
+        raise FileError(f"the folder {target.parent} does not exist. Create the folder first.")
     if not os.access(target.parent, os.W_OK):
-        raise FileError(f"the folder {target.parent} of {path.name} is read-only. Pass another folder.")
+        raise FileError(f"the folder {target.parent} is read-only. Pass another folder.")
     if target.exists() and not os.access(target, os.W_OK):
         raise FileError(f"{path} is read-only. Pass another name.")
 
@@ -185,7 +185,7 @@ def hold_file(path: AnyPath) -> int:
 
 @contextmanager
 def sole_writer(path: AnyPath) -> Iterator[None]:
-    """Hold the lock of a file, which lies beside it; `LockedError` says who holds it already.
+    """Hold the lock of a file, a second file next to it. `LockedError` names the process that holds it.
 
     The system lifts the lock when the process ends, however it ends.
     """
@@ -230,7 +230,7 @@ def _whole_bytes(file: int) -> int:
 
 
 def _take_lock(lock: Path, path: AnyPath) -> int:
-    """An open file, locked; its holder removes it, so that what was opened may be another's that is gone."""
+    """Return an open, locked file. Its holder removes it, so the opened file may already be deleted."""
     while True:
         # a link that somebody left there would have the file emptied to which it leads
         file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
@@ -307,7 +307,7 @@ def _is_at(file: int, path: Path) -> bool:
 
 
 def _make_alike(part: Path, target: Path) -> None:
-    """Give a new file the owner and the permissions of the one it replaces, or those of any new file."""
+    """Give a new file the owner and the permissions of the file it replaces, or default permissions."""
     if not target.exists():
         part.chmod(_default_mode())
         return
@@ -327,7 +327,7 @@ def _default_mode() -> int:
 
 @dataclass(frozen=True)
 class OutputFile:
-    """A file that is to be written.
+    """An output file.
 
     what : in words, such as "model"; option : the one that names it.
     is_own : whether an existing file was written for the same purpose, so that a newer one may take its place.

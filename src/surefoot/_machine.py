@@ -50,7 +50,7 @@ _GUARD = _Guard()
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """BLAS at one thread, until the last of all that asked for it has left."""
+    """Limit BLAS to one thread until the last user of the limit ends."""
     shared, own = _libraries()
     _GUARD.enter(shared)
     try:
@@ -111,7 +111,7 @@ def available_memory() -> int | None:
 
 
 def _of_machine(meminfo: Path) -> int | None:
-    """MemAvailable of Linux, or where there is none, the pages that the system calls free."""
+    """Return MemAvailable of Linux, or the free pages of other systems."""
     for line in _text(meminfo).splitlines():
         name, _, rest = line.partition(":")
         if name == "MemAvailable":
@@ -123,7 +123,7 @@ def _of_machine(meminfo: Path) -> int | None:
 
 
 def _of_cgroup(root: Path) -> int | None:
-    """What a container may still use; its page cache counts as used, though most of it could be given back."""
+    """Return the memory that a container may still use. Its page cache counts as used."""
     for limit, usage in _CGROUP_LIMITS:
         most, used = _text(root / limit).strip(), _text(root / usage).strip()
         if most.isdigit() and used.isdigit():
@@ -152,7 +152,7 @@ def _of_process() -> int | None:
 
 
 def _text(path: Path) -> str:
-    """The text of a file; empty where there is none to be read."""
+    """Return the text of a file, empty if it cannot be read."""
     try:
         return path.read_text(encoding="ascii", errors="replace")
     except OSError:

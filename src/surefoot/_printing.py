@@ -41,7 +41,7 @@ def count(n: int, what: str, many: str | None = None) -> str:
 
 
 def cell_text(value: Any, longest: int | None = None) -> str:
-    """A cell as a text of one line: numbers to 6 digits, a missing value as a dash, cut where it is too long."""
+    """Format a cell as one line: numbers with 6 digits, a dash for a missing value, long texts cut."""
     is_number = isinstance(value, float | np.floating)
     if value is None or (is_number and np.isnan(value)):
         return "\N{EN DASH}"
@@ -65,7 +65,7 @@ def long_text(value: str) -> str:
 
 
 def cut(text: str, longest: int = 60) -> str:
-    """A text of at most so many characters, for a message."""
+    """Cut a text for a message."""
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
@@ -85,7 +85,7 @@ class PrintsAsTable:
         raise NotImplementedError
 
     def _title(self) -> str:
-        """What the rows are headed by."""
+        """The title of the printed rows."""
         return type(self).__name__
 
     def _bars(self) -> list[Bar]:
@@ -202,13 +202,13 @@ _ROUNDING = 1e-9
 
 
 def rounded_up(value: float, digits: int) -> str:
-    """An upper bound to so many digits, never below it."""
+    """Format an upper bound, rounded up."""
     scale = 10**digits
     return f"{math.ceil(value * scale - _ROUNDING) / scale:.{digits}f}" if math.isfinite(value) else f"{value}"
 
 
 def rounded_down(value: float, digits: int) -> str:
-    """A lower bound to so many digits, never above it."""
+    """Format a lower bound, rounded down."""
     scale = 10**digits
     return f"{math.floor(value * scale + _ROUNDING) / scale:.{digits}f}" if math.isfinite(value) else f"{value}"
 

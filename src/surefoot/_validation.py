@@ -126,7 +126,7 @@ def is_source(rows: Any) -> bool:
 
 
 def check_more_rows(other: Any, name: str, n_features: int) -> FloatArray:
-    """Finite rows (M, d), M = 0 allowed, with as many features as X has."""
+    """Check finite rows (M, d), M = 0 allowed, with the number of features of X."""
     if is_source(other):
         raise ParameterError(
             name,
@@ -278,7 +278,7 @@ try:
 except ImportError:  # scikit-learn < 1.9 has no callbacks: estimators then have no set_callbacks
 
     class CallbackSupportMixin:  # type: ignore[no-redef]
-        """Stands where scikit-learn's own does; `object` itself cannot stand before another base."""
+        """Takes the place of scikit-learn's own base class, because `object` cannot precede another base."""
 
     _with_callbacks = None
 
@@ -287,7 +287,7 @@ Method = TypeVar("Method", bound=Callable[..., Any])
 
 
 def with_callbacks(method: Method) -> Method:
-    """scikit-learn's decorator of `fit`, with its type kept; the method itself where there is none."""
+    """Apply scikit-learn's decorator of `fit` if it exists, and keep the type."""
     return method if _with_callbacks is None else _with_callbacks(method)
 
 
@@ -296,7 +296,7 @@ _WATCHER: ContextVar[Callable[[], None] | None] = ContextVar("watcher", default=
 
 @contextmanager
 def watch_rounds(watcher: Callable[[], None]) -> Iterator[None]:
-    """Call a function after each round of a solver, in this context; what it raises ends the fit."""
+    """Call a function after each round of a solver, in this context. An exception from it ends the fit."""
     token = _WATCHER.set(watcher)
     try:
         yield

@@ -66,7 +66,7 @@ class ModelChange(QueryStrategy):
     feature_norm : bool, default=True
         Whether the closed form includes the factor ‖x̃‖. The paper's appendix omits it for Min and Max.
     classes : array of shape (K,) or None, default=None
-        All classes, if neither the classifier nor the labels show all of them.
+        All classes, if the classifier and the labels lack some.
     max_candidates : int or None, default=None
         Number of randomly sampled candidates to score (100 in the paper). None scores all candidates.
     missing_label : NaN, None or a label, default=NaN
@@ -115,7 +115,7 @@ class ExpectedModelChange(ModelChange):
     feature_norm : bool, default=True
         Whether the closed form includes the factor ‖x̃‖. The paper's appendix omits it for Min and Max.
     classes : array of shape (K,) or None, default=None
-        All classes, if neither the classifier nor the labels show all of them.
+        All classes, if the classifier and the labels lack some.
     max_candidates : int or None, default=None
         Number of randomly sampled candidates to score (100 in the paper). None scores all candidates.
     missing_label : NaN, None or a label, default=NaN
@@ -148,7 +148,7 @@ class MinModelChange(ModelChange):
     feature_norm : bool, default=True
         Whether the closed form includes the factor ‖x̃‖. The paper's appendix omits it for Min and Max.
     classes : array of shape (K,) or None, default=None
-        All classes, if neither the classifier nor the labels show all of them.
+        All classes, if the classifier and the labels lack some.
     max_candidates : int or None, default=None
         Number of randomly sampled candidates to score (100 in the paper). None scores all candidates.
     missing_label : NaN, None or a label, default=NaN
@@ -179,7 +179,7 @@ class MaxModelChange(ModelChange):
     feature_norm : bool, default=True
         Whether the closed form includes the factor ‖x̃‖. The paper's appendix omits it for Min and Max.
     classes : array of shape (K,) or None, default=None
-        All classes, if neither the classifier nor the labels show all of them.
+        All classes, if the classifier and the labels lack some.
     max_candidates : int or None, default=None
         Number of randomly sampled candidates to score (100 in the paper). None scores all candidates.
     missing_label : NaN, None or a label, default=NaN
@@ -227,7 +227,7 @@ class RobustModelChange(ModelChange):
     feature_norm : bool, default=True
         Whether the closed form includes the factor ‖x̃‖. The paper's appendix omits it for Min and Max.
     classes : array of shape (K,) or None, default=None
-        All classes, if neither the classifier nor the labels show all of them.
+        All classes, if the classifier and the labels lack some.
     max_candidates : int or None, default=None
         Number of randomly sampled candidates to score (100 in the paper). None scores all candidates.
     missing_label : NaN, None or a label, default=NaN

@@ -138,8 +138,8 @@ class ProofAsking(Asking):
         self._bring_together()
         state = self.labeling.state
         self.say(
-            f"Labeling {self.table.label!r} in {self.table.path.name} until the error rate of the model is proved to be at most "
-            f"{rounded_percent(state.target_error)}, with {in_percent(state.level)} confidence.",
+            f"Labeling {self.table.label!r} in {self.table.path.name} until the error rate is proved to be at "
+            f"most {rounded_percent(state.target_error)}, with {in_percent(state.level)} confidence.",
             "bold",
         )
 

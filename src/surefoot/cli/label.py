@@ -279,8 +279,8 @@ class LabelAsking(StoreAsking):
         self.say(f"{labels}, {self._risk(loop.fit)}{before}{target}.", "bold")
         if len(loop.risks) == 1 and loop.choices.radius == DEFAULT:
             self.output.note(
-                "this number belongs to the model with the smallest worst case. surefoot fit trains a model that predicts "
-                "better, and its worst case is larger."
+                "this number belongs to the model with the smallest worst case. surefoot fit trains a model that "
+                "predicts better, and its worst case is larger."
             )
 
     def _when(self) -> str:

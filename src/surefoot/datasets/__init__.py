@@ -75,7 +75,7 @@ def load(
     """Load a dataset of the paper's experiments (its Table 2), with the paper's classes, rows, features and scale.
 
     Raw files are looked for in `data_home`, in the folder that the environment variable SUREFOOT_DATA names, and in
-    the user's cache, in this order; what is missing is downloaded from the UCI archive. Contents are checked against a
+    the user's cache, in this order. Missing files are downloaded from the UCI archive. Contents are checked against a
     sha256.
 
     Parameters
@@ -84,8 +84,8 @@ def load(
         One of `names()`; the paper's and UCI's names, such as "Cover (2/3)" or "HTRU2", are understood too.
     random_state : int, RandomState instance or None, default=0
         Seed of the rows drawn: 10,000 of Bank and Cover, and as many of the larger class as of the smaller one of
-        Magic and Pulsar. The other datasets keep all rows and do not depend on it. A fixed one, so that a name
-        stands for the same rows.
+        Magic and Pulsar. The other datasets keep all rows and do not depend on the seed. With the fixed default, a name
+        always means the same rows.
     return_X_y : bool, default=False
         Return `(data, target)` only.
     as_frame : bool, default=False

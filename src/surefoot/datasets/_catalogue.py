@@ -22,7 +22,7 @@ class BalancedDraw:
     Parameters
     ----------
     n_rows : int or None
-        Rows to draw. None, with `balanced`: as many as the smaller class allows.
+        Number of rows to sample. None, with `balanced`: the size of the smaller class.
     balanced : bool
         Half of the rows from each class; otherwise each class keeps its share, to the nearest row. (A draw that
         ignores the classes would move Cover's shares by 0.3 points from seed to seed; the paper's Table 2 has the
@@ -172,7 +172,7 @@ class Dataset:
     classes : tuple of str
         The negative and the positive class.
     features : str
-        What the features are, in words.
+        Description of the features.
     draw : Draw or None
         The rows kept; None for all.
     note : str

@@ -33,7 +33,7 @@ _CLEAR = 256
 
 
 def unlzw(content: bytes) -> bytes:
-    """The bytes that `content`, a whole .Z file, stands for; a ValueError where it is not valid."""
+    """Decompress `content`, a whole .Z file. Raises ValueError if it is not valid."""
     if len(content) < 3 or content[:2] != _MAGIC:
         raise ValueError("a .Z file must begin with the bytes 1f 9d and a byte of flags")
     max_width, clears = content[2] & 0x1F, bool(content[2] & 0x80)
@@ -83,7 +83,7 @@ class DatasetCorruptError(OSError):
 
 
 def canonical_text(content: bytes) -> bytes:
-    r"""Lines that end in one "\n", fields separated by one blank where they are by white space, no empty lines.
+    r"""Normalize lines: one "\n" at the end, single blanks between fields separated by white space, no empty lines.
 
     Copies differ in their line ends (UCI's spambase.data has "\r\n", its HTRU_2.csv "\r") and, of ann-*.data and
     yeast.data, in runs of blanks and tabs. For UCI's own copy of the other files this changes nothing: the sha256 is
@@ -154,7 +154,7 @@ class RawFile:
 
 @dataclass(frozen=True)
 class Archive:
-    """A dataset of the UCI archive: its number and name in addresses, our folder for it, the files we need of it."""
+    """A dataset of the UCI archive: its number and name in addresses, its local folder, and its required files."""
 
     number: int
     slug: str
@@ -325,8 +325,8 @@ def locate(
 ) -> tuple[Path, ...]:
     """Paths of the files of an archive, in its order.
 
-    Searched are `data_home`, the folder named by SUREFOOT_DATA, and the user's cache. What is nowhere is downloaded,
-    into `data_home` where it is given and the user's cache otherwise; never into the folder of SUREFOOT_DATA.
+    The search covers `data_home`, the folder named by SUREFOOT_DATA, and the user's cache. Missing files are downloaded
+    into `data_home` if given, otherwise into the user's cache, never into the folder of SUREFOOT_DATA.
     """
     given = [data_home, os.environ.get(ENVIRONMENT_VARIABLE)]
     homes = [*(Path(folder).expanduser() for folder in given if folder), user_cache()]

@@ -234,7 +234,7 @@ class DualLoss(nn.Module):
         logits : Tensor of shape (B, K), or (B,) for two classes
             The network's outputs at these rows.
         weights : Tensor of shape (B,) or None, default=None
-            Weights of the rows, where they count differently; they are divided by their sum.
+            Weights of the rows, None for equal weights. They are divided by their sum.
 
         Returns
         -------

@@ -1,4 +1,4 @@
-"""What is the paper's own: Algorithms 1 and 2 as printed, and its figures and tables: `reproduce("figure5")`.
+"""The paper's own methods: Algorithms 1 and 2 as printed, and its figures and tables by `reproduce("figure5")`.
 
 Reproduction needs pandas, matplotlib and rich: `pip install "surefoot[cli]"`. Results and how they compare with the
 paper's are in docs/reproduction.
@@ -113,7 +113,7 @@ def reproduce(
     datasets : list of str or None
         Names of `surefoot.datasets`; None for the paper's.
     trials : int or None
-        None for as many as in the paper.
+        None for the number in the paper.
     quick : bool, default=False
         One small dataset that comes with scikit-learn, few trials, a coarse grid: seconds, to see that it works.
     jobs : int or None, default=1

@@ -376,7 +376,7 @@ class StochasticModelChange(RobustModelChange):
     impact : "gradient" or function(clf, X) -> array (N, K), default="gradient"
         Impacts f(x_j, k) of labels.
     classes : array of shape (K,) or None, default=None
-        All classes, if neither the classifier nor the labels show all of them.
+        All classes, if the classifier and the labels lack some.
     max_candidates : int or None, default=100
         Score a random subset of the candidates of this size, as the paper does; None scores all.
     missing_label : NaN, None or a label, default=NaN

@@ -114,7 +114,7 @@ def _peak(table: Any) -> Row:
 
 
 def _from_where(table: Any, column: str, level: float) -> float:
-    """The smallest share from which on a median stays below a level; NaN, an empty cell, where it ends above."""
+    """Return the smallest share from which on a median stays below a level; NaN (an empty cell) if it ends above."""
     above = table.loc[table[column] >= level, "share"]
     below = table.loc[table["share"] > above.max(), "share"] if len(above) else table["share"]
     return float(below.min()) if len(below) else float("nan")

@@ -375,7 +375,7 @@ THRESHOLD = 0.7
 
 
 class ConfidencesByLabels(AtTrueRadius):
-    """The confidences, and what the paper says of them. The trials are those of figure 5."""
+    """The confidences, compared with the paper. The trials are the same as for figure 5."""
 
     def summarize(self, rows: Any, settings: Settings) -> Tables:
         found = super().summarize(rows, settings)

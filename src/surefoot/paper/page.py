@@ -90,7 +90,7 @@ def _markdown(table: Any, heads: dict[str, str]) -> str:
 
 
 def _plain(name: str, heads: dict[str, str], **formats: Callable[[str], str]) -> Callable[[Path], str]:
-    """A table of the page: columns of a CSV file, some of them written in another form."""
+    """A table of the page: columns of a CSV file, some in another format."""
 
     def write(folder: Path) -> str:
         table = _read(folder, name)
@@ -112,7 +112,7 @@ def _claims(name: str) -> Callable[[Path], str]:
 
 
 def _images(name: str) -> Callable[[Path], str]:
-    """The figure, and below it that of the appendix where there is one."""
+    """Return the figure, and below it the figure of the appendix, if any."""
 
     def write(folder: Path) -> str:
         if not (folder / f"{name}.png").exists():

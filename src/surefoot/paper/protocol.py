@@ -1,4 +1,4 @@
-"""What an experiment is: a list of small tasks, a function that does one of them, and two that show what came out.
+"""The protocol of an experiment: a list of small tasks, a function that runs a task, and two that show the results.
 
 A module of an experiment (`figure1.py`, …, `table1.py`) ends with `EXPERIMENT = …`, an object of the protocol
 `Experiment`. `surefoot.paper.runner` does the rest: processes, records, progress, files. An experiment itself
@@ -18,7 +18,7 @@ neither reads nor writes a file, and knows nothing of processes.
             return [{"step": 1, "likelihood": 0.6}, {"step": 2, "likelihood": 0.7}]
 
         def summarize(self, rows, settings):
-            # rows: columns dataset, trial, variant, and those of run, in the order of tasks()
+            # rows: columns dataset, trial, variant, then the columns of run, in the order of tasks()
             return {"example": rows.groupby(["dataset", "variant"], sort=False)["likelihood"].median().reset_index()}
 
         def draw(self, summary, settings):
@@ -41,7 +41,7 @@ Figures = dict[str, Any]  # matplotlib Figures by the name of their file, withou
 
 @dataclass(frozen=True)
 class Settings:
-    """What was asked for; results depend on nothing else.
+    """The settings of a run. Results depend on nothing else.
 
     Parameters
     ----------
@@ -85,7 +85,7 @@ class Settings:
 
 @dataclass(frozen=True, order=True)
 class Task:
-    """The unit of work and of record: one trial on one dataset, of one variant where there are several.
+    """The unit of work and of record: one trial on one dataset, for one variant if there are several.
 
     Parameters
     ----------
@@ -145,7 +145,7 @@ class Experiment(Protocol):
         One line for people.
     study : str
         The calculation behind it. Experiments of one study have equal tasks and rows, and may share an output folder:
-        the second of them finds its work done. Most have a study of their own, called like themselves.
+        the second experiment finds its work done. Most have a study of their own with the same name.
     datasets : tuple of str
         The paper's datasets, used where the user does not say otherwise.
     trials : int
@@ -165,12 +165,12 @@ class Experiment(Protocol):
     quick_trials: int
 
     def tasks(self, settings: Settings) -> list[Task]:
-        """All tasks, each once, in the order in which they are to be done.
+        """Return all tasks once, in the order of execution.
 
         Parameters
         ----------
         settings : Settings
-            What was asked for.
+            The settings of the run.
 
         Returns
         -------
@@ -189,7 +189,7 @@ class Experiment(Protocol):
         task : Task
             The task.
         settings : Settings
-            What was asked for.
+            The settings of the run.
 
         Returns
         -------
@@ -206,7 +206,7 @@ class Experiment(Protocol):
         rows : pandas.DataFrame
             All rows, with the columns dataset, trial and variant added.
         settings : Settings
-            What was asked for.
+            The settings of the run.
 
         Returns
         -------
@@ -223,12 +223,12 @@ class Experiment(Protocol):
         summary : dict of str to pandas.DataFrame
             What `summarize` returned.
         settings : Settings
-            What was asked for.
+            The settings of the run.
 
         Returns
         -------
         dict of str to matplotlib Figure
-            Figures by the name of their file, without its ending; empty where there is nothing to draw.
+            Figures by file name without extension, empty if there are none.
         """
         ...
 

@@ -27,7 +27,7 @@ from surefoot.paper.protocol import Experiment, Row, Settings, Tables, Task
 
 @dataclass(frozen=True)
 class Record:
-    """One finished task: its rows, the seconds it took, and those of the processor."""
+    """One finished task: its rows, its wall time and its processor time in seconds."""
 
     task: Task
     seconds: float
@@ -125,7 +125,7 @@ def shown(
 
 
 class TimeLeft:
-    """Estimate of the time left, from the pace of this run so far."""
+    """Estimate of the remaining time, from the pace of this run."""
 
     def __init__(self, missing: int) -> None:
         self.missing = missing
@@ -177,7 +177,7 @@ class Reproduction:
     out : Path
         The folder with `config.json`, `records.jsonl`, the tables and the figures.
     settings : Settings
-        What was asked for.
+        The settings of the run.
     tables : dict of str to pandas.DataFrame
         Tables by name; each is also a CSV file of that name in `out`.
     figures : list of Path
@@ -250,7 +250,7 @@ def rows_of(done: dict[Task, Record], tasks: Iterable[Task]) -> Any:
 
 
 def _work(experiment: Experiment, tasks: list[Task], settings: Settings, jobs: int | None) -> Iterator[Record]:
-    """Records as they come; the joblib backend that is active does the work, on `jobs` workers or as many as it has."""
+    """Yield records as they finish. The active joblib backend does the work on `jobs` workers."""
     parallel = Parallel(n_jobs=jobs, return_as="generator_unordered")
     return parallel(delayed(_timed)(experiment, task, settings) for task in tasks)
 

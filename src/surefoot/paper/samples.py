@@ -1,4 +1,4 @@
-"""What the experiments share: samples of a dataset, medians with intervals, counted claims, panels per dataset."""
+"""Functions that the experiments share: samples of a dataset, medians with intervals, claims, panels per dataset."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def median_table(rows: Any, by: list[str], columns: list[str]) -> Any:
 
 
 def counted(claims: Mapping[str, Any]) -> Any:
-    """A data frame with one line per claim: on how many datasets it holds, and where it does not.
+    """Return a data frame with one line per claim: the number of datasets on which it holds, and the exceptions.
 
     Parameters
     ----------
@@ -159,7 +159,7 @@ class Sample:
     def judged(self, coef: FloatArray, intercept: float) -> Row:
         """Likelihood exp(−mean log loss), confidences and spread of a linear classifier, coef (d,), over P.
 
-        The spread is that of its probabilities of one class: zero where it says the same of all rows.
+        The spread is the spread of its probabilities of one class, zero for constant predictions.
         """
         scores = self.X @ coef + intercept
         proba = probabilities(scores)

@@ -110,7 +110,7 @@ class StochasticSolution:
     point : DualPoint, λ the net multiplier λ̄ − λ.
     lam_hi, lam_lo : (K,) the paper's λ̄ and λ.
     value : exact dual value over all rows, penalty included: an upper bound of the worst case at any iterate.
-    steps, values : (b,) exact dual values along the way, after so many steps.
+    steps, values : (b,) numbers of steps, and the exact dual values after them.
     """
 
     decision_set: DecisionSet
@@ -165,7 +165,7 @@ def run_algorithm1(
 ) -> StochasticSolution:
     """Algorithm 1 on a decision set and a linear model, or on fixed losses.
 
-    on_block is told the number of steps and the exact dual value, some times along the way. Raises UnboundedDualError
+    on_block gets the number of steps and the exact dual value after each block. Raises UnboundedDualError
     where such a value proves the set empty; sets whose radius is only little below the minimal one may pass unnoticed,
     since the steps shrink before the value has fallen far enough (`check_radius` knows).
     """
@@ -198,9 +198,9 @@ def dual_subgradient(
     beta: FloatArray,
     *lam: FloatArray,
 ) -> tuple[float, dict[str, FloatArray]]:
-    """Dual value over all rows and a subgradient of it, by variable; lam is (λ̄, λ).
+    """Return the dual value over all rows and its subgradient by variable; lam is (λ̄, λ).
 
-    What the steps of Algorithm 1 are made of, with all rows in place of a batch.
+    The same sums as in the steps of Algorithm 1, with all rows in place of a batch.
     """
     steps = _Steps(decision_set, model, StochasticGradient())
     steps.vector[:] = np.concatenate([np.ravel(theta), beta, [alpha], *lam])

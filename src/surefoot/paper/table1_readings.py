@@ -1,4 +1,4 @@
-"""Readings of what the paper's Table 1 leaves open, and the tables of docs/reproduction/table1.md.
+"""Readings of the open choices in the paper's Table 1, and the tables of docs/reproduction/table1.md.
 
 python -m surefoot.paper.table1_readings docs/reproduction
 """
@@ -65,7 +65,7 @@ _ALL = READINGS | SOLVERS
 
 @lru_cache(maxsize=16)
 def rows_scaled_first(name: str, seed: int) -> tuple[FloatArray, NDArray[np.intp]]:
-    """As `load_rows`, but with the features scaled over all rows of the two classes before some of them are drawn."""
+    """Like `load_rows`, but scale the features over all rows of the two classes before sampling."""
     dataset = DATASETS[name]
     if dataset.draw is None:
         return load_rows(name, seed)
@@ -76,7 +76,7 @@ def rows_scaled_first(name: str, seed: int) -> tuple[FloatArray, NDArray[np.intp
 
 
 def changed_methods(dataset: str, variant: str) -> tuple[str, ...]:
-    """The methods whose curves a reading changes; the others have those of the settled reading."""
+    """Return the methods whose curves a reading changes. All other methods have the curves of the settled reading."""
     reading, settled = _ALL[variant], _ALL[SETTLED]
     if variant == SCALED_FIRST:
         return _METHODS if DATASETS[dataset].draw is not None else ()

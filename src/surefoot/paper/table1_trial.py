@@ -39,16 +39,16 @@ Norm = Literal["x", "x and 1", "none"]
 
 @dataclass(frozen=True)
 class Reading:
-    """What the paper leaves open, or prints in one way while its numbers say another.
+    """Choices that the paper leaves open, or whose printed form contradicts its numbers.
 
     Attributes
     ----------
     penalty : float
-        Weight of ‖θ‖² beside the losses.
+        Weight of ‖θ‖² relative to the losses.
     losses : "sum" or "mean"
-        What the penalty stands beside. The paper prints the mean.
+        The term to which the penalty is added. The paper prints the mean.
     intercept : "penalised", "free" or "none"
-        A constant feature one that is penalised like the others, one that is not, or none.
+        A constant feature with penalty, a constant feature without penalty, or none.
     emc_norm, min_max_norm, robust_norm : "x", "x and 1" or "none"
         The factor of the impacts of EMC, of Min MC and Max MC, and of the robust strategies: ‖x‖, the norm of x with
         the constant feature appended, or 1. The paper prints ‖x‖ for EMC and the robust ones, none for Min and Max.
@@ -143,7 +143,7 @@ def run_trial(
 
 
 def _candidates(rng: np.random.RandomState, N: int, labeled: NDArray[np.intp], most: int | None) -> NDArray[np.intp]:
-    """Rows to choose from: the unlabeled ones, or a random subset of them."""
+    """Return the rows to choose from: all unlabeled rows, or a random subset."""
     is_open = np.ones(N, dtype=bool)
     is_open[labeled] = False
     rows = np.flatnonzero(is_open)
@@ -190,7 +190,7 @@ class RobustSets:
         return ClopperPearson().intervals(np.bincount(self.y[self.first], minlength=2))
 
     def excess(self, method: str, labeled: NDArray[np.intp]) -> float:
-        """Radius less minimal radius: the margin, and what the dearer end of the interval costs beyond the cheapest."""
+        """Return radius minus minimal radius: the margin, plus the extra cost of the dearer end of the interval."""
         lo, hi = self.intervals(method)[1]
         share = float(self.y[labeled].mean())
         return self.margin + max(abs(share - lo), abs(share - hi)) - max(lo - share, share - hi, 0.0)

@@ -1,4 +1,4 @@
-"""Tables 1 and 2 beside the numbers that the paper prints."""
+"""Tables 1 and 2, compared with the numbers in the paper."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def resampled(curves: FloatArray) -> FloatArray:
 def cells(rows: Any) -> Any:
     """A data frame with one line per dataset and method: our area, its 95 % interval, the paper's, the difference.
 
-    The interval of the area is the bootstrap's over trials. Beside it: the median over trials of each trial's area.
+    The interval of the area is a bootstrap interval over trials. The next column is the median of the trials' areas.
     """
     import pandas as pd
 
@@ -155,7 +155,7 @@ def observations(table: Any) -> Any:
 
 
 def acceptance(table: Any) -> Any:
-    """A data frame with what the reproduction must meet: cells near the paper's, outside Bank."""
+    """Return a data frame with the acceptance criteria: cells close to the paper's, except for Bank."""
     import pandas as pd
 
     counted = table[table["dataset"].isin(_COUNTED)]

@@ -43,7 +43,7 @@ class Display:
 
 
 class CertificateDisplay(Display):
-    """A certificate as one bar: what the labeled rows show, what the adversary adds, what sampling may add.
+    """A certificate as one bar: the loss on the labeled rows, the part of the adversary, and the sampling term.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ class CertificateDisplay(Display):
     def from_estimator(
         cls, estimator: Any, X: ArrayLike, y: ArrayLike, *, fresh: FreshCertificate | None = None, ax: Any = None
     ) -> CertificateDisplay:
-        """Draw the certificate of a fitted estimator, beside its mean loss on the labeled rows.
+        """Draw the certificate of a fitted estimator, with its mean loss on the labeled rows.
 
         Parameters
         ----------
@@ -249,7 +249,7 @@ class RadiusCurveDisplay(Display):
         Parameters
         ----------
         estimator : RobustLogisticRegression or WassersteinLogisticRegression
-            Its parameters are used, but for the radius; it is not changed.
+            Its parameters are used, except the radius. The estimator is not changed.
         X : array of shape (n, d)
             Labeled rows.
         y : array of shape (n,)
