@@ -288,9 +288,9 @@ class TestPredictions:
             ({"confidence": np.inf}, ("--predictions", "llm_label", "--score", "confidence"), "row 3 of 'confidence'"),
             ({"confidence": np.nan}, ("--predictions", "llm_label", "--score", "confidence"), "row 3 of 'confidence'"),
             ({"llm_label": "I think so"}, ("--predictions", "llm_label", "--classes", "complaint,praise"), "row 3 of"),
-            ({}, (), "pass what to audit: a model file as --model, or a column as --predictions"),
-            ({}, ("--predictions", "llm_label", "--model", "m.skops"), "pass what to audit"),
-            ({}, ("--model", "m.skops", "--score", "confidence"), "--score is a column for --predictions"),
+            ({}, (), "Pass either a model file as --model or a column as --predictions"),
+            ({}, ("--predictions", "llm_label", "--model", "m.skops"), "Pass either a model file"),
+            ({}, ("--model", "m.skops", "--score", "confidence"), "--score requires --predictions"),
             ({}, ("--predictions", "llm_label", "--labels", "0"), "--labels"),
             ({}, ("--predictions", "llm_label", "--sampling", "weighted"), "--score must be probabilities"),
             ({}, ("--predictions", "llm_label", "--level", "0"), "--level must lie strictly between 0 and 1"),
@@ -318,7 +318,7 @@ class TestLabelUntilProved:
         first = person(26)
         found = self.label(run_cli, "--classes", "yes,no")
         assert found.code == 3
-        assert "run it again to go on" in found.out + first.shown
+        assert "Run it again to continue" in found.out + first.shown
         second = person()
         found = self.label(run_cli, "--classes", "yes,no", "--json")
         assert found.code == 0
@@ -341,4 +341,4 @@ class TestLabelUntilProved:
         found = self.label(run_cli, "--json")
         assert found.code == 3
         assert found.data["labeled"] == 39
-        assert any("1 label came into the table" in note for note in found.data["notes"])
+        assert any("1 label written into the table since the last session" in note for note in found.data["notes"])

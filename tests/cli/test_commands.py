@@ -125,7 +125,7 @@ def test_the_worst_case_and_its_curves_are_computed_on_request(
     stated = ["guarantee", "certificate", "adversary"] if expected else []
     assert sorted(sections) == sorted([*always, *stated, *(["radius"] if "curves" in expected else [])])
     assert re.findall(r'href="#(\w+)"', page)[1:] == sections
-    assert ("Against the worst case" in page) == ("curves" in expected)
+    assert ("For the worst case" in page) == ("curves" in expected)
     assert "worst case" not in page or expected
 
 
@@ -190,7 +190,7 @@ def test_a_model_not_to_be_used_asks_for_labels_next(run_cli: Run, pool: Path, m
     program, *arguments = shlex.split(found["next"])
     assert (program, arguments[0]) == ("surefoot", "label")
     page = Path("pool.html").read_text(encoding="utf-8")
-    assert "this command asks for those that help most" in page
+    assert "label the rows that help most" in page
     assert found["next"] in page
     monkeypatch.setattr("sys.stdin", io.StringIO("q\n"))
     assert run_cli(*arguments).code == 0
@@ -261,7 +261,7 @@ def test_a_rare_class_that_is_missed_is_named(run_cli: Run, pool: Path) -> None:
     assert data["constant"] == {"answer": "no", "accuracy": 74 / 80}
     assert any("of the 6 labels 'yes'" in note for note in data["notes"])
     assert data["verdict"] in {"care", "constant"}
-    words = " ".join(run_cli("fit", pool, "--label", "y", "--no-report").out.split())
+    words = " ".join(run_cli("fit", pool, "--label", "y", "--no-report", "--verbose").out.split())
     assert "yes: recall" in words
 
 

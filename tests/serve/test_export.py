@@ -72,7 +72,7 @@ def test_labels_that_wait_in_the_store_are_not_forgotten(
     for command in (radius, ["query", *radius[1:], "-n", "1"]):
         assert run(command) == 0
         told = " ".join(capsys.readouterr().err.split())
-        assert f"2 labels of the store are not in the table: {export} writes them there" in told
+        assert f"2 stored labels are not in the table. To write them there: {export}" in told
     assert run(export.split()[1:]) == 0
     capsys.readouterr()
     assert run(radius) == 0

@@ -340,7 +340,7 @@ def _worst_briefly(worst: PoolWorstCase, risk: float) -> str:
     if not worst.guaranteed:
         return f"{at_most(risk)} errors within radius {worst.first.radius:.4f} ({NO_GUARANTEE})"
     if risk < worst.constant_error:
-        return f"at most {at_most(risk)} errors, if the true distribution lies within the radius"
+        return f"at most {at_most(risk)} errors (conditional on the radius)"
     return (
         f"{at_most(risk)} errors. A constant prediction of {worst.constant!r} has {at_most(worst.constant_error)}, so "
         "this certificate is not informative"
@@ -349,9 +349,11 @@ def _worst_briefly(worst: PoolWorstCase, risk: float) -> str:
 
 def say_files(output: Output, written: dict[str, str], following: str) -> None:
     """List the files written, and the next command."""
-    output.rows([*written.items(), ("next", following)], _NAME_WIDTH if output.brief else 0)
     if output.brief:
+        output.rows([("files", ", ".join(written.values())), ("next", following)], _NAME_WIDTH)
         output.say("  Details and assumptions: surefoot fit --verbose", "dim")
+    else:
+        output.rows([*written.items(), ("next", following)])
 
 
 def say_worst(output: Output, worst: PoolWorstCase, classes: list[str]) -> None:

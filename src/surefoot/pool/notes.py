@@ -311,6 +311,10 @@ def about_classes(results: Sequence[ClassResult]) -> list[Note]:
     ]
 
 
+def _between(low: float, high: float) -> str:
+    return f"{100 * low:.3g}" if low == high else f"{share_at_least(low)} to {share_at_most(high)}"
+
+
 def about_answers(shares: Mapping[str, float], intervals: Sequence[Sequence[float]]) -> list[Note]:
     """Return notes about the predictions: `shares` of the predicted classes, `intervals` (K, 2) of the true shares."""
     most = max(shares, key=lambda name: shares[name])
@@ -320,7 +324,7 @@ def about_answers(shares: Mapping[str, float], intervals: Sequence[Sequence[floa
     if shares[most] >= _NEARLY_ALL:
         notes.append(Note(Code.NEARLY_CONSTANT_MODEL, name=most, percent=100 * shares[most]))
     outside = [
-        f"{name!r} for {100 * shares[name]:.1f} % (true share {share_at_least(low)} to {share_at_most(high)} %)"
+        f"{name!r} for {100 * shares[name]:.1f} % (true share {_between(low, high)} %)"
         for (name, share), (low, high) in zip(shares.items(), intervals, strict=True)
         if share > 0 and not low - 1e-9 <= share <= high + 1e-9
     ]
