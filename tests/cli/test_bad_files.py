@@ -67,7 +67,10 @@ CASES: dict[str, tuple[Callable[[], Path], str]] = {
     ),
     "no label": (lambda: with_labels(lambda y: np.full(len(y), None)), "all 120 are empty"),
     "no unlabeled": (lambda: with_labels(lambda y: ["yes", "no"] * 60), "all 120 are filled"),
-    "quantity": (lambda: with_labels(lambda y: [*np.linspace(0, 1, 119), None]), "must contain classes, got 119 different numbers"),
+    "quantity": (
+        lambda: with_labels(lambda y: [*np.linspace(0, 1, 119), None]),
+        "must contain classes, got 119 different numbers",
+    ),
     "infinite": (lambda: with_column([*range(100), float("inf"), *range(40)]), "finite numbers; got inf in row 101"),
     "not UTF-8": (lambda: raw(b"a,churn\n\xc3\xa9,caf\xe9\n"), r"must be text in utf-8; byte 14 \(0xe9, line 2\)"),
     "folder": (folder, "folder.csv must be a file; it is a folder"),
@@ -171,9 +174,9 @@ def test_missing_marks_and_encodings_can_be_named(run_cli: Run, pool: Path) -> N
         (("--label", "churn", "--prior", "half"), "--prior must be 'weak', 'none' or"),
         (("--label", "churn", "--classes", "yes"), "--classes must name every label"),
         (("--label", "churn", "--drop", "colour"), "no column 'colour'"),
-        (("--label", "churn", "--delimiter", "ab"), "one character"),
+        (("--label", "churn", "--delimiter", "ab"), "one ASCII character"),
         (("--label", "churn", "--encoding", "martian"), "--encoding must name a text encoding"),
-        (("--label", "churn", "--out", "none/model.skops"), "folder that exists"),
+        (("--label", "churn", "--out", "none/model.skops"), "does not exist. Create the folder"),
         (("--label", "churn", "--out", "."), "it is a folder"),
     ],
 )

@@ -133,7 +133,7 @@ class TestPredictions:
             (("--max-error", "nan"), "--max-error must be"),
             (("--level", 1), "--level must"),
             (("--sample", 0), "--sample"),
-            (("--model", "x.skops"), "both name predictions"),
+            (("--model", "x.skops"), "cannot be combined"),
             (("--out", "llm.csv"), "must not overwrite"),
         ],
     )

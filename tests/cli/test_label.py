@@ -72,13 +72,13 @@ class TestTerminal:
         assert pd.read_csv("copy.csv")["churn"].dropna().to_dict() == {first - 1: "yes"}
 
         child = self.start("--classes", "yes,no", "--target-risk", "0.01")
-        assert "1 label of the store is not in pool.csv yet" in " ".join(child.before.split())
+        assert "1 label is stored but not in pool.csv yet" in " ".join(child.before.split())
         assert asked_rows(child.before)[-1] == second  # the open question is put again
         child.sendline("u")
         child.expect(f"Row {first} is open again")
         child.expect(PROMPT)
         child.sendline("maybe")
-        child.expect("'maybe' is no class")
+        child.expect("'maybe' is not a class")
         child.sendline("NO")
         child.expect("1 label")
         child.expect(PROMPT)
@@ -171,13 +171,13 @@ def test_picked_labels_are_no_random_sample(run_cli: Run, pool: Path, answers: C
     answers("1\n1\n1\nq\n")
     run_cli("label", pool, "--label", "churn", "--prior", "0.6,0.4")
     result = run_cli("fit", pool, "--label", "churn", "--prior", "0.6,0.4", "--no-report", "--json").data
-    assert any("3 of 33 labels were picked" in note for note in result["notes"])
+    assert any("chose 3 of 33 labels" in note for note in result["notes"])
     assert result["certificate"].get("calibration", {"labels": 30})["labels"] == 30
     frame = pd.read_csv(pool)
     more = pd.concat([make_pool(5, 0, seed=9), frame.sample(frac=1, random_state=0)])
     more.to_csv(pool, index=False)  # other rows may come, and all may move
     again = run_cli("fit", pool, "--label", "churn", "--prior", "0.6,0.4", "--no-report", "--json").data
-    assert any("3 of 33 labels were picked" in note for note in again["notes"])
+    assert any("chose 3 of 33 labels" in note for note in again["notes"])
     frame["age"] += 1
     frame.to_csv(pool, index=False)
     changed = run_cli("fit", pool, "--label", "churn", "--no-report")
@@ -338,7 +338,7 @@ def test_one_class_needs_the_others_named(run_cli: Run, pool: Path) -> None:
     make_pool(n_labels=0).assign(churn=None).to_csv(pool, index=False)
     result = run_cli("label", pool, "--label", "churn")
     assert result.code == 2
-    assert "Pass --classes yes,no" in result.message
+    assert "for example --classes yes,no" in result.message
 
 
 @pytest.mark.parametrize(

@@ -68,14 +68,14 @@ class TestRefused:
         result = run_cli(*FIT)
         assert result.code == 2
         assert (
-            f"{name} exists and is no {'model' if name == 'pool.skops' else 'report'} that surefoot" in result.message
+            f"{name} exists and is not a {'model' if name == 'pool.skops' else 'report'} written by" in result.message
         )
         assert "--force" in result.message
         assert contents() == before
 
     def test_a_model_of_another_program(self, run_cli: Run, pool: Path) -> None:
         skops.io.dump(LogisticRegression(), "pool.skops")
-        assert "pool.skops exists and is no model that surefoot wrote" in run_cli(*FIT).message
+        assert "pool.skops exists and is not a model written by surefoot" in run_cli(*FIT).message
 
     @pytest.mark.parametrize("option", ["--out", "--report"])
     def test_no_plain_file(self, run_cli: Run, pool: Path, option: str) -> None:
@@ -90,8 +90,8 @@ class TestRefused:
         [
             ("pool.csv", "must not overwrite a file that is read"),
             ("m.skops", "must end in one of .csv"),
-            ("other.csv", "other.csv exists and is no table of predictions"),
-            ("other.parquet", "other.parquet exists and is no table of predictions"),
+            ("other.csv", "other.csv exists and is not a table of predictions"),
+            ("other.parquet", "other.parquet exists and is not a table of predictions"),
         ],
     )
     def test_by_predict(self, run_cli: Run, pool: Path, name: str, message: str) -> None:

@@ -145,7 +145,7 @@ class TestNumbers:
         assert "'x' contains numbers, but row 41 contains 'unknown'" in sort_columns(few).notes[0]
         many = pd.DataFrame({"x": ["low", "high"] * 20 + ["3"] * 10})
         assert sort_columns(many).categories == ["x"]
-        assert "'x' holds texts and numbers (20%)" in sort_columns(many).notes[0]
+        assert "'x' contains texts and numbers (20%)" in sort_columns(many).notes[0]
 
     @pytest.mark.parametrize(
         ("name", "values", "expected"),
@@ -268,7 +268,7 @@ class TestLabels:
     def test_many_numbers_are_a_quantity_whatever_their_share(self, tmp_path: Path) -> None:
         path = tmp_path / "t.csv"
         pd.DataFrame({"x": range(1000), "y": [i % 25 for i in range(1000)]}).to_csv(path, index=False)
-        with pytest.raises(TableError, match=r"25 different numbers in 1000 filled cells.*three bins"):
+        with pytest.raises(TableError, match=r"25 different numbers in 1000 cells.*three classes"):
             read_labeled_table(path, "y")
 
     def test_a_near_name_is_suggested(self, tmp_path: Path) -> None:

@@ -88,7 +88,7 @@ def test_a_folder_that_cannot_be_written_is_said(tmp_path: Path, capsys: pytest.
         assert run(["serve", str(path), "--label", "churn", "--classes", "yes,no", "--no-open", "--port", "0"]) == 2
     finally:
         tmp_path.chmod(0o755)
-    assert "folder that you may write to" in capsys.readouterr().err.replace("\n", " ")
+    assert "is read-only" in capsys.readouterr().err.replace("\n", " ")
 
 
 @pytest.mark.parametrize("code", ["SQLITE_READONLY", "SQLITE_READONLY_DBMOVED", "SQLITE_CANTOPEN"])
