@@ -19,7 +19,6 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from surefoot._errors import CodedWarning, InfeasibleRadiusError, ParameterError
-
 from surefoot._printing import at_least, at_most, count, percent, rounded_down, rounded_up, visible
 from surefoot.pool.notes import one_per_kind
 from surefoot.pool.options import AUTO, CALIBRATED

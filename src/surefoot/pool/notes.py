@@ -209,7 +209,7 @@ _WORDS: dict[Code, Any] = {
 
 
 def one_per_kind(notes: Sequence[Note]) -> list[str]:
-    """Notes for a person: those of one kind on several columns in one sentence."""
+    """Combine notes of one kind about several columns into one sentence."""
     found: list[str] = []
     for code in dict.fromkeys(note.code for note in notes):
         same = [note for note in notes if note.code is code]
@@ -234,10 +234,10 @@ def _detail(note: Note) -> str:
 
 
 _TOGETHER = {
-    Code.DATES: "columns of dates or times",
-    Code.NUMBER_STYLE: "numbers written in another style",
-    Code.UNREAD_CELLS: "cells that are no number or no date count as missing",
-    Code.TEXTS_AND_NUMBERS: "columns of texts with some numbers, read as texts",
+    Code.DATES: "treating as dates or times",
+    Code.NUMBER_STYLE: "reading numbers in another style",
+    Code.UNREAD_CELLS: "treating unreadable cells as missing",
+    Code.TEXTS_AND_NUMBERS: "treating columns of texts and numbers as texts",
 }
 
 
