@@ -51,7 +51,7 @@ def test_learning_is_bounded_by_size(tmp_path: Path, monkeypatch: pytest.MonkeyP
     some = train(start, FitOptions(), Clock())
     assert some.sample is not None
     assert len(some.sample) == 60
-    assert "learned from 60 of the 260 unlabeled rows" in some.notes[0]
+    assert "random sample of 60 of the 260 unlabeled rows" in some.notes[0]
     assert train(start, FitOptions(learn_rows=0), Clock()).complete
 
 

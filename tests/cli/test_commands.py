@@ -222,7 +222,7 @@ def test_predict_and_score_count_the_same_new_labels(run_cli: Run, model: Path, 
     notes = run_cli("predict", model, "new.csv", "--json").data["notes"]
     scored = run_cli("score", model, "new.csv", "--json").data
     assert (scored["rows"], scored["taught"]) == (len(labeled) + 7, len(labeled))
-    assert any("filled in 7 new rows" in note for note in notes)
+    assert any("filled in for 7 new rows" in note for note in notes)
 
 
 @pytest.mark.parametrize(("wanted", "code", "program"), [(0.9, 0, "predict"), (0.01, 3, "label")])

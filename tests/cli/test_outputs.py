@@ -107,10 +107,10 @@ class TestRefused:
     def test_by_the_demo(self, run_cli: Run, pool: Path, suffix: str, capsys: pytest.CaptureFixture[str]) -> None:
         figure = Path(f"holiday{suffix}")
         figure.write_bytes(b"\x89PNG a photograph")
-        assert "is no figure that surefoot wrote" in run_cli("demo", "--out", figure).message
+        assert "is not a figure written by surefoot" in run_cli("demo", "--out", figure).message
         with pytest.raises(SystemExit):
             demo.run_demo(["--out", str(figure)])
-        assert "is no figure that surefoot wrote" in " ".join(capsys.readouterr().err.split())
+        assert "is not a figure written by surefoot" in " ".join(capsys.readouterr().err.split())
         assert figure.read_bytes() == b"\x89PNG a photograph"
 
 

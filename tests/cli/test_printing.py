@@ -144,7 +144,7 @@ class TestSentences:
         assert (result.code, "no probabilities for row 120" in result.message) == (2, True)
         frame.assign(age=np.nan).to_csv(pool, index=False)
         refused = run_cli("predict", "steep.skops", pool).message
-        assert "does not take this table: Input X contains NaN. Pass" in refused
+        assert "cannot read this table: Input X contains NaN. Pass" in refused
 
     def test_examples_of_cells_do_not_fill_the_screen(self, run_cli: Run, pool: Path) -> None:
         frame = make_pool()
