@@ -95,7 +95,7 @@ def test_without_matplotlib_the_fix_is_named(
     ("arguments", "message"),
     [
         (["--out", "figure.txt"], r"must end in one of .*'figure.txt'"),
-        (["--out", "no-such-folder/figure.png"], "folder that exists"),
+        (["--out", "no-such-folder/figure.png"], "does not exist"),
         (["--seed", "-1"], "whole number at least 0; got '-1'"),
         (["--seed", "one"], "whole number at least 0; got 'one'"),
     ],
