@@ -152,7 +152,7 @@ def test_missing_marks_and_encodings_can_be_named(run_cli: Run, pool: Path) -> N
     path = write(frame, sep=";", encoding="latin-1")
     arguments: tuple[Any, ...] = ("fit", path, "-l", "churn", "--no-report", "--json", "-r", 5, "--delimiter", ";")
     assert "must be text in utf-8" in run_cli(*arguments, "--encoding", "utf-8").data["error"]
-    assert any("is read as cp1252" in note for note in run_cli(*arguments, "--forget").data["notes"])
+    assert any("as cp1252 (override" in note for note in run_cli(*arguments, "--forget").data["notes"])
     arguments = (*arguments, "--encoding", "latin-1")
     assert "mixes numbers and texts" in run_cli(*arguments, "--strict").data["error"]
     assert any(
