@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from generators import make_pool
+from surefoot.bounds.result import MEASURED, ErrorBound
 from surefoot.pool import appraisal, worst
 from surefoot.pool.model import most_rows, train
 from surefoot.pool.options import Clock, FitOptions
 from surefoot.pool.table import clean, read_labeled_table
 from surefoot.pool.training import LabeledTable
+from surefoot.problem.rows import unwrap
 
 
 @pytest.mark.parametrize("choices", [FitOptions(), FitOptions(radius=0.6), FitOptions(prior=(0.6, 0.4))])
@@ -74,3 +76,24 @@ def test_rows_to_label_next_are_found_where_some_rows_were_learned_from(
     assert set(rows) <= set(np.flatnonzero(~pool.labeled)[trained.sample].tolist())
     for row, one in ranked.rows:
         assert one.proba == pytest.approx(trained.clf.predict_proba(pool.rows[[row]])[0], abs=1e-9)
+
+
+@pytest.mark.parametrize(("budget", "expected"), [(None, 260), (1e6, 260), (1e-3, 100)])
+def test_cross_validation_uses_the_rows_that_the_time_allows(
+    budget: float | None, expected: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_pool(300, 40).to_csv(tmp_path / "t.csv", index=False)
+    pool = clean(read_labeled_table(tmp_path / "t.csv", "churn"))
+    start = LabeledTable.from_pool(pool, np.zeros(len(pool.rows), dtype=bool))
+    trained = train(start, FitOptions(), Clock())
+    seen = []
+
+    def bound(_clf: object, _rows: object, y: np.ndarray, *, X_unlabeled: object, **_options: object) -> ErrorBound:
+        seen.append(len(unwrap(X_unlabeled)[0]))
+        return ErrorBound(0.5, MEASURED, "crossfit", "a test", 0.9, "zero_one", (), len(y), 1, 1 / len(y))
+
+    monkeypatch.setattr(appraisal, "error_bound", bound)
+    monkeypatch.setattr(Clock, "left", property(lambda self: float("inf") if self.budget is None else self.budget))
+    found = appraisal.cross_fitted(trained, FitOptions(), Clock(budget))
+    assert isinstance(found, ErrorBound)
+    assert seen == [expected]

@@ -86,7 +86,7 @@ def fit(
     from surefoot.pool.appraisal import appraise
     from surefoot.pool.evidence import evidence_files
     from surefoot.pool.model import train
-    from surefoot.pool.model_file import is_model_file, model_file_of, save_model
+    from surefoot.pool.model_file import is_model_file, model_file_of, prepare_saving, save_model
     from surefoot.pool.options import Clock
     from surefoot.pool.served_model import Writing, next_command, report_of
     from surefoot.pool.store import files_of
@@ -103,6 +103,7 @@ def fit(
     writing = Writing(model, page, {**call.values, "suffix": pool.suffix}, choices.seed, command_line())
     _check_groups(cv_groups, list(table.table.cells.columns))
     say_pool(output, table)
+    prepare_saving()
     with output.working("learning") as say:
         clock = Clock(time, say)
         trained = train(LabeledTable.from_pool(table, picked_rows(table.table), group_column=cv_groups), choices, clock)
@@ -122,8 +123,7 @@ def fit(
         written["report"] = str(page)
     following = next_command(judged, writing)
     say_files(output, written, following)
-    guaranteed = judged.worst is not None and judged.worst.guaranteed
-    code = _target(output, "log loss", judged.risk, target_risk, guaranteed=guaranteed)
+    code = _target(output, "log loss", judged.risk, target_risk, guaranteed=judged.is_guaranteed)
     code = NOT_REACHED if max_error is not None and not judged.is_useful else code
     data = {**pool_data(table), **summary, **written, "next": following, "seconds": round(clock.passed, 2)}
     return output.finish(data, code)

@@ -33,6 +33,8 @@ from surefoot.problem.rows import Unlabeled
 LEVEL = 0.9
 # Labels from which on the coverage of the cross-fitted bound was measured (docs/bounds.md); rows of its fits.
 _FEWEST_FOR_CROSSFIT, _CROSSFIT_ROWS = 20, 1000
+# Of a time given, the share of what is left that cross-validation may take; it uses so many rows at least.
+_CROSSFIT_SHARE, _FEWEST_ROWS = 0.7, 100
 _CLIP = 1e-12
 
 
@@ -113,6 +115,11 @@ class Appraisal:
     @property
     def accuracy_data(self) -> dict[str, float] | None:
         return None if self.accuracy is None else {"cross_validated": self.accuracy}
+
+    @property
+    def is_guaranteed(self) -> bool:
+        """Whether there is a worst case whose radius was calibrated or given."""
+        return self.worst is not None and self.worst.guaranteed
 
     @property
     def risk(self) -> float:
@@ -258,7 +265,12 @@ def cross_fitted(trained: TrainedModel, choices: FitOptions, clock: Clock) -> Er
     if len(start.y) < _FEWEST_FOR_CROSSFIT:
         return Note(Code.CROSSFIT_FEW, needed=_FEWEST_FOR_CROSSFIT, n_labels=len(start.y))
     n_folds = min(10, len(start.y))
-    some = sampled(start, min(most_rows(start) // 6, _CROSSFIT_ROWS), choices.seed)
+    most = min(most_rows(start) // 6, _CROSSFIT_ROWS)
+    if clock.budget is not None and trained.seconds > 0:
+        n_trained = len(start.rest) if trained.sample is None else len(trained.sample)
+        affordable = int(_CROSSFIT_SHARE * clock.left / (n_folds * trained.seconds) * n_trained)
+        most = max(min(most, affordable), _FEWEST_ROWS)
+    some = sampled(start, most, choices.seed)
     try:
         return error_bound(
             CountingClassifier(trained.recipe, clock.counted("cross-validating, fold", n_folds)),

@@ -5,10 +5,14 @@ from __future__ import annotations
 import io
 import json
 import os
+import sys
+import threading
 import zipfile
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -294,6 +298,17 @@ def without_pool(clf: RobustLogisticRegression) -> RobustLogisticRegression:
     if isinstance(clf.radius, CalibratedRadius):
         light.radius = "calibrated"  # its level and seed are in the summary
     return light
+
+
+def prepare_saving() -> None:
+    """Import skops in a thread while a model is trained: it imports every estimator, which takes more than a second."""
+
+    def load() -> None:
+        with suppress(ImportError):  # saving says what is missing
+            import_module("skops.io")
+
+    if "skops.io" not in sys.modules:
+        threading.Thread(target=load, daemon=True).start()
 
 
 def save_model(path: str | os.PathLike[str], model: ModelFile) -> None:
