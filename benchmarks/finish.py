@@ -78,14 +78,16 @@ def labels_to_learn(X: NDArray[np.float64], y: NDArray[Any], n: int, how: str, s
     return np.array(chosen)
 
 
-def finish(X: NDArray[np.float64], y: NDArray[Any], plan: tuple[int, int], how: str, seed: int) -> tuple[float, ...]:
+def finish(
+    X: NDArray[np.float64], y: NDArray[Any], plan: tuple[int, int], how: str, seed: int, max_error: float = MAX_ERROR
+) -> tuple[float, ...]:
     """Share of the rows that annotators label, share of wrong labels, and the bound on the model alone."""
     rows = labels_to_learn(X, y, plan[0], how, seed)
     known = np.full(len(y), None, dtype=object)
     known[rows] = y[rows]
     clf = model().fit(X[rows], y[rows])
     audit = sf.Audit(clf, X, known, n_labels=plan[1], classes=np.unique(y), level=LEVEL, random_state=seed)
-    found = audit.run(lambda row: y[row]).finish(MAX_ERROR)
+    found = audit.run(lambda row: y[row]).finish(max_error)
     wrong = (clf.predict(X[found.model_rows]) != y[found.model_rows]).sum() if found.n_model else 0
     return (len(y) - found.n_model) / len(y), wrong / len(y), audit.bound().value
 

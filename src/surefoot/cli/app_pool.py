@@ -305,7 +305,10 @@ def finish(
     ] = None,
     predictions: o.Predictions = None,
     score: o.Score = None,
-    learn: Annotated[int, typer.Option("--learn", min=2, help="Number of labels to train a new model.")] = 100,
+    learn: Annotated[
+        int | None,
+        typer.Option("--learn", min=2, help="Labels to learn from. Default: a tenth of the rows, from 20 to 100."),
+    ] = None,
     sample: Annotated[
         int | None, typer.Option("--sample", min=1, help="Number of random rows that test the predictions.")
     ] = None,
@@ -353,19 +356,21 @@ def finish(
     check_labelable(table)
     check_unfinished(table)
     predict: Callable[[Sitting], FrozenPredictions]
+    n_learn = 0
     if given is not None:
-        predict, learn = partial(given_predictions, given), 0
+        predict = partial(given_predictions, given)
     elif classifier is not None:
-        predict, learn = partial(model_predictions, classifier), 0
+        predict = partial(model_predictions, classifier)
     else:
         cleaned = clean(table, **call.columns)
         call.output.note(*cleaned.notes)
         predict = partial(learned_predictions, cleaned, choices, pool_size)
+        n_learn = learn or min(max(len(table.labels) // 10, 20), 100)
     asked = _FinishOptions(max_error, level, sample, tuple(given.columns) if given else None)
     with seated(call.output, table, content, read) as sitting:
         call.keep()
         call.share_distances()
-        loop = FinishLoop(sitting, asked.goal(choices.seed), predict, learn, choices.seed)
+        loop = FinishLoop(sitting, asked.goal(choices.seed), predict, n_learn, choices.seed)
         asked.check_begun(loop)
         return FinishAsking(call.output, sitting, loop, path).run()
 
