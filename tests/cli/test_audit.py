@@ -211,6 +211,31 @@ class TestPredictions:
         assert asked == library.next_rows(3)
         assert pd.read_csv("llm.csv")["truth"].notna().sum() == 3
 
+    def test_two_models_on_one_sample(self, run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
+        self.frame["other_llm"] = self.frame["llm_label"].map({"praise": "complaint", "complaint": "praise"})
+        self.frame.to_csv("llm.csv", index=False)
+        typed = person(truth=self.truth)
+        found = run_cli(*PREDICTIONS, "--compare", "other_llm", "--labels", 40, "--json")
+        assert found.code == 0, found.message
+        assert "other_llm  " not in typed.shown
+        audit = sf.Audit(predictions=self.frame["llm_label"], n_labels=40, random_state=0)
+        audit.run(lambda row: self.truth[row])
+        library = audit.compare({"other_llm": self.frame["other_llm"]}, name="llm_label")
+        comparison = found.data["comparison"]
+        assert comparison["errors"] == dict(library.errors)
+        low, high = library.differences["llm_label", "other_llm"]
+        assert comparison["differences"] == [{"first": "llm_label", "second": "other_llm", "from": low, "to": high}]
+        assert comparison["best"] == "llm_label"
+        person(0)
+        shown = run_cli(*PREDICTIONS, "--compare", "other_llm", "--labels", 40).out
+        assert "fewest errors" in shown
+
+    @pytest.mark.parametrize("options", [("--sampling", "weighted"), ("--target-f1", 0.5, "--labels", 9)])
+    def test_comparisons_that_are_refused(self, run_cli: Run, options: tuple[Any, ...]) -> None:
+        found = run_cli(*PREDICTIONS, "--compare", "text", *options)
+        assert found.code == 2
+        assert "--compare requires" in found.message
+
     def test_recall_of_a_class(self, run_cli: Run, person: Callable[..., TrueAnswers]) -> None:
         typed = person(truth=self.truth)
         recall = ("--target-recall", 0.5, "--positive", "complaint", "--labels", 90)

@@ -220,6 +220,10 @@ def audit(
     model: Annotated[Path | None, typer.Option("--model", "-m", help="Finished model (.skops) to audit.")] = None,
     predictions: o.Predictions = None,
     score: o.Score = None,
+    compare: Annotated[
+        str,
+        typer.Option("--compare", help="More columns of predictions to compare on the same sample, commas between."),
+    ] = "",
     label: o.Label = None,
     target: Annotated[
         float | None,
@@ -255,6 +259,10 @@ def audit(
         raise typer.BadParameter("Pass either a model file as --model or a column as --predictions.")
     if score is not None and predictions is None:
         raise typer.BadParameter("--score requires --predictions. Pass --predictions, or omit --score.")
+    metrics = {"recall": target_recall, "precision": target_precision, "f1": target_f1}
+    goal = {metric: value for metric, value in metrics.items() if value is not None}
+    if compare and (predictions is None or goal or sampling != "uniform"):
+        raise typer.BadParameter("--compare requires --predictions, and an error rate with uniform sampling.")
     subject: Classifier | GivenPredictions
     if model is not None:
         subject = Classifier.load(model, split_names(trust))
@@ -270,11 +278,10 @@ def audit(
     content = read_content(pool)
     if predictions is not None:
         subject = call.read_predictions(content, predictions, score)
-    read = partial(call.read_labelable, more=subject.classes)
+    others = [call.read_predictions(content, column, None) for column in split_names(compare)]
+    read = partial(call.read_labelable, more=[name for one in (subject, *others) for name in one.classes])
     table = read(content)
     check_labelable(table)
-    metrics = {"recall": target_recall, "precision": target_precision, "f1": target_f1}
-    goal = {metric: value for metric, value in metrics.items() if value is not None}
     if len(goal) > 1:
         raise typer.BadParameter("--target-recall, --target-precision and --target-f1 exclude each other. Pass one.")
     if goal and labels is None:
@@ -288,7 +295,7 @@ def audit(
     with seated(call.output, table, content, read) as sitting:
         call.keep()
         save = None if evidence is None else partial(save_audit, evidence, table=table, how=call.form, subject=subject)
-        return audit_table(call.output, subject, sitting, name or predictions or "audit", save, **options)
+        return audit_table(call.output, subject, sitting, name or predictions or "audit", save, others, **options)
 
 
 @command("finish", o.ColumnOptions, o.ReadingOptions, o.Learning, o.Json)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
@@ -37,10 +37,11 @@ class AuditAsking(Asking):
     """One session. Each label is in the store, for the audit and the table, before the next row is shown.
 
     name : name of the audit; subject : description of the audited predictions. save : writes evidence; None if
-    there is no --evidence.
+    there is no --evidence. others : more predictions to compare with on the same sample.
     """
 
     save: SaveAudit | None = None
+    others: Sequence[GivenPredictions] = ()
     skipped = "Row {} is skipped. It counts as an error, because dropping it would bias the sample."
 
     def __init__(self, output: Output, sitting: Sitting, audit: Audit, name: str, subject: str) -> None:
@@ -121,10 +122,29 @@ class AuditAsking(Asking):
             "statement": f"{self._sentence}.",
             "assumptions": list(bound.assumptions),
         }
+        data["comparison"] = self._compare() if self.others else None
         saved = [] if self.save is None else self.save(audit=self.audit)
         self.output.rows([("written" if k == 0 else "", str(path)) for k, path in enumerate(saved)])
         data |= {name: str(path) for name, path in zip(("evidence", "arrays"), saved, strict=False)}
         return self.output.finish(data, OK if target is None or proved else NOT_REACHED)
+
+    def _compare(self) -> dict[str, Any]:
+        """Say how the predictions differ from the others."""
+        found = self.audit.compare({one.column: one.predicted for one in self.others}, name=self.name)
+        self.output.say(f"Compared on the same sample, all with {percent(found.level)} confidence together:", "bold")
+        self.output.rows([
+            *[(name, f"at most {at_most(value)} misclassified") for name, value in found.errors.items()],
+            *[
+                (f"{first} minus {second}", f"from {short_percent(low)} to {short_percent(high)} of the rows")
+                for (first, second), (low, high) in found.differences.items()
+            ],
+            ("fewest errors", found.best or "not decided"),
+        ])  # fmt: skip
+        differences = [
+            {"first": first, "second": second, "from": low, "to": high}
+            for (first, second), (low, high) in found.differences.items()
+        ]
+        return {"errors": dict(found.errors), "differences": differences, "best": found.best}
 
 
 class ProofAsking(Asking):
@@ -326,9 +346,13 @@ def audit_table(
     sitting: Sitting,
     name: str,
     save: SaveAudit | None,
+    others: Sequence[GivenPredictions] = (),
     **options: Any,
 ) -> int:
-    """Audit a stored classifier, or predictions that the table holds; options are those of `Audit`."""
+    """Audit a stored classifier, or predictions that the table holds; options are those of `Audit`.
+
+    others : predictions in more columns, to compare with.
+    """
     if isinstance(subject, Classifier):
         with output.working("predicting"):
             options["clf"] = _frozen(subject, sitting.table)
@@ -342,7 +366,7 @@ def audit_table(
             output.note(f"{subject.n_empty} {are} as misclassified.")
     with _audit(sitting, name, **options) as audit:
         asking = AuditAsking(output, sitting, audit, name, words)
-        asking.hidden, asking.save = hidden, save
+        asking.hidden, asking.save, asking.others = [*hidden, *(one.column for one in others)], save, others
         return asking.run()
 
 
