@@ -541,3 +541,35 @@ class TestTexts:
     def test_a_missing_radius_names_calibrated(self) -> None:
         with refuses("radius", '"calibrated"'):
             sf.certify(None, [[0.0], [1.0]], [0, 1])
+
+
+class TestLimit:
+    COST = np.array([[0.0, 1.0, 3.0], [2.0, 0.0, 1.0], [1.0, 1.0, 0.0]])
+
+    @pytest.mark.parametrize("loss", ["log_loss", "zero_one", "cost"])
+    @pytest.mark.parametrize("prior", ["clopper-pearson", [0.3, 0.3, 0.4]])
+    def test_no_classifier_is_certified_below_it(self, loss: str, prior: Any) -> None:
+        X, y, U = sample(n=24, K=3)
+        given: dict[str, Any] = {"X_unlabeled": U, "label_prior": prior}
+        given["radius"] = sf.minimal_radius(X, y, **given) + 0.1
+        minimax = sf.MinimaxClassifier(given["radius"], prior).fit(X, y, X_unlabeled=U)
+        linear = sf.RobustLogisticRegression(given["radius"], prior).fit(X, y, X_unlabeled=U)
+        judged: Any = self.COST if loss == "cost" else loss
+        found = [sf.certify(one, X, y, loss=judged, limit=True, **given) for one in (minimax, linear)]
+        assert found[0].limit == found[1].limit > 0.05
+        assert all(one.limit <= one.risk + 1e-6 for one in found)
+        if loss == "log_loss":  # the minimax classifier attains it
+            assert found[0].limit >= found[0].risk - 2e-4
+        assert "limit" in repr(found[0])
+        assert sf.certify(linear, X, y, loss=judged, **given).limit is None
+
+    def test_over_a_union_it_is_the_largest(self) -> None:
+        X, y, U = sample(n=24)
+        clf = sf.RobustLogisticRegression(1.5).fit(X, y, X_unlabeled=U)
+        found = sf.certify(clf, X, y, X_unlabeled=U, radius=sf.CalibratedRadius(random_state=0), limit=True)
+        assert 0 < found.limit <= found.risk
+
+    def test_given_losses_say_nothing_of_other_classifiers(self) -> None:
+        X, y, U = sample(n=24)
+        with refuses("limit"):
+            sf.certify(None, X, y, X_unlabeled=U, radius=9.0, losses=np.ones((len(X) + len(U), 2)), limit=True)

@@ -77,8 +77,8 @@ class Certificate(PrintsAsTable):
     label_cost : float, array of shape (K, K) or None
         The cost of changing a label in which the radius is measured.
     limit : float or None
-        A lower bound on the certified log loss of every classifier over the same set (docs/minimax.md), or None if it
-        was not computed.
+        A lower bound on the certified loss of every classifier over the same set (docs/minimax.md), or None if it was
+        not computed.
     """
 
     risk: float
@@ -237,6 +237,7 @@ class Certificate(PrintsAsTable):
             ("risk", f"{rounded_up(self.risk, 6)}  (the worst expected {self.loss} is at most this)"),
             ("lower", f"{rounded_down(self.lower, 6)}  (attained by a distribution in the set)"),
             ("gap", f"{self.gap:.2e}"),
+            *self._limit(),
             ("likelihood", f"{self.likelihood:.6g}"),
             ("radius", f"{self.radius:.6g}  (minimal: {self.minimal_radius:.6g})"),
             *self._ground_cost(),
@@ -262,6 +263,11 @@ class Certificate(PrintsAsTable):
             guess = math.log(len(self.label_intervals))
             found.append(Bar("guessing", guess, guess, f"{guess:.4f}, equal probabilities"))
         return found
+
+    def _limit(self) -> list[tuple[str, str]]:
+        if self.limit is None:
+            return []
+        return [("limit", f"{rounded_down(self.limit, 6)}  (no classifier has a smaller worst case over this set)")]
 
     def _ground_cost(self) -> list[tuple[str, str]]:
         if self.metric is None:

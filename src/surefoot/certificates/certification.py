@@ -29,6 +29,8 @@ from surefoot.solvers.search.best_bounds import SetAtRadius
 
 # Default certified gap for rows in memory.
 _TOL = 1e-6
+# The certified gap of the limit of all classifiers.
+_LIMIT_TOL = 1e-4
 # The smallest gap requested for a group, however small its share.
 _FINEST_OF_GROUP = 1e-9
 
@@ -50,6 +52,7 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     sample_weight: ArrayLike | None = None,
     losses: ArrayLike | None = None,
     groups: ArrayLike | GroupFunction | None = None,
+    limit: bool = False,
     clip: float = 1e-12,
     tol: float | None = None,
     n_jobs: int | None = None,
@@ -104,6 +107,9 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
         Group of each row of the feature marginal, rows of X first (or the rows of X_target alone). For rows in blocks,
         a function. The certificate then contains a certificate for each group, E[ℓ | group] over the same set, and
         names the worst group.
+    limit : bool, default=False
+        Whether to compute `Certificate.limit` as well: the loss below which no classifier at all can be certified over
+        the same set (docs/minimax.md). This solves one more problem for each set of a union.
     clip : float, default=1e-12
         Smallest probability in the log loss. No loss exceeds −log(clip).
     tol : float or None, default=None
@@ -154,10 +160,13 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     announce_long_solve(problem, compute)
     parts = rows_as_passed(problem, X, X_unlabeled, X_target) if isinstance(problem, InMemoryProblem) else None
     at_rows, scale = judged.losses_on(problem, parts, losses)
+    costs = judged.costs() if limit else None
     if measured.transformed:
         judged = replace(judged, losses=None)  # distances to fresh rows use X as passed, so their losses must be given
     members, estimate = problem.members(asked)
     whole = certify_over(problem.fixed(at_rows, scale), judged, members, tol, estimate)
+    if limit:
+        whole = replace(whole, limit=problem.limit(members, tol=_LIMIT_TOL, costs=costs))
     if groups is None:
         return whole
     found = RowGroups.from_arguments(groups, problem, parts)
@@ -296,6 +305,17 @@ class ClassifierLoss:
             )
         name = ZERO_ONE if isinstance(loss, str) else "cost"
         return cls(name, ClassifierLosses(classifier, classes, matrix, clip), float(matrix.max()))
+
+    def costs(self) -> FloatArray | None:
+        """Return the loss (K, K) of each prediction, or None for the log loss."""
+        if self.losses is None:
+            raise ParameterError(
+                "limit",
+                "must be False if losses are given",
+                "True",
+                "Pass a classifier, so that the loss of every prediction is known.",
+            )
+        return self.losses.matrix
 
     def losses_on(
         self, problem: RobustProblem, parts: list[Any] | None, losses: ArrayLike | None

@@ -24,6 +24,7 @@ from surefoot.pool.notes import one_per_kind
 from surefoot.pool.options import AUTO, CALIBRATED
 
 if TYPE_CHECKING:
+    from surefoot.certificates.certificate import Certificate
     from surefoot.pool.appraisal import Appraisal
     from surefoot.pool.notes import ClassResult
     from surefoot.pool.table import Pool
@@ -377,6 +378,8 @@ def say_worst(output: Output, worst: PoolWorstCase, classes: list[str]) -> None:
     if log_loss is not None:
         lower = _attained(worst, rounded_down(log_loss.lower, 4))
         pairs.append(("log loss", f"at most {rounded_up(log_loss.risk, 4)}{lower}"))
+    if any(one.limit is not None for one in worst.certificates.values()):
+        pairs.append(("any classifier", limit_words(error, log_loss)))
     output.rows([*pairs, ("radius", radius_words(worst))])
     output.say("Assumptions", "bold")
     output.rows(assumptions(worst, classes))
@@ -387,6 +390,16 @@ def say_worst(output: Output, worst: PoolWorstCase, classes: list[str]) -> None:
         )
     if any(one.status == "stopped" for one in worst.certificates.values()):
         output.note("the solver stopped before it reached its tolerance. Both bounds remain valid.")
+
+
+def limit_words(error: Certificate | None, log_loss: Certificate | None) -> str:
+    """What no classifier can improve on over the same set."""
+    found = []
+    if error is not None and error.limit is not None:
+        found.append(f"{share_at_least(error.limit)}% of errors")
+    if log_loss is not None and log_loss.limit is not None:
+        found.append(f"a log loss of {rounded_down(log_loss.limit, 4)}")
+    return f"none can be certified below {' or '.join(found)} with these labels"
 
 
 def _attained(worst: PoolWorstCase, lower: str) -> str:

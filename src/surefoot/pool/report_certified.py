@@ -36,6 +36,8 @@ from surefoot.solvers.search.solution import Solution
 ERROR_ENTRIES, CURVE_ENTRIES, _FEWEST, _MOST = 1_600_000, 200_000, 300, 4000
 # The gap to reach: of a number that is printed, and of one that is drawn.
 _TOL, _DRAWN = 1e-3, 2e-3
+# The gap of the limit of all classifiers.
+_LIMIT_TOL = 1e-4
 # Radii of the curve besides the chosen one.
 _N_RADII = 5
 # Level of the sampling term where no rows were kept apart.
@@ -82,10 +84,18 @@ class SampledProblem:
         risk = found.risk if self.sample is None else self._at_all_rows(found, losses)
         return replace(
             found,
+            limit=self._limit(loss, members),
             risk=min(risk, 1.0) if loss == ZERO_ONE else risk,
             radius=found.radius + self.shift if estimate is None else estimate.radius,
             minimal_radius=self.minimal,
         )
+
+    def _limit(self, loss: str, members: list[SetAtRadius]) -> float | None:
+        """The loss below which no classifier can be certified; None over a sample, which bounds nothing from below."""
+        if self.sample is not None:
+            return None
+        K = self.problem.decision_set.n_classes
+        return self.problem.limit(members, tol=_LIMIT_TOL, costs=1.0 - np.eye(K) if loss == ZERO_ONE else None)
 
     def _at_all_rows(self, found: Certificate, losses: FloatArray) -> float:
         bound = row_bound(found)
@@ -205,7 +215,9 @@ def bounds_of(fitted: ModelWithRows, fresh: FreshCertificate | None) -> BoundsBa
         rough, N = _rough_sampling(fitted), len(fitted.row_weights)
         # near the minimal radius the dual value varies without bound from row to row: an average says nothing
         mean, error = (certificate.risk, rough) if rough < np.log(fitted.n_classes) else (None, None)
-        return BoundsBar(training, certificate.lower, certificate.risk, mean, error, _LEVEL, N, False)
+        return BoundsBar(
+            training, certificate.lower, certificate.risk, mean, error, _LEVEL, N, False, certificate.limit
+        )
     enough = bool(np.isfinite(fresh.sampling_error))
     return BoundsBar(
         training,
@@ -216,6 +228,7 @@ def bounds_of(fitted: ModelWithRows, fresh: FreshCertificate | None) -> BoundsBa
         fresh.level,
         fresh.n_rows,
         fresh.guarantee,
+        certificate.limit,
     )
 
 

@@ -218,7 +218,7 @@ class BoundsBar:
     """The certificate as a bar: loss on the labeled rows, both bounds, and the sampling term.
 
     training : mean log loss on the labeled rows.
-    lower, risk : of the certificate.
+    lower, risk : of the certificate; limit : the loss below which no classifier can be certified, if it is known.
     sampled_mean, sampling_error : mean of the bound over future rows and its error; None if there is no such bound.
     sampling_level : float; sampling_rows : int
     guarantee : whether those rows were kept apart. If not, the mean is `risk`, the error that of the rows of the fit: a
@@ -233,6 +233,7 @@ class BoundsBar:
     sampling_level: float
     sampling_rows: int
     guarantee: bool
+    limit: float | None = None
 
     @property
     def gap(self) -> float:

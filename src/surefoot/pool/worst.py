@@ -233,6 +233,8 @@ def certificate_data(
     }
     if certificate.loss == LOG_LOSS:
         data["likelihood"] = certificate.likelihood
+    if certificate.limit is not None:
+        data["limit"] = certificate.limit
     if estimate is not None:
         data["calibration"] = {
             "level": estimate.level,

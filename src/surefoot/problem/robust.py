@@ -256,10 +256,21 @@ class RobustProblem(ABC):
         shares = largest_label_change(ds)
         return self.at_radius(self.minimal.feature_part + excess + float(ds.label_cost.max()) * shares)
 
-    def limit(self, members: Sequence[SetAtRadius], *, tol: float) -> float:
-        """Return a lower bound on the worst expected log loss of every classifier over a set or a union of sets."""
-        game = self.any_classifier()
-        return max(game.solve([member], tol=tol).lower for member in members)
+    def limit(self, members: Sequence[SetAtRadius], *, tol: float, costs: FloatArray | None = None) -> float:
+        """Return a lower bound on the worst expected log loss of every classifier over a set or a union of sets.
+
+        costs : (K, K), entry [k, c] is the loss of predicting c if the class is k, instead of the log loss. The bound
+        is then the smallest loss under the distribution of largest entropy in a set.
+        """
+        game, found = self.any_classifier(), []
+        for member in members:
+            solution = game.solve([member], tol=tol)
+            if costs is None:
+                found.append(solution.lower)
+                continue
+            q = table_of(game.sweep, member.problem(game.model), solution.adversary)
+            found.append(float(self.row_weights @ (q @ costs).min(axis=1)))
+        return max(found)
 
     def members(self, radius: float | str | CalibratedRadius) -> tuple[list[SetAtRadius], RadiusEstimate | None]:
         """Return the sets at a radius, or at an estimated radius."""
