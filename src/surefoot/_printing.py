@@ -343,7 +343,6 @@ def _environment(package: str) -> Any:
         "at_most": at_most,
         "percent": percent,
         "rounded_down": rounded_down,
-        "rounded_down": rounded_down,
         "rounded_up": rounded_up,
         "short_percent": short_percent,
         "thousands": "{:,}".format,

@@ -328,3 +328,14 @@ class TestRadius:
             clf.fit(X, y, X_unlabeled=U)
             assert clf.certificate_.lower - 1e-9 <= entr(answer).sum() <= clf.certificate_.risk + 1e-9
             np.testing.assert_allclose(clf.predict_proba(U), np.tile(answer, (len(U), 1)), atol=1e-2)
+
+
+def test_the_predictive_default_has_no_label_intervals() -> None:
+    X, y, U = sample(n=20)
+    default = sf.RobustLogisticRegression().fit(X, y, X_unlabeled=U)
+    without = sf.RobustLogisticRegression(label_prior=None).fit(X, y, X_unlabeled=U)
+    np.testing.assert_array_equal(default.predict_proba(U), without.predict_proba(U))
+    np.testing.assert_array_equal(default.certificate_.label_intervals, [[0.0, 1.0], [0.0, 1.0]])
+    given = sf.RobustLogisticRegression(label_prior="clopper-pearson").fit(X, y, X_unlabeled=U)
+    assert given.certificate_.label_intervals[0, 0] > 0
+    assert sf.RobustLogisticRegression(2.0).fit(X, y, X_unlabeled=U).certificate_.label_intervals[0, 0] > 0

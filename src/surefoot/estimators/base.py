@@ -143,6 +143,7 @@ def problem_of_fit(  # noqa: PLR0913 - one keyword per part of the problem
     X_unlabeled: Any,
     X_target: Any,
     *,
+    label_prior: Any,
     label_cost: Any,
     metric: Any,
     tol: float,
@@ -165,7 +166,7 @@ def problem_of_fit(  # noqa: PLR0913 - one keyword per part of the problem
         placed = replace(placed, rows=check_unlabeled(estimator, rows, placed.rows, placed.name))
     if measured:
         data = replace(data, metric=_precomputed(rows, placed, compute))
-    problem = robust_problem(data, placed, estimator.label_prior, label_cost, compute, n_jobs, merge=merge)
+    problem = robust_problem(data, placed, label_prior, label_cost, compute, n_jobs, merge=merge)
     announce_long_solve(problem, compute)
     return problem
 

@@ -250,6 +250,15 @@ def _is_auto(value: Any) -> bool:
     return isinstance(value, str) and value == AUTO
 
 
+def label_prior_of(estimator: Any) -> Any:
+    """Return the label prior as given. "auto" with the predictive radius is no prior.
+
+    Intervals from y assume that labels are a random sample. With random labels they change nothing at a radius this
+    small, and they mislead if labels were picked.
+    """
+    return None if _predicts(estimator) and _is_auto(estimator.label_prior) else estimator.label_prior
+
+
 def ground_cost(estimator: Any) -> tuple[Any, Any]:
     """Return label cost and metric as given. "auto": the predictive choice, or the paper's with any other radius."""
     return ground_cost_of(estimator, from_data=_predicts(estimator))
@@ -294,8 +303,9 @@ class FitProblem:
         settings = FitSettings.from_estimator(estimator)
         label_cost, metric = ground_cost(estimator)
         problem = problem_of_fit(
-            estimator, X, y, sample_weight, X_unlabeled, X_target, label_cost=label_cost, metric=metric,
-            tol=settings.tol, n_jobs=settings.n_jobs, compute=compute, memory_only=memory_only, merge=merge,
+            estimator, X, y, sample_weight, X_unlabeled, X_target, label_prior=label_prior_of(estimator),
+            label_cost=label_cost, metric=metric, tol=settings.tol, n_jobs=settings.n_jobs, compute=compute,
+            memory_only=memory_only, merge=merge,
         )  # fmt: skip
         return cls.over(problem, settings, progress)
 

@@ -26,7 +26,7 @@ from surefoot.costs import FeatureMetric, Precomputed
 from surefoot.dual.bounds import best_response
 from surefoot.dual.models import DualPoint
 from surefoot.estimators.base import CertifiedClassifier, is_precomputed, problem_of_fit, warn_about
-from surefoot.estimators.fit_problem import ground_cost_of, predicted_shares
+from surefoot.estimators.fit_problem import ground_cost_of, label_prior_of, predicted_shares
 from surefoot.priors import LabelPrior
 from surefoot.problem.distances import row_chunks
 from surefoot.problem.losses import LOG_LOSS
@@ -166,8 +166,8 @@ class MinimaxClassifier(CertifiedClassifier):
         tol, max_iter = check_positive_scalar(self.tol, "tol"), check_positive_integer(self.max_iter, "max_iter")
         label_cost, metric = ground_cost_of(self, from_data=not isinstance(asked, float))
         problem = problem_of_fit(
-            self, X, y, sample_weight, X_unlabeled, X_target, label_cost=label_cost, metric=metric, tol=tol,
-            n_jobs=check_n_jobs(self.n_jobs), compute=self.compute, merge=True,
+            self, X, y, sample_weight, X_unlabeled, X_target, label_prior=label_prior_of(self), label_cost=label_cost,
+            metric=metric, tol=tol, n_jobs=check_n_jobs(self.n_jobs), compute=self.compute, merge=True,
         )  # fmt: skip
         options = NewtonOptions(max_steps=max_iter)
         if asked == PREDICTIVE:

@@ -36,8 +36,9 @@ class RobustLogisticRegression(LinearClassifier):
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
         Label probabilities, with classes in sorted order: 95 % intervals from y ("clopper-pearson"), exact values (K,),
         intervals (K, 2), or None for no constraint. "hypergeometric" and "assisted" are described in `surefoot.priors`.
-        "auto": "clopper-pearson", or None if X_target is passed to fit, because y says nothing about the label
-        probabilities of X_target.
+        "auto": "clopper-pearson", or None in two cases: with radius="predictive", because intervals from y assume that
+        labels are a random sample (docs/prediction.md), and if X_target is passed to fit, because y says nothing about
+        the label probabilities of X_target.
     label_cost : float, "auto", "median" or array of shape (K, K), default="auto"
         Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row to
         k. "median": the median distance between rows. "auto": "median" with radius="predictive", otherwise 1.
