@@ -396,7 +396,7 @@ def limit_words(error: Certificate | None, log_loss: Certificate | None) -> str:
     """What no classifier can improve on over the same set."""
     found = []
     if error is not None and error.limit is not None:
-        found.append(f"{share_at_least(error.limit)}% of errors")
+        found.append(f"an error rate of {at_least(error.limit)}")
     if log_loss is not None and log_loss.limit is not None:
         found.append(f"a log loss of {rounded_down(log_loss.limit, 4)}")
     return f"none can be certified below {' or '.join(found)} with these labels"
