@@ -26,12 +26,12 @@ OTHERS = "Rows, solvers and errors"
 TITLE = "API reference"
 INTRODUCTION = """
 Every public name, with its parameters one by one. ``import surefoot as sf`` gives the first groups; the others are
-modules of their own. What does not stand here is private, and may change between any two versions.
+modules of their own. All other names are private, and may change between any two versions.
 """
 
 
 def topic(value: Any) -> str:
-    """The heading under which a name of `surefoot` itself stands."""
+    """Return the heading for a name of `surefoot` itself."""
     return TOPICS.get(value.__module__.split(".")[1], OTHERS)
 
 

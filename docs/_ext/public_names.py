@@ -67,7 +67,7 @@ def public_objects() -> dict[str, Any]:
 
 
 def named(name: str) -> Any:
-    """What a dotted name stands for."""
+    """Return the object of a dotted name."""
     module, _, key = name.rpartition(".")
     return getattr(importlib.import_module(module), key)
 

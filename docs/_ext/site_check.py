@@ -34,7 +34,7 @@ CSS_ADDRESS = re.compile(r"""(?:url\(\s*['"]?|@import\s+['"])([^'")\s]+)""")
 
 @dataclass
 class Page(HTMLParser):
-    """What a page links to, what it fetches, and the anchors it offers."""
+    """The links, fetched files and anchors of a page."""
 
     links: list[str] = field(default_factory=list)
     fetched: list[str] = field(default_factory=list)
@@ -103,7 +103,7 @@ def leads_on(link: str, path: Path, pages: dict[Path, Page]) -> bool:
 
 
 def slowest_example(site: Path) -> str | None:
-    """The example that took longest, where they were run."""
+    """Return the slowest example, if the examples were run."""
     seconds = {}
     for path in site.glob("auto_examples/plot_*.html"):
         if found := RUNNING_TIME.search(path.read_text(encoding="utf-8")):
@@ -113,7 +113,7 @@ def slowest_example(site: Path) -> str | None:
 
 
 def main() -> int:
-    """Print what is wrong; the exit status says whether anything is."""
+    """Print all problems, and exit with a nonzero status if there are any."""
     site = Path(sys.argv[1])
     found = sorted(set(faults(site)))
     sys.stdout.write("".join(f"{fault}\n" for fault in found))

@@ -59,7 +59,7 @@ class RankedSample:
         return hypergeometric_upper(x, len(self.drawn), len(self.open_rows), self.level) - x
 
     def threshold(self, most_wrong: int) -> float:
-        """The model may label the rows with a score above this one: at most so many of these labels are wrong."""
+        """Return the threshold above which the model may label rows, with at most `most_wrong` wrong labels."""
         errors: list[float] = []  # minus the scores of the wrong rows, the surest one first
         if not self.anytime:
             errors = sorted((-self.scores[self.drawn[self.wrong]]).tolist())
@@ -85,7 +85,7 @@ class RankedSample:
 
 
 def _threshold(errors: list[float], allowed: int) -> float:
-    """The score of the error after the `allowed` surest ones; everything is allowed where there is none."""
+    """Return the score of the error after the `allowed` surest errors, or −inf if there is none."""
     if allowed < 0:
         return np.inf
     return -errors[allowed] if allowed < len(errors) else -np.inf
@@ -102,9 +102,9 @@ class FinishPlan(PrintsAsTable):
     model_rows : array of shape (n_model,)
         The rows that take the prediction as their label. All others were labeled before or in the sample.
     n_wrong : int
-        At most so many labels of the finished table are wrong.
+        Bound on the number of wrong labels in the finished table.
     max_error : float
-        The share of wrong labels that was asked for.
+        The requested share of wrong labels.
     level : float
         Probability with which the bound holds.
     n_rows : int

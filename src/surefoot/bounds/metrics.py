@@ -445,7 +445,7 @@ class MetricEngine(AuditEngine):
 
 
 def _ratio(metric: str, counts: FloatArray, k: int) -> float | None:
-    """A metric of class k from counts (K, K) by predicted and true class; None where they do not say."""
+    """Return a metric of class k from counts (K, K) by predicted and true class, or None if it is undefined."""
     found, predicted, true = counts[k, k], counts[k].sum(), counts[:, k].sum()
     top, bottom = {PRECISION: (found, predicted), RECALL: (found, true), F1: (2 * found, predicted + true)}[metric]
     return float(top / bottom) if bottom > 0 else None
@@ -575,7 +575,7 @@ def compare_predictions(engine: AuditEngine, predictions: Mapping[str, list[Any]
         return lambda row, label: label is None or bool(predictions[name][row] != label)
 
     def only(first: str, second: str, *, unknown: bool) -> Callable[[int, Any], bool]:
-        """Whether the first alone is wrong; `unknown` where they differ and the row has no label."""
+        """Return whether only the first prediction is wrong; `unknown` if they differ and the row has no label."""
         one, two = predictions[first], predictions[second]
         return lambda row, label: one[row] != two[row] and (unknown if label is None else bool(two[row] == label))
 

@@ -72,7 +72,7 @@ def array_digest(*arrays: Any) -> str:
 
 
 def labels_digest(labels: Sequence[Any]) -> str:
-    """SHA-256 of plain labels, null where there is none, as a JSON list."""
+    """Return the SHA-256 of plain labels (null for missing labels) as a JSON list."""
     return sha256(json.dumps(list(labels), ensure_ascii=False))
 
 
@@ -160,7 +160,7 @@ def claim_words(claim: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
 
 
 def amount(claim: dict[str, Any]) -> str:
-    """What is bounded, and by what."""
+    """Return the bounded quantity with its bound."""
     value, metric = claim["value"], claim["metric"]
     if metric == "zero_one":
         return f"error rate of at most {share_at_most(value)}\N{NO-BREAK SPACE}%"
@@ -235,16 +235,16 @@ def _audit_words(claim: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
 
 @dataclass(eq=False, repr=False)
 class Verification(PrintsAsTable):
-    """What was checked of a file of evidence.
+    """The result of checking an evidence file.
 
     Attributes
     ----------
     claims : list of str
-        What the file claims, in words.
+        The claims of the file as sentences.
     verified : list of str
-        What was recomputed and agrees.
+        The recomputed facts that agree.
     not_verified : list of str
-        What no check of these files can show.
+        The facts that these files cannot prove.
     mismatches : list of str
         What does not agree; empty if the evidence holds.
     """
@@ -300,7 +300,7 @@ class CheckedData:
     """The data of a claim, as a reviewer has them.
 
     rows : (N, d) whose marginal counts, labeled ones first; labeled : (n, d) with labels (n,).
-    losses_of : losses (N, K) of the classifier for a claim, None where they are not known.
+    losses_of : losses (N, K) of the classifier for a claim, None if unknown.
     predictions : (N,) of the classifier, in the order of the pool; known_labels : by row of the pool.
     target : whether the rows are those of another population.
     """
@@ -637,7 +637,7 @@ def _check_set(
     data: CheckedData,
     intervals: FloatArray,
 ) -> None:
-    """The set is not empty, its radius is the one it is said to be, and its intervals follow from the labels."""
+    """Check that the set is not empty, and that its radius and its intervals are as claimed."""
     radius, K = chosen["radius"], len(intervals)
     cost = ClaimedSet(*_plain(chosen, K))
     shares = shares_of(codes, weights, K)
@@ -786,7 +786,7 @@ def _check_crossfit(found: Verification, claim: dict[str, Any], described: dict[
 
 
 def clopper_pearson_one_sided(errors: int, n: int, level: float) -> float:
-    """The largest error rate at which at most so many errors on n labels have probability 1 - level or more."""
+    """Return the largest error rate at which at most `errors` errors on n labels have probability 1 - level."""
     return 1.0 if errors >= n else float(beta.isf(1.0 - level, errors + 1, n - errors))
 
 
@@ -851,7 +851,7 @@ def _check_audit(found: Verification, claim: dict[str, Any], described: dict[str
 
 
 def _check_labels(found: Verification, given: list[Any], known: dict[int, Any] | None) -> None:
-    """The labels of the evidence are those of the table, where it has them."""
+    """Check that the labels of the evidence agree with the table."""
     if known is None:
         found.not_verified.append("that the labels of the audit are those of the table: pass its labels")
         return

@@ -407,7 +407,7 @@ def reproduce(
         typer.Argument(help="Figure or table: figure1 to figure6, table1 or table2.", autocompletion=_experiments),
     ],
     datasets: Annotated[
-        str, typer.Option("--datasets", help="Datasets, separated by commas. The default is those of the paper.")
+        str, typer.Option("--datasets", help="Datasets, separated by commas. The default is the paper's.")
     ] = "",
     trials: Annotated[
         int | None, typer.Option("--trials", min=1, help="Number of trials. The default is that of the paper.")

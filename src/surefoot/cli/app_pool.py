@@ -328,7 +328,7 @@ def finish(
     ] = 2000,
     trust: o.Trust = "",
 ) -> int:
-    """Finish a table: label some rows, let the model label the others."""
+    """Finish a table: you label some rows, and the model labels the rest."""
     from surefoot._files import OutputFile, check_outputs
     from surefoot.cli.audit import FinishAsking
     from surefoot.cli.label import check_labelable, seated

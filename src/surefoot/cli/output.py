@@ -233,7 +233,7 @@ def say_pool(output: Output, pool: Pool) -> None:
 
 
 def _note_briefly(output: Output, notes: Sequence[str]) -> None:
-    """Print the notes that fit into a few lines. The others are in the report."""
+    """Print the notes that fit into a few lines. The report has all notes."""
     lines = 0
     for text in notes:
         lines += math.ceil((len(text) + len("note: ")) / output.err.width)

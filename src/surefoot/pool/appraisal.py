@@ -165,7 +165,7 @@ class Appraisal:
 
     @property
     def verdict(self) -> Note:
-        """What the bound on the error rate means for the use of a trained model."""
+        """The verdict on a trained model, from the bound on its error rate."""
         bound = None if self.crossfit is None else self.crossfit.value
         most = max(self.shares, key=lambda name: self.shares[name])
         n_rows = len(self.model.start.rest)
@@ -173,7 +173,7 @@ class Appraisal:
 
     @property
     def is_useful(self) -> bool:
-        """Whether the model meets what is wanted, or is better than a constant prediction if nothing was said."""
+        """Whether the model meets --max-error, or without it, is better than a constant prediction."""
         return self.verdict.code in (Code.VERDICT_BETTER, Code.VERDICT_MET)
 
     def data(self) -> dict[str, Any]:

@@ -151,7 +151,7 @@ def tasks(
     people: list[Person],
     predictions: Mapping[int, tuple[str, float | None]] | None = None,
 ) -> list[dict[str, Any]]:
-    """One task per row; annotations are the answers that stand, predictions those given, a label and its score each."""
+    """Return one task per row, with annotations (valid labels) and predictions (labels with scores)."""
     names = {person.id: person.name for person in people}
     cells = {key: table.cells[name].tolist() for name, key in data_keys(table).items()}
     found = []

@@ -155,7 +155,7 @@ OPEN, LABELED, SKIPPED, CONFLICT = "open", "labeled", "skipped", "conflict"
 class RowState:
     """All that was said of one row.
 
-    answers : person -> event of the label or the skip that stands; settled : event of the label that was agreed on.
+    answers : annotator -> event of the valid label or skip; settled : event of the agreed label.
     """
 
     answers: dict[int, Event] = field(default_factory=dict)

@@ -138,8 +138,8 @@ def _fit(
 def learned_metric(pool: Pool) -> LearnedMetric:
     """The library's metric with the scales that cleaning gave the features, before it divided by the largest entry.
 
-    Columns of 0 and 1 and the directions of texts weigh as much as they vary: standardised, each rare category and each
-    faint direction would weigh as much as a column of numbers.
+    Columns of 0 and 1 and directions of texts keep their variance. If standardized, each rare category and each
+    faint direction would have the weight of a numeric column.
     """
     return LearnedMetric(unit=1.0 / float(pool.cleaner.named_steps["scale"].scale_))
 

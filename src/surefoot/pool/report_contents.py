@@ -366,7 +366,7 @@ class Report:
 
     @property
     def verdict(self) -> Note:
-        """What the bound on the error rate means for the use of the model."""
+        """The verdict on the model, from the bound on its error rate."""
         most = max(self.confidence.classes, key=lambda one: one.share)
         bound = None if self.bound is None else self.bound.value
         n_rows = self.data.n_unlabeled
@@ -374,7 +374,7 @@ class Report:
 
     @property
     def is_useful(self) -> bool:
-        """Whether the model meets what is wanted, or is better than a constant prediction if nothing was said."""
+        """Whether the model meets --max-error, or without it, is better than a constant prediction."""
         return self.verdict.code in (Code.VERDICT_BETTER, Code.VERDICT_MET)
 
     @property

@@ -231,7 +231,7 @@ def suspect_columns(
 ) -> list[Suspect]:
     """Columns that alone separate a class from the rest, most suspect first.
 
-    X : labeled rows (n, d), with classes (n,); raw : their cells as a data frame, None where there are none.
+    X : labeled rows (n, d), with classes (n,); raw : their cells as a data frame, or None.
     """
     tests = [*_numbers(X, codes, features, classes), *([] if raw is None else _texts(codes, len(classes), raw))]
     found = {s.column: s for s in sorted(tests, key=lambda s: s.score) if s.chance * len(tests) < _BY_CHANCE}

@@ -56,7 +56,7 @@ def with_labels(
 
     Another process may have written labels into the table since it was read: those that it had then are no news.
 
-    content : of the table's file, as the table was read from it; read : reads it again where it has changed since.
+    content : bytes of the table's file; read : function that reads the file again if it has changed.
     """
     while True:
         found = read_content(table.path)

@@ -178,8 +178,8 @@ class Classifier:
 class GivenPredictions:
     """Predictions that a table holds, made by a language model, a vendor, a rule or another program.
 
-    column, score_column : where they are, and how sure each is, None where the table does not say.
-    predicted : (N,) classes as texts, empty where there is none; scores : (N,) larger is surer; or None.
+    column, score_column : names of the columns of predictions and scores; score_column may be None.
+    predicted : (N,) classes as texts, empty if missing; scores : (N,) larger means surer, or None.
     """
 
     column: str

@@ -198,7 +198,7 @@ class LabelLoop:
     """Learns from the labels of a sitting and chooses rows among at most `most` unlabeled ones (0 for all).
 
     loss, target : when to stop, at a certified log loss or share of errors; None to go on.
-    keep : rows that take part; fit : with all labels so far, None before there are enough; risks : of all fits.
+    keep : rows that take part; fit : the latest fit, or None; risks : the risks of all fits.
     """
 
     pool: Pool
@@ -234,7 +234,7 @@ class LabelLoop:
         return self.target is not None and self.fit is not None and self.risks[-1] <= self.target
 
     def refit(self) -> None:
-        """Learn from all labels so far and certify; there is no fit before there are enough random ones."""
+        """Train on all labels and certify. There is no fit before there are enough random labels."""
         self.fit, self.sitting.news = None, False
         if self.n_random < self.random_first or self.n_seen < 2 or self.pool.labeled[self.keep].all():
             return
@@ -322,8 +322,8 @@ def learned_predictions(cleaned: Pool, choices: FitOptions, most: int, sitting: 
 class FinishLoop:
     """Chooses the rows that finish the table of a sitting.
 
-    goal : how the table is to be finished, where that has not begun; predict : makes the predictions then.
-    n_learn : labels that `predict` learns from; 0 where it needs none.
+    goal : the goal, for a table whose finishing has not begun; predict : makes the predictions.
+    n_learn : number of labels that `predict` requires.
     """
 
     def __init__(

@@ -184,7 +184,7 @@ def worst_constant_error(members: Sequence[SetAtRadius]) -> tuple[int, float]:
     """Return the constant prediction with the lowest worst-case error rate over a union of sets, and this rate.
 
     Over one set the smallest share of a class k is a linear program in the labels that are turned into others: their
-    cost is at most what the radius leaves when the features are moved.
+    cost is at most the part of the radius that remains after moving the features.
     """
     shares = np.min([_smallest_shares(member) for member in members], axis=0)
     best = int(shares.argmax())

@@ -54,7 +54,7 @@ class Axis:
         return round(self.start + share * (self.end - self.start), 2)
 
     def ticks(self, most: int = 9) -> list[float]:
-        """Multiples of the step; on a log axis 1, 2, 5 times powers of ten, or fewer of these, at most so many."""
+        """Return tick positions: multiples of the step, or on a log axis 1, 2, 5 times powers of ten."""
         if self.log:
             return _log_ticks(self.low, self.high, most)
         step = self.step or nice_step(self.low, self.high, most)
@@ -66,7 +66,7 @@ class Axis:
 class Panel:
     """A drawing in one width, in pixels.
 
-    top, floor : of the grid; x, y : the axes; x_ticks, y_ticks : where they are labeled, and with what.
+    top, floor : edges of the grid; x, y : the axes; x_ticks, y_ticks : positions and texts of the labels.
     """
 
     width: int

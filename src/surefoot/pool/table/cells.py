@@ -113,7 +113,7 @@ def row_keys(features: Any) -> NDArray[np.uint64]:
 
 
 def as_numbers(column: Any, style: str = POINT) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
-    """Numbers (N,), NaN where there is none, and which cells are neither empty nor a number."""
+    """Read numbers (N,), NaN for other cells, and mark the cells that are neither empty nor a number."""
     import pandas as pd
 
     empty = column.isna().to_numpy()
@@ -214,7 +214,7 @@ def _compact(column: Any) -> tuple[str, str | None] | None:
 
 
 def as_days(column: Any, how: str) -> NDArray[np.float64]:
-    """Days since 1970, NaN where there is no date; a time without a day is that part of a day."""
+    """Read days since 1970, NaN for other cells; a time without a day is a fraction of a day."""
     import pandas as pd
 
     if how == STORED:
@@ -231,7 +231,7 @@ def as_days(column: Any, how: str) -> NDArray[np.float64]:
 
 
 def as_texts(column: Any) -> NDArray[Any]:
-    """Texts (N,) without white space around them, NaN where there is none; whole numbers without a decimal point."""
+    """Read stripped texts (N,), NaN for missing cells; whole numbers have no decimal point."""
     texts = np.full(len(column), np.nan, dtype=object)
     filled = column.notna().to_numpy()
     texts[filled] = [as_text(value) for value in column[filled]]
@@ -246,7 +246,7 @@ def as_text(value: Any) -> str:
 
 
 def shown_cell(value: Any) -> str:
-    """A cell in a message, in quotes, and cut where it would fill the screen."""
+    """Quote a cell for a message, and cut long cells."""
     return repr(cut(as_text(value)))
 
 
@@ -273,7 +273,7 @@ def mixed(name: str, column: Any, wrong: NDArray[np.bool_]) -> TableError:
 
 
 def quantiles(column: Any) -> list[float] | None:
-    """Quantiles of a column of numbers; None where it has none, or others. As a list: one number is looked up fast."""
+    """Return quantiles of a numeric column as a list for fast lookup, or None for other columns."""
     if column.dtype.kind in "mMb":
         return None
     numbers, wrong = as_numbers(column)

@@ -157,7 +157,7 @@ class TailScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
 
 
 def _spread(column: FloatArray) -> float:
-    """Standard deviation; 0 where it is rounding alone."""
+    """Return the standard deviation, or 0 if it is only rounding error."""
     spread = float(column.std())
     return spread if spread > 10 * np.finfo(np.float64).eps * np.abs(column).max(initial=0.0) else 0.0
 
@@ -243,7 +243,7 @@ class TextParts(TransformerMixin, BaseEstimator):
 
     Parameters
     ----------
-    n_components : int, at most so many directions; fewer where there are fewer words.
+    n_components : int, maximum number of directions; fewer words give fewer directions.
 
     words_ : str, the words, a line each; idf_ : array (m,), their weights; directions_ : TruncatedSVD;
     mean_ : array (k,); scale_ : float.

@@ -67,9 +67,9 @@ class Columns:
     """What a table's columns are used for.
 
     numbers, categories, texts : names of the columns to learn from; dates : name -> format.
-    styles : name -> how its numbers are written, where that is not 1234.5.
-    left_out : column -> why; asked for, or of no use.
-    notes : what the user should know of the others.
+    styles : name -> number style, if it is not 1234.5.
+    left_out : column -> reason: dropped by the user, or useless.
+    notes : notes about the other columns.
     """
 
     numbers: list[str]
@@ -199,7 +199,7 @@ def sort_columns(
     texts: Iterable[str] = (),
     strict: bool = False,
 ) -> Columns:
-    """Decide for each column of a frame (without its label) what it is.
+    """Choose the type of each column of a frame (without its label).
 
     Numbers, dates: most cells are; others count as missing, with a note. Free text: many words, mostly different.
     Categories: all other texts. A column that nothing can be learned from (empty, of one value, of identifiers) is left

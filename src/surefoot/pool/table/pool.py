@@ -38,7 +38,7 @@ _MOST_CLASSES = 20
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A pool before it is cleaned: its cells, and the label of each row, None where there is none."""
+    """A pool before cleaning: its cells, and the label of each row or None."""
 
     path: Path
     how: Format
@@ -62,7 +62,7 @@ class Table:
 class Pool:
     """A pool ready to learn from.
 
-    rows : (N, d) cleaned features; labels : (N,) texts, None where there is none; classes : sorted texts.
+    rows : (N, d) cleaned features; labels : (N,) texts or None; classes : sorted texts.
     columns : how the columns of the table are used; values : data frame of these, before cleaning.
     cleaner : the fitted pipeline from the table to `rows`.
     """
@@ -107,7 +107,7 @@ class Pool:
 
     @property
     def shown_cells(self) -> Any:
-        """The used columns as they stand in the file, numbers as numbers."""
+        """The used columns of the file, with numbers as numbers."""
         shown = self.values.copy()
         for name in self.columns.dates:
             shown[name] = self.table.cells[name].map(str, na_action="ignore")
@@ -208,7 +208,7 @@ def as_class(text: str) -> str:
 
 
 def _is_inexact(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Whether numbers are so large that whole numbers beside each other are one in float64."""
+    """Return True for numbers so large that neighboring integers are equal in float64."""
     return np.isfinite(values) & (np.abs(values) >= 2.0**53)
 
 
@@ -267,7 +267,7 @@ def _check_classes(path: object, label: str, seen: list[str], n_labels: int) -> 
 
 
 def _about_reading(file: Path, content: bytes, asked: Format, how: Format) -> list[Note]:
-    """What was found by itself: another delimiter than that of the file's name, another encoding, a title."""
+    """Return notes about detected properties: another delimiter than the file name implies, an encoding, a title."""
     if is_parquet(file):
         return []
     notes = []

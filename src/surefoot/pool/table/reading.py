@@ -169,7 +169,7 @@ class TextRecords:
 
 
 def split_record(record: str, delimiter: str) -> list[str]:
-    """What the cells of one record hold."""
+    """Return the cells of one record."""
     with cells_of_any_length():
         return next(csv.reader(io.StringIO(record, newline=""), delimiter=delimiter), [])
 
@@ -190,7 +190,7 @@ def _cell_end(record: str, start: int, delimiter: str) -> int:
 
 
 def quoted(value: str, delimiter: str) -> str:
-    """A cell's text: in quotes where it must be."""
+    """Format a cell, with quotes if necessary."""
     if any(mark in value for mark in (delimiter, '"', "\n", "\r")):
         return '"' + value.replace('"', '""') + '"'
     return value
@@ -214,7 +214,7 @@ class Format:
     delimiter : None for that of the file's name, comma, or tab for .tsv; and where that leaves one column, the mark
     that the header holds most.
     encoding : of text files; "auto" for the one that `recognised` finds.
-    missing : texts that stand for a missing value, besides those of `EMPTY`.
+    missing : texts that mean a missing value, in addition to `EMPTY`.
     """
 
     delimiter: str | None = None
