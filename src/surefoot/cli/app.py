@@ -397,7 +397,7 @@ class Call:
         return GivenPredictions.from_cells(cells, self.label, column, score, named)
 
     def read_labelable(self, content: bytes, more: Iterable[str] = ()) -> Table:
-        """Read the table from the content of its file, with the classes of the table, the options, the store and `more`."""
+        """Read the table from the content of its file, with the classes of table, options, store and `more`."""
         from surefoot.pool.store_labels import stored_classes
         from surefoot.pool.table import read_labeled_table
         from surefoot.pool.table.pool import read_labels

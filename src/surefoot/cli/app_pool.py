@@ -289,7 +289,7 @@ def audit(
     if positive is not None and not goal:
         raise typer.BadParameter("--positive is a class for --target-recall, --target-precision or --target-f1.")
     if goal and evidence is not None:
-        raise typer.BadParameter("--evidence holds a bound on the error rate. Leave it out, or the other target.")
+        raise typer.BadParameter("--evidence holds a bound on the error rate. Omit it, or omit the other target.")
     options: dict[str, Any] = {"target": goal or None, "positive": positive}
     options |= {"target_error": target, "level": level, "n_labels": labels, "sampling": sampling, "random_state": seed}
     with seated(call.output, table, content, read) as sitting:
