@@ -18,6 +18,7 @@ WHEEL = [
     "surefoot/*.css",
     "surefoot/*.html",
     "surefoot/*.js",
+    "surefoot/certificates/evidence.schema.json",
     "surefoot/*.svg",
     "surefoot/*.pyi",
     "surefoot/py.typed",
@@ -29,6 +30,7 @@ IN_WHEEL = [
     "surefoot/py.typed",
     "surefoot/report/templates/report.html",
 ]
+IN_WHEEL += ["surefoot/certificates/evidence.schema.json"]
 IN_WHEEL += ["surefoot/report/templates/sections/short.html", "surefoot/report/templates/style.css"]
 IN_WHEEL += ["surefoot/serve/templates/label.html", "surefoot/serve/static/label.js"]
 IN_WHEEL += [f"surefoot-*.dist-info/{name}" for name in ("METADATA", "entry_points.txt", "licenses/LICENSE")]
