@@ -62,10 +62,10 @@ def test_a_real_model_learns_while_rows_are_labeled(tmp_path: Path, monkeypatch:
             row = client.get("/api/rows").json()["rows"][0]
             assert client.post("/api/answer", json={"row": row["row"], "label": "yes"}, headers=write).json()["saved"]
             assert client.get("/download/model.skops").content[:2] == b"PK"
-        # a terminal may label the same pool meanwhile, and people may be invited
-        monkeypatch.setattr("sys.stdin", io.StringIO("no\n"))
-        assert run(["label", str(tmp_path / "pool.csv"), "--label", "churn", "--random-first", "90"]) == 0
-        assert client.get("/api/standing").json()["labels"] == 26
+            # a terminal may label the same pool meanwhile, and people may be invited
+            monkeypatch.setattr("sys.stdin", io.StringIO("no\n"))
+            assert run(["label", str(tmp_path / "pool.csv"), "--label", "churn", "--random-first", "90"]) == 0
+            assert client.get("/api/standing").json()["labels"] == 26
         assert run(["serve", str(tmp_path / "pool.csv"), "--label", "churn", "--invite", "bob"]) == 0
     finally:
         server.send_signal(signal.SIGTERM)
