@@ -21,6 +21,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder
+from sklearn.svm import LinearSVC
 
 import surefoot as sf
 from generators import Result, make_pool
@@ -211,6 +212,33 @@ def test_time_bounds_a_fit_and_says_what_was_left_out(
     late = run_cli("fit", pool, "--label", "churn", "--no-report", "--worst-case", "--time", 1)
     assert late.code == 0
     assert " ".join(late.out.split()).count("within the time limit (--time)") == 2
+
+
+def test_unsure_rows_are_left_empty_on_request(run_cli: Run, model: Path, pool: Path) -> None:
+    whole = run_cli("predict", model, pool, "--json").data
+    confidence = np.max(whole["probabilities"], axis=1)
+    limit = float(np.round(np.median(confidence), 3))
+    found = run_cli("predict", model, pool, "--abstain", limit, "--json").data
+    expected = [one if sure >= limit else None for one, sure in zip(whole["predictions"], confidence, strict=True)]
+    assert found["predictions"] == expected
+    assert whole["abstained"] == 0 < found["abstained"] == expected.count(None)
+    assert sum(found["predicted"].values()) == len(expected) - found["abstained"]
+    run_cli("predict", model, pool, "--abstain", limit, "--out", "sure.csv")
+    assert pd.read_csv("sure.csv")["predicted_churn"].isna().sum() == found["abstained"]
+
+
+def test_a_model_without_probabilities_cannot_abstain(run_cli: Run, pool: Path) -> None:
+    import skops.io
+
+    frame = make_pool().dropna(subset=["income"]).assign(plan=0)
+    svm = LinearSVC().fit(frame[["age", "income"]].to_numpy(), np.arange(len(frame)) % 2)
+    skops.io.dump(svm, "svm.skops")
+    frame[["age", "income"]].to_csv("numbers.csv", index=False)
+    result = run_cli(
+        "predict", "svm.skops", "numbers.csv", "--abstain", 0.8, "--trust", "sklearn.svm._classes.LinearSVC"
+    )
+    assert result.code == 2
+    assert "--abstain needs a model with probabilities" in result.message
 
 
 def test_predict_and_score_count_the_same_new_labels(run_cli: Run, model: Path, pool: Path) -> None:

@@ -155,6 +155,10 @@ def predict(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Table to write, with all columns and the predictions.")
     ] = None,
+    abstain: Annotated[
+        float | None,
+        typer.Option("--abstain", min=0.0, max=1.0, help="Leave rows empty whose confidence is below this."),
+    ] = None,
     force: o.Force = False,
     trust: o.Trust = "",
 ) -> int:
@@ -174,14 +178,19 @@ def predict(
     call.settle(table, classifier.options(table))
     cells = read_table(table, call.form)
     with output.working("predicting"):
-        found = predict_rows(classifier, cells)
+        found = predict_rows(classifier, cells, abstain)
     output.note(*found.unread)
+    if found.n_abstained:
+        output.note(
+            f"{found.n_abstained} of {count(len(cells), 'row')} left empty: the confidence is below {abstain:g}. The "
+            "bound of the fit covers predictions for all rows, not for the rest alone."
+        )
     if found.n_known:
         output.note(
             f"{found.label!r} is filled in for {count(found.n_known, 'new row')}. To compare: surefoot score {model} "
             f"{table}"
         )
-    data: dict[str, Any] = {"rows": len(cells), "predicted": found.counts}
+    data: dict[str, Any] = {"rows": len(cells), "predicted": found.counts, "abstained": found.n_abstained}
     if out is not None:
         write_predictions(out, found.table())
         shares = ", ".join(f"{known}: {n}" for known, n in found.counts.items())

@@ -282,6 +282,11 @@ class Predictions:
         return {name: int((self.predicted == name).sum()) for name in self.classes}
 
     @property
+    def n_abstained(self) -> int:
+        """Rows without a prediction."""
+        return sum(one is None for one in self.predicted)
+
+    @property
     def columns(self) -> Mapping[str, Any]:
         """The columns that are added to the table: the class, then the probability of each class."""
         added: dict[str, Any] = {f"{PREDICTED}{self.label or 'class'}": self.predicted}
@@ -303,19 +308,27 @@ class Predictions:
         return pd.DataFrame({"row": np.arange(1, len(self.cells) + 1), **self.columns})
 
 
-def predict_rows(classifier: Classifier, cells: Any) -> Predictions:
-    """Predict every row of a table."""
+def predict_rows(classifier: Classifier, cells: Any, abstain: float | None = None) -> Predictions:
+    """Predict every row of a table; rows with a confidence below `abstain` get no prediction."""
+    if abstain is not None and not classifier.has_proba:
+        raise FileError(
+            f"--abstain needs a model with probabilities; {classifier.name} has none. Predict without --abstain."
+        )
     label = None if classifier.stored is None else classifier.stored.label
     inputs = classifier.inputs(cells, label)
     known = np.zeros(len(cells), dtype=bool)
     if label in cells.columns:
         known = np.array([value is not None for value in read_labels(cells[label])])
+    predicted = classifier.predict(inputs)
+    proba = classifier.proba(inputs) if classifier.has_proba else None
+    if abstain is not None and proba is not None:
+        predicted[proba.max(axis=1) < abstain] = None
     return Predictions(
         cells,
         classifier.classes,
         label,
-        classifier.predict(inputs),
-        classifier.proba(inputs) if classifier.has_proba else None,
+        predicted,
+        proba,
         int((~were_taught(classifier.stored, cells[known])).sum()) if known.any() else 0,
         classifier.unread(cells),
     )
