@@ -195,7 +195,7 @@ def test_nothing_the_model_believes_is_said_of_an_audited_row(tmp_path: Path) ->
     assert "Nearest" not in seen["audit"]
     standing = ada.http.get("/api/standing").json()
     assert standing["phase"] == "proved"
-    assert standing["headline"] == "Proved: at most 10\N{NO-BREAK SPACE}% wrong, 90\N{NO-BREAK SPACE}% sure"
+    assert standing["headline"] == "Proved: at most 10\N{NO-BREAK SPACE}% wrong, 90\N{NO-BREAK SPACE}% confidence"
     assert standing["bound"]["kind"] == "theorem"
     assert standing["bound"]["value"] <= 0.1
     assert ada.http.get("/download/model.skops").content == b"model"

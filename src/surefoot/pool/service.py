@@ -487,9 +487,10 @@ def _headline(desk: LabelingService) -> str:
     if finishing is not None:
         done = "Finished" if finishing.is_finished else "Finishing"
         return (
-            f"{done}: at most {percent(finishing.goal.max_error)} wrong labels, {percent(finishing.audit.level)} sure"
+            f"{done}: at most {percent(finishing.goal.max_error)} wrong labels, "
+            f"{percent(finishing.audit.level)} confidence"
         )
-    at_most = f"at most {percent(goal.target)} wrong, {percent(goal.level)} sure"
+    at_most = f"at most {percent(goal.target)} wrong, {percent(goal.level)} confidence"
     return {
         PROVED: f"Proved: {at_most}",
         AUDITING: f"Proving: {at_most}?",

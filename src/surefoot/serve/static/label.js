@@ -251,7 +251,7 @@ function showStanding() {
   put("bound", s.bound ? `≤ ${s.bound.shown}` : "–");
   put("bound-more", s.bound ? `${s.bound.kind}: ${s.bound.basis}` : "none yet");
   put("target", `≤ ${percent(s.target)}`);
-  put("target-more", `wrong, ${percent(s.level)} sure`);
+  put("target-more", `wrong, ${percent(s.level)} confidence`);
   const over = s.phase === "proved" || s.phase === "finished";
   put("needed", over ? "0" : s.phase === "finishing" ? String(s.needed) : s.needed === null ? "many" : s.phase === "learning" ? `≥ ${s.needed}` : `≈ ${s.needed}`);
   put("needed-more", over ? "you can stop" : s.phase === "finishing" ? "rows that the model is unsure of" : s.needed === null ? "target out of reach" : "labels, as estimated");
