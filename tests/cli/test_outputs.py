@@ -29,8 +29,9 @@ def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("the table was read")
 
     monkeypatch.setattr("surefoot.cli.app.Call.read_pool", read)
+    monkeypatch.setattr("surefoot.pool.stored.load_model", read)
+    monkeypatch.setattr("surefoot.pool.stored.read_table", read)
     monkeypatch.setattr("surefoot.pool.table.read_table", read)
-    monkeypatch.setattr("surefoot.pool.model_file.load_model", read)
     monkeypatch.setattr("surefoot.cli.demo.Demonstration.from_seed", read)
 
 

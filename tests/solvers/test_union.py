@@ -257,7 +257,7 @@ def test_rounds_are_told_and_threads_change_nothing() -> None:
 def test_bad_input_is_refused() -> None:
     ds, model = draw(2)
     sets = one_per_class(ds, 0.01)
-    with pytest.raises(ValueError, match="at least one decision set; got none"):
+    with pytest.raises(ValueError, match="at least one decision set, got none"):
         solve_union([], model)
     other, _ = draw(2, N=31)
     with pytest.raises(ValueError, match="share their rows"):
