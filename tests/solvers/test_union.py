@@ -263,7 +263,7 @@ def test_bad_input_is_refused() -> None:
     with pytest.raises(ValueError, match="share their rows"):
         solve_union([sets[0], favouring(other, 0, 0.01)], model)
     three, _ = draw(3)
-    with pytest.raises(ValueError, match="share their rows, and the 2 classes"):
+    with pytest.raises(ValueError, match="share their rows and the 2 classes"):
         solve_union([sets[0], favouring(three, 0, 0.01)], model)
     with pytest.raises(ValueError, match="one row per row of the sets; got 31 and 30"):
         solve_union(sets, replace(model, X=np.ones((31, 3))))
