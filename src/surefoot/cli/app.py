@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 # Columns are read one by one. From this number on, the command announces the time.
-_MANY_COLUMNS, _SECONDS_PER_COLUMN = 30_000, 1.2e-3
+_MANY_COLUMNS, _SECONDS_PER_COLUMN = 30_000, 2.1e-3
 
 # Options that several commands share, and their completion.
 
