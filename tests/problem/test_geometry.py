@@ -89,7 +89,7 @@ def test_a_command_line_fit_measures_the_pool_once_in_each_metric(
             writer.writerow([*row, ("yes" if y[at] else "no") if at < 24 else ""])
     counter = Counter(monkeypatch, least=200)
     out = ["--out", str(tmp_path / "m.skops"), *(["--report", str(tmp_path / "r.html")] if report else [])]
-    assert run(["fit", str(tmp_path / "pool.csv"), "--label", "churn", *out]) == 0
+    assert run(["fit", str(tmp_path / "pool.csv"), "--label", "churn", "--worst-case", *out]) == 0
     for found in (counter.measured, counter.solved):
         whole = [one for one in found if one[:2] == (260, 24)]
         assert 1 <= len(whole) == len(set(whole)) <= 2  # in the metric that is learned, and in that of the certificate
