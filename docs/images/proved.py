@@ -1,4 +1,4 @@
-"""Take the picture proved.png: the demonstration of the labeling page, labeled by its robot until the error is proved.
+"""Take labeling.png and proved.png: the page of the demonstration, labeled by its robot, in and after an audit.
 
 `PYTHONPATH=tests python docs/images/proved.py` takes about two minutes and requires Chromium.
 """
@@ -19,22 +19,26 @@ PANEL = """(({x, y, width}) => ({x, y, width, height: 700, scale: 1.5}))(
     document.querySelector('aside').getBoundingClientRect())"""
 
 
-def take(page: Page) -> bytes:
-    """Sign in, let the robot label until the page shows the proof, and photograph the panel with the bound."""
+def take(page: Page) -> tuple[bytes, bytes]:
+    """Sign in and let the robot label. Photograph the page in the audit, and the panel when it shows the proof."""
     page.wait("document.activeElement && document.activeElement.id === 'name'")
     page.type("a")
     page.press("Enter", 13)
     page.wait("!!document.getElementById('robot') && !!document.querySelector('.card-head b')")
     page.evaluate("document.getElementById('robot').click()")
+    page.wait("/[1-9][0-9] audited rows/.test(document.body.innerText)")
+    shot = {"x": 0, "y": 0, "width": 1200, "height": 800, "scale": 1}
+    audit = page.call("Page.captureScreenshot", format="png", clip=shot)["data"]
     page.wait("document.body.innerText.includes('Proved')")
     time.sleep(2)  # the curve is drawn
     page.call("Emulation.setDeviceMetricsOverride", width=1200, height=1000, deviceScaleFactor=1, mobile=False)
     clip = page.evaluate(PANEL)
-    return base64.b64decode(page.call("Page.captureScreenshot", format="png", clip=clip)["data"])
+    proof = page.call("Page.captureScreenshot", format="png", clip=clip)["data"]
+    return base64.b64decode(audit), base64.b64decode(proof)
 
 
 def main() -> None:
-    """Serve the demonstration and write the picture beside this file."""
+    """Serve the demonstration and write the pictures beside this file."""
     program = find_chromium()
     if program is None:
         sys.exit("Chromium is not installed.")
@@ -43,11 +47,12 @@ def main() -> None:
         server = subprocess.Popen([*command, "--port", str(PORT)], cwd=folder)
         try:
             time.sleep(10)
-            picture = take(browser.visit(f"http://127.0.0.1:{PORT}", width=1200))
+            pictures = take(browser.visit(f"http://127.0.0.1:{PORT}", width=1200))
         finally:
             server.terminate()
             server.wait()
-    Path(__file__).with_name("proved.png").write_bytes(picture)
+    for name, picture in zip(("labeling.png", "proved.png"), pictures, strict=True):
+        Path(__file__).with_name(name).write_bytes(picture)
 
 
 if __name__ == "__main__":
