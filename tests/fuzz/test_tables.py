@@ -162,7 +162,7 @@ def check_commands(rng: Random, monkeypatch: pytest.MonkeyPatch, printed: Callab
     return True
 
 
-@pytest.mark.parametrize("n_tables", [6, pytest.param(120, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_tables", [6, pytest.param(40, marks=pytest.mark.slow)])
 def test_commands_harm_no_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], n_tables: int
 ) -> None:
