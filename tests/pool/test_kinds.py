@@ -62,6 +62,10 @@ class TestDates:
         assert written is not None
         assert as_days(days, stored[0]) == pytest.approx(as_days(texts, written[0]))
 
+    def test_a_long_cell_takes_linear_time(self) -> None:
+        """With time that grows as the square of the length, this would take hours."""
+        assert date_format(pd.Series(["-" * 3_000_000, "13/02/2021", "01/03/2021"])) is None
+
     def test_day_or_month_first_is_decided_by_the_column_or_said(self) -> None:
         assert date_format(pd.Series(["13/02/2021", "01/03/2021"])) == ("%d/%m/%Y", None)
         assert date_format(pd.Series(["02/13/2021", "01/03/2021"])) == ("%m/%d/%Y", None)

@@ -65,8 +65,9 @@ _DAYS = (
 )
 _ISO_LIKE = re.compile(r"^\d{4}-\d{2}(-\d{2}([T ]\d{2}(:?\d{2}(:?\d{2}([.,]\d+)?)?)?\s*(Z|[+-]\d{2}:?\d{2})?)?)?$")
 _MARKS, _MARKS_AND_POINT = re.compile(r"[,%€£$]"), re.compile(r"[.,%€£$]")
-_HAS_DIGITS = re.compile(r"\d.*[-/.: ,]|[-/.: ,].*\d")
-_PLAIN_NUMBER = re.compile(r"^[-+]?\d*\.?\d+(?:[eE][-+]?\d+)?$")
+# Each takes linear time, also on a cell of a million characters.
+_DIGIT, _MARK = re.compile(r"\d"), re.compile(r"[-/.: ,]")
+_PLAIN_NUMBER = re.compile(r"^[-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?$")
 FORMATS = (*[day + time for day, time in product(_DAYS, _TIMES)], *[time.strip() for time in _TIMES if time])
 # This share of the filled cells must be dates, and so many different cells are looked at to find out.
 _SHARE, _DATES_LOOKED_AT = 0.9, 200
@@ -173,7 +174,9 @@ def date_format(column: Any) -> tuple[str, str | None] | None:
         return _compact(column)
     cells = [str(cell).strip() for cell in column.dropna()]
     sample = list(dict.fromkeys(cells))[:_DATES_LOOKED_AT]
-    if not sample or _share(sample, _HAS_DIGITS.search) < _SHARE or median(map(len, sample)) > 40:
+    if not sample or median(map(len, sample)) > 40:
+        return None
+    if _share(sample, lambda cell: _DIGIT.search(cell) and _MARK.search(cell)) < _SHARE:
         return None
     if _share(sample, _ISO_LIKE.match) >= _SHARE:
         return ISO, None
