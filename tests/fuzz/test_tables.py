@@ -80,6 +80,11 @@ def cells_of(content: bytes, how: Format) -> list[list[str]]:
         csv.field_size_limit(limit)
 
 
+def header_at(records: list[list[str]]) -> int:
+    """The number of the header: a stray line end in it makes its first part a title, which is skipped."""
+    return next(at for at, record in enumerate(records[:6]) if "y" in [name.strip() for name in record])
+
+
 def check_one_table(folder: Path, rng: Random) -> bool:
     """Write labels into a table; whether it could be read at all."""
     path = folder / "t.csv"
@@ -92,12 +97,13 @@ def check_one_table(folder: Path, rng: Random) -> bool:
         assert path.read_bytes() == content
         return False
     expected = cells_of(content, how)
-    at = [name.strip() for name in expected[0]].index("y")
-    assert len(expected) == 1 + len(table.labels)
+    head = header_at(expected)
+    at = [name.strip() for name in expected[head]].index("y")
+    assert len(expected) == head + 1 + len(table.labels)
     for _ in range(4):
         row, label = rng.randrange(len(table.labels)), rng.choice([*table.classes, None])
         writer.write({row: label})
-        expected[row + 1][at] = label or ""
+        expected[head + row + 1][at] = label or ""
         assert cells_of(path.read_bytes(), how) == expected
         table = read_labeled_table(path, "y", how=how, classes=table.classes)
         assert table.labels[row] == label
@@ -109,7 +115,7 @@ def check_one_table(folder: Path, rng: Random) -> bool:
         if table.classes:
             store.append([Event(e.LABEL, row, ada, table.classes[0], e.LEARN)])
             write_table(store, table, path.read_bytes(), lambda _: table)
-            expected[row + 1][at] = table.classes[0] if label in (None, table.classes[0]) else label
+            expected[head + row + 1][at] = table.classes[0] if label in (None, table.classes[0]) else label
             assert cells_of(path.read_bytes(), how) == expected
     store_path(path).unlink()
     return True
@@ -131,7 +137,7 @@ def test_labels_harm_no_cell(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_labels_harm_no_cell_at_length(tmp_path: Path, seed: int) -> None:
     rng = Random(seed)
-    for _ in range(1000):
+    for _ in range(400):
         check_one_table(tmp_path, rng)
 
 
@@ -154,15 +160,16 @@ def check_commands(rng: Random, monkeypatch: pytest.MonkeyPatch, printed: Callab
         return False
     old, new = cells_of(content, how), cells_of(path.read_bytes(), how)
     changed = [(r, c) for r, row in enumerate(old) for c, cell in enumerate(row) if new[r][c] != cell]
-    at = [name.strip() for name in old[0]].index("y")
+    head = header_at(old)
+    at = [name.strip() for name in old[head]].index("y")
     assert [len(row) for row in old] == [len(row) for row in new]
     assert all(column == at for _, column in changed), changed
-    all_labeled = all(row[at].strip() for row in new[1:])  # nothing is left to learn about, which `fit` refuses
+    all_labeled = all(row[at].strip() for row in new[head + 1 :])  # nothing is left to learn about, which `fit` refuses
     assert run(fit) == before or before == 2 or all_labeled, printed()
     return True
 
 
-@pytest.mark.parametrize("n_tables", [6, pytest.param(40, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_tables", [6, pytest.param(120, marks=pytest.mark.slow)])
 def test_commands_harm_no_cell(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], n_tables: int
 ) -> None:
