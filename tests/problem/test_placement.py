@@ -337,6 +337,16 @@ class TestLongSolves:
             with warns("long solve"), pytest.raises(AssertionError, match="before the warning"):
                 solve()
 
+    def test_the_time_of_a_cross_validation_is_that_of_all_folds(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        g = np.random.default_rng(0)
+        X, y, U = g.normal(size=(20, 2)), np.arange(20) % 2, g.normal(size=(5, 2))
+        monkeypatch.setattr(placement, "_LONG", 1e-12)
+        with warns("long solve") as one:
+            sf.RobustLogisticRegression().fit(X[:16], y[:16], X_unlabeled=np.vstack([U, X[16:]]))
+        with warns("long solve") as folds:
+            sf.error_bound(sf.RobustLogisticRegression(), X, y, X_unlabeled=U, n_folds=5)
+        assert folds[0].message.seconds == pytest.approx(5 * one[0].message.seconds)
+
     def test_a_sample_that_takes_a_minute_is_advised(self) -> None:
         g = np.random.default_rng(0)
         X, y = g.normal(size=(2000, 2)), g.integers(0, 2, 2000)

@@ -32,6 +32,7 @@ from surefoot.certificates.certification import certify
 from surefoot.priors import AUTO, NoPrior, resolve_prior
 from surefoot.priors.clopper_pearson import difference_estimate, fold_numbers, hypergeometric_upper
 from surefoot.problem.losses import ZERO_ONE
+from surefoot.problem.placement import repeated_solves
 from surefoot.problem.rows import fingerprints
 
 # The cross-fitted bound: errors of cross-validation plus one, for the classifier trained on all labels.
@@ -90,7 +91,8 @@ def _cross_fit(asked: Arguments, control_variate: bool, n_folds: int) -> CrossFi
         rows = _safe_indexing(X, held)
         # the held-out rows without their labels, so that the feature marginal is that of the final fit
         more = np.vstack([np.asarray(U), np.asarray(rows)]) if takes_rows else None
-        model = fit_clone(asked.classifier, _safe_indexing(X, rest), y[rest], more)
+        with repeated_solves(n_folds):
+            model = fit_clone(asked.classifier, _safe_indexing(X, rest), y[rest], more)
         if model is None:
             model = DummyClassifier(strategy="most_frequent").fit(_safe_indexing(X, rest), y[rest])
         parts.append(observe(model, rows, y[held], classes, asked.loss, asked.clip))

@@ -7,8 +7,10 @@ their storage. Many rows are processed in blocks, even if they are in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -60,6 +62,8 @@ _FEWEST_MERGED = 1000
 _PER_DISTANCE, _PER_ANCHORS, _ANCHORS_GROWTH, _CLASSES_GROWTH = 3.3e-7, 10.0, 2.5, 1.5
 # A solve that takes longer than this many seconds is announced.
 _LONG = 60.0
+# Solves of this size in one call, see `repeated_solves`.
+_SOLVES: ContextVar[int] = ContextVar("_SOLVES", default=1)
 # Equal rows are looked for among all rows if some are found among this many random ones.
 _TRIED = 4096
 
@@ -207,10 +211,20 @@ def robust_problem(
     return InMemoryProblem.from_data(few, prior, label_cost, n_jobs, equal)
 
 
+@contextmanager
+def repeated_solves(n: int) -> Iterator[None]:
+    """Announce the time of each solve in this block as that of n solves, such as the folds of a cross-validation."""
+    token = _SOLVES.set(n)
+    try:
+        yield
+    finally:
+        _SOLVES.reset(token)
+
+
 def announce_long_solve(problem: RobustProblem, compute: Compute | None) -> None:
-    """Warn before a solve that will take more than a minute on processors: how long it takes, and what to do."""
-    n, K = len(problem.decision_set.anchor_weights), problem.decision_set.n_classes
-    growth = (K / 2) ** _CLASSES_GROWTH
+    """Warn before solves that will take more than a minute on processors: how long they take, and what to do."""
+    times, n, K = _SOLVES.get(), len(problem.decision_set.anchor_weights), problem.decision_set.n_classes
+    growth = times * (K / 2) ** _CLASSES_GROWTH
     fixed, per_row = growth * _PER_ANCHORS * (n / 1000) ** _ANCHORS_GROWTH, growth * _PER_DISTANCE * n
     seconds = fixed + per_row * problem.n_rows
     if seconds <= _LONG or (compute is not None and compute.device.startswith("cuda")):
@@ -220,8 +234,8 @@ def announce_long_solve(problem: RobustProblem, compute: Compute | None) -> None
     warn_caller(
         CodedWarning(
             "long solve",
-            f"Each solve over {problem.n_rows:,} rows, {n:,} labeled rows and {K} classes takes about "
-            f"{in_words(seconds)} of processor time.",
+            f"{'A solve' if times == 1 else f'{times} solves'} over {problem.n_rows:,} rows, {n:,} labeled rows and "
+            f"{K} classes will take about {in_words(seconds)} of processor time.",
             f"Pass {fewer} for a minute, or $compute=Compute('cuda') on a GPU.",
             seconds=seconds,
         )
