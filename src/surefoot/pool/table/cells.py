@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
-from itertools import product
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, product
 from statistics import median
 from typing import Any
 
@@ -141,7 +141,7 @@ def number_style(column: Any, commas: str = THOUSANDS) -> str:
         return POINT
     filled, decimal = column.dropna(), commas == COMMA
     marks = _MARKS_AND_POINT if decimal else _MARKS
-    if not any(isinstance(cell, str) and marks.search(cell) for cell in filled):
+    if not any(isinstance(cell, str) and marks.search(cell) for cell in filled.to_numpy(dtype=object)):
         return POINT
     styles = (COMMA, POINT, THOUSANDS) if decimal else (POINT, THOUSANDS, COMMA)
     readable = {style: int((~as_numbers(filled, style)[1]).sum()) for style in styles}
@@ -172,22 +172,21 @@ def date_format(column: Any) -> tuple[str, str | None] | None:
         return STORED, None
     if column.dtype.kind in "iufbmc":
         return _compact(column)
-    cells = [str(cell).strip() for cell in column.dropna()]
-    sample = list(dict.fromkeys(cells))[:_DATES_LOOKED_AT]
+    filled = column.dropna().to_numpy(dtype=object)
+    sample = list(islice(_unique(str(cell).strip() for cell in filled), _DATES_LOOKED_AT))
     if not sample or median(map(len, sample)) > 40:
         return None
-    if _share(sample, lambda cell: _DIGIT.search(cell) and _MARK.search(cell)) < _SHARE:
+    # no format reads a number without two marks between its parts
+    numbers = _share(sample, _PLAIN_NUMBER.match)
+    if numbers > 1.0 - _SHARE or _share(sample, lambda cell: _DIGIT.search(cell) and _MARK.search(cell)) < _SHARE:
         return None
     if _share(sample, _ISO_LIKE.match) >= _SHARE:
         return ISO, None
-    return _written_format(cells, sample)
+    return _written_format([str(cell).strip() for cell in filled], sample)
 
 
 def _written_format(cells: list[str], sample: list[str]) -> tuple[str, str | None] | None:
     """As `date_format`, for texts that are not written as ISO 8601 has it."""
-    # no format reads a number without two marks between its parts
-    if _share(sample, _PLAIN_NUMBER.match) > 1.0 - _SHARE:
-        return None
     shares = {how: _share_read(sample, how) for how in FORMATS}
     best = max(shares, key=lambda how: shares[how])
     read = _share_read(cells, best)
@@ -196,6 +195,15 @@ def _written_format(cells: list[str], sample: list[str]) -> tuple[str, str | Non
     # the same format with day and month in each other's place
     twin = best.replace("%m", "%?").replace("%d", "%m").replace("%?", "%d")
     return best, twin if twin != best and twin in shares and _share_read(cells, twin) == read else None
+
+
+def _unique(cells: Iterable[str]) -> Iterator[str]:
+    """Yield each cell the first time that it occurs."""
+    seen: set[str] = set()
+    for cell in cells:
+        if cell not in seen:
+            seen.add(cell)
+            yield cell
 
 
 def _share(cells: list[str], fits: Callable[[str], object]) -> float:
