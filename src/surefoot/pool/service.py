@@ -70,6 +70,7 @@ class LabelingService:
         self._size = n_rows, classes
         self.ranking: Ranking | None = None
         self.problem: str | None = None
+        self.offered: tuple[tuple[Any, ...], list[dict[str, Any]]] | None = None
         self._fitted_to: Job | None = None
         self._read_store()
 
@@ -469,7 +470,11 @@ def _offer(desk: LabelingService) -> list[dict[str, Any]] | None:
     if ranking is None or turns.finishing is not None or turns.phase == PROVED or not book.n_unanswered:
         return None
     shares = sorted({*_OFFERED, turns.goal.target})
-    return [{"max_error": share, "labels": _labels_to_finish(desk, ranking, share)} for share in shares]
+    state = (ranking, shares, len(book.labels) // max(book.n_rows // 1000, 1))  # an estimate need not move at once
+    if desk.offered is None or desk.offered[0][0] is not ranking or desk.offered[0][1:] != state[1:]:
+        found = [{"max_error": share, "labels": _labels_to_finish(desk, ranking, share)} for share in shares]
+        desk.offered = state, found
+    return desk.offered[1]
 
 
 def _labels_to_finish(desk: LabelingService, ranking: Ranking, max_error: float) -> int:
