@@ -57,6 +57,15 @@ def begun(folder: Path, learner: Knowing, n_rows: int) -> tuple[LabelingService,
     return desk, person
 
 
+def in_audit(folder: Path, learner: Knowing, n_rows: int) -> tuple[LabelingService, Person]:
+    desk = make_desk(folder, n_rows)
+    person = desk.store.person("ada")
+    while desk.turns.phase != AUDITING:
+        label(desk, person, learner, 1)
+        desk.freeze_if_due()
+    return desk, person
+
+
 class TestDesk:
     def test_from_the_offer_to_the_finished_table(self, tmp_path: Path) -> None:
         learner = Sure(400)
@@ -89,11 +98,7 @@ class TestDesk:
 
     def test_an_audit_gives_way(self, tmp_path: Path) -> None:
         learner = Sure(400)
-        desk = make_desk(tmp_path, 400)
-        person = desk.store.person("ada")
-        while desk.turns.phase != AUDITING:
-            label(desk, person, learner, 1)
-            desk.freeze_if_due()
+        desk, person = in_audit(tmp_path, learner, 400)
         label(desk, person, learner, 8)
         assert status(desk)["bound"] is not None
         n = len(desk.book.labels)
@@ -123,14 +128,10 @@ class TestDesk:
 
     def test_before_the_first_audited_row_no_bound_is_shown(self, tmp_path: Path) -> None:
         learner = Sure(400)
-        desk = make_desk(tmp_path, 400)
-        person = desk.store.person("ada")
-        while desk.turns.phase != AUDITING:
-            label(desk, person, learner, 1)
-            desk.freeze_if_due()
+        desk, _ = in_audit(tmp_path, learner, 400)
         assert desk.turns.audit is not None
-        if desk.turns.audit.n_labels == 0:
-            assert status(desk)["bound"] is None
+        assert desk.turns.audit.n_labels == 0
+        assert status(desk)["bound"] is None
 
     def test_the_guarantee_holds(self, tmp_path: Path) -> None:
         """At level 0.9, from the first label to the last, in 20 tables."""
