@@ -96,6 +96,9 @@ Trust = Annotated[
     str,
     typer.Option("--trust", help="Types to trust in the model file, separated by commas, or 'size' for a large file."),
 ]
+PoolSize = Annotated[
+    int, typer.Option("--pool-size", min=0, help="Number of unlabeled rows for training, or 0 for all.")
+]
 CvGroups = Annotated[
     str | None,
     typer.Option(

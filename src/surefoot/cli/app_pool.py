@@ -162,9 +162,7 @@ def label(
     random_first: Annotated[
         int, typer.Option("--random-first", min=0, help="Number of random labels before active learning.")
     ] = 20,
-    pool_size: Annotated[
-        int, typer.Option("--pool-size", min=0, help="Number of unlabeled rows for training, or 0 for all.")
-    ] = 2000,
+    pool_size: o.PoolSize = 2000,
 ) -> int:
     """Label rows in the terminal. The table is updated at the end."""
     goal_loss, choices = read_loss(loss), call.settle_pool(pool, tol=1e-3)
@@ -323,9 +321,7 @@ def finish(
     force: o.Force = False,
     radius: o.Radius = "default",
     prior: o.Prior = "weak",
-    pool_size: Annotated[
-        int, typer.Option("--pool-size", min=0, help="Number of unlabeled rows for training, or 0 for all.")
-    ] = 2000,
+    pool_size: o.PoolSize = 2000,
     trust: o.Trust = "",
 ) -> int:
     """Finish a table: you label some rows, and the model labels the rest."""
@@ -449,9 +445,7 @@ def serve(
     random_first: Annotated[
         int, typer.Option("--random-first", min=2, help="Number of random labels before active learning.")
     ] = 20,
-    pool_size: Annotated[
-        int, typer.Option("--pool-size", min=0, help="Number of unlabeled rows for training, or 0 for all.")
-    ] = 2000,
+    pool_size: o.PoolSize = 2000,
 ) -> int:
     """Label in the browser, alone or in a team, until the error rate is proved."""
     with _demo_pool(demo) as made:

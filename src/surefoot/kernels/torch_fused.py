@@ -524,11 +524,11 @@ def _half_product(left: Tensor, right: Tensor) -> Tensor:
     """leftᵀ · right in float64 of tall matrices (B, a) and (B, b) of 16 bits; groups of rows are summed in float32."""
     if not left.is_cuda:
         return left.double().T @ right.double()
-    groups, cut = len(left) // _GROUP_ROWS, len(left) // _GROUP_ROWS * _GROUP_ROWS
+    groups = len(left) // _GROUP_ROWS
+    cut = groups * _GROUP_ROWS
     found = torch.mm(left[cut:].T, right[cut:], out_dtype=torch.float32).double()
     if groups:
-        parts = (one[:cut].unflatten(0, (groups, _GROUP_ROWS)) for one in (left, right))
-        lefts, rights = parts
+        lefts, rights = (one[:cut].unflatten(0, (groups, _GROUP_ROWS)) for one in (left, right))
         found += torch.bmm(lefts.transpose(1, 2), rights, out_dtype=torch.float32).sum(dim=0, dtype=torch.float64)
     return found
 
