@@ -260,7 +260,7 @@ def run_cell(study: str, name: str, n: int, draws: int, out: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--datasets", default=",".join(datasets.paper_names()))
+    parser.add_argument("--datasets", default=",".join(datasets.names(paper_only=True)))
     parser.add_argument("--sizes", default="20,50,100,200")
     parser.add_argument("--draws", type=int, default=100)
     parser.add_argument("--transport-draws", type=int, default=20)

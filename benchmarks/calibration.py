@@ -252,7 +252,7 @@ def broken(out: Path, names: list[str], sizes: list[int]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--datasets", default=",".join(datasets.paper_names()))
+    parser.add_argument("--datasets", default=",".join(datasets.names(paper_only=True)))
     parser.add_argument("--sizes", default="20,50,100,200")
     parser.add_argument("--draws", type=int, default=100)
     parser.add_argument("--price-draws", type=int, default=20)

@@ -6,8 +6,9 @@ The problems are the paper's 14 datasets (2,000 random rows, n of them labeled),
 some problems that were once slow ("hard": many features and classes, equal rows, 200,000 rows on 216 points). Every
 call in `ASKED` runs on every problem. Lines that the file already contains are not run again. `--seconds` ends a run
 after that time, and the next run continues it. `--only` selects problems by a word in their names. `--draws` and
-`--shapes` set their number. `seconds` is processor time on one thread, which excludes other programs. A call that
-exceeds `--limit` is ended, and its line contains "timeout". `--summary` prints the table of the file.
+`--shapes` set their number, and `--every 8` takes every eighth of them. `seconds` is processor time on one thread,
+which excludes other programs. A call that exceeds `--limit` is ended, and its line contains "timeout". `--summary`
+prints the table of the file.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -133,7 +135,7 @@ def of_hard_case(name: str) -> Problem:
 def problems(draws: range, shapes: range) -> Iterator[tuple[str, Callable[[], Problem]]]:
     """Names of all problems, and how to make each."""
     for seed in draws:
-        for name in datasets.paper_names():
+        for name in datasets.names(paper_only=True):
             for n in LABELED:
                 yield f"{name} n={n} draw {seed}", lambda name=name, n=n, seed=seed: of_dataset(name, n, seed)
     for seed in shapes:
@@ -206,6 +208,7 @@ def main() -> None:
     parser.add_argument("--asked", default="")
     parser.add_argument("--draws", type=int, nargs=2, default=(0, DRAWS), metavar=("FIRST", "END"))
     parser.add_argument("--shapes", type=int, nargs=2, default=(0, SHAPES), metavar=("FIRST", "END"))
+    parser.add_argument("--every", type=int, default=1)
     parser.add_argument("--summary", action="store_true")
     asked = parser.parse_args()
     begun, lines = time.monotonic(), read(asked.out)
@@ -219,7 +222,7 @@ def main() -> None:
         writer = csv.DictWriter(file, fieldnames=FIELDS, restval="", lineterminator="\n")
         if not lines:
             writer.writeheader()
-        for name, make in problems(range(*asked.draws), range(*asked.shapes)):
+        for name, make in islice(problems(range(*asked.draws), range(*asked.shapes)), 0, None, asked.every):
             todo = [one for one in ASKED if (name, one) not in done and asked.asked in one]
             if not todo or asked.only not in name:
                 continue

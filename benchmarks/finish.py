@@ -141,7 +141,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--draws", type=int, default=100)
-    parser.add_argument("--datasets", default=",".join(datasets.paper_names()))
+    parser.add_argument("--datasets", default=",".join(datasets.names(paper_only=True)))
     chosen = parser.parse_args()
     done = set()
     if chosen.out.exists():

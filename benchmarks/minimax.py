@@ -82,7 +82,7 @@ def run(draws: int) -> tuple[Scores, Scores, Scores]:
     times: Scores = {}
     prediction.MOST_ROWS = ROWS
     for draw in range(draws):
-        for name in datasets.paper_names():
+        for name in datasets.names(paper_only=True):
             X, y = prediction.load(name)
             if X.shape[1] > MOST_FEATURES:
                 continue

@@ -64,7 +64,7 @@ def predictions(X: Array, y: Labels, U: Array) -> dict[str, Array]:
 def run(draws: int) -> dict[tuple[str, int, str], list[tuple[float, float]]]:
     found: dict[tuple[str, int, str], list[tuple[float, float]]] = {}
     for draw in range(301, 301 + draws):
-        for name in datasets.paper_names():
+        for name in datasets.names(paper_only=True):
             X, y = prediction.load(name)
             if X.shape[1] > MOST_FEATURES:
                 continue

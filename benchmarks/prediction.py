@@ -345,7 +345,7 @@ def draw_picture(out: Path, names: list[str], sizes: list[int]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--datasets", default=",".join(datasets.paper_names()))
+    parser.add_argument("--datasets", default=",".join(datasets.names(paper_only=True)))
     parser.add_argument("--sizes", default="20,50,100")
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--paper-draws", type=int, default=5)

@@ -137,7 +137,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results-proof.csv")
     parser.add_argument("--draws", type=int, default=10)
-    parser.add_argument("--datasets", default=",".join(datasets.paper_names()))
+    parser.add_argument("--datasets", default=",".join(datasets.names(paper_only=True)))
     parser.add_argument("--demo", action="store_true")
     chosen = parser.parse_args()
     if chosen.demo:

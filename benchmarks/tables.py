@@ -259,7 +259,7 @@ def units(out: Path) -> None:
         return TailScaler().fit_transform(found.data), np.asarray(found.target).astype(str)
 
     sets = [(name, lambda table=table: cleaned(table)) for name, table in TABLES.items()]
-    sets += [(name, lambda name=name: numbers(name)) for name in datasets.paper_names()]
+    sets += [(name, lambda name=name: numbers(name)) for name in datasets.names(paper_only=True)]
     how = {"logistic regression": None, "standardised": LearnedMetric(), "as cleaned": LearnedMetric(unit=1.0)}
     lines, totals = [], {"tables": [], "datasets": []}
     for name, load in sets:

@@ -362,7 +362,6 @@ def test_a_fit_imports_no_array_library_and_leaves_pot_as_it_is() -> None:
 SHARED_NAMES = {
     "add_row_sums": {"kernels.torch_fused", "kernels.torch_rows"},
     "certify": {"certificates.certification", "cli.app_model"},
-    "names": {"datasets", "paper"},
     "reproduce": {"cli.app_model", "paper"},
     "verify": {"certificates.verify", "cli.app_model"},
 }

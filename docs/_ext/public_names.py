@@ -18,9 +18,7 @@ PUBLIC_MODULES = [
 ]
 # From modules whose other names only the package itself uses.
 PUBLIC_NAMES = [
-    "surefoot.backends.dask_rows.local_client",
     "surefoot.report.build_report",
-    "surefoot.report.render_report",
     "surefoot.report.write_report",
 ]
 # What public functions return: read, not constructed, so not exported; documented all the same.

@@ -13,10 +13,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import surefoot as sf
-import surefoot.active as al
 from refusals import refuses
 from surefoot.active.impact import (
     expected_model_change,
+    gradient_impact,
     logistic_impact,
     max_model_change,
     min_model_change,
@@ -118,7 +118,7 @@ class TestTorch:
             module.weight.copy_(torch.as_tensor(clf.coef_))
             module.bias.copy_(torch.as_tensor(clf.intercept_))
         np.testing.assert_allclose(torch_impact(module, X, batch_size=7), logistic_impact(clf, X), rtol=1e-10)
-        np.testing.assert_allclose(al.gradient_impact(module, X), logistic_impact(clf, X), rtol=1e-10)
+        np.testing.assert_allclose(gradient_impact(module, X), logistic_impact(clf, X), rtol=1e-10)
 
     def test_a_deep_module_has_autograd_s_gradients_one_by_one(self, torch: ModuleType) -> None:
         torch.manual_seed(0)

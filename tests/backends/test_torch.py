@@ -14,6 +14,7 @@ from refusals import refuses
 from surefoot.backends.block_rows import BlockStore
 from surefoot.backends.blocks import BlockedProblem
 from surefoot.backends.sources import ArrayRows
+from surefoot.costs.metrics import CallableMetric
 from surefoot.dual.adversary import mixture
 from surefoot.dual.block import Block, DualProblem
 from surefoot.dual.row_sums import RowSums
@@ -129,7 +130,7 @@ def test_a_metric_that_torch_does_not_know() -> None:
     def squared(rows: Any, anchors: Any) -> Any:
         return np.square(rows[:, None, :] - anchors[None, :, :]).sum(axis=2)
 
-    metric = sf.costs.CallableMetric(squared, vectorized=True)
+    metric = CallableMetric(squared, vectorized=True)
     radius = sf.minimal_radius(pool.X, pool.y, X_unlabeled=pool.U, metric=metric) + 0.05
     ours, theirs = (pool.fit(pool.U, sf.Compute(who), metric=metric, radius=radius) for who in ("cpu", "torch"))
     assert theirs.certificate_.risk == pytest.approx(ours.certificate_.risk, abs=1e-6)

@@ -10,8 +10,16 @@ from hypothesis.extra.numpy import arrays
 
 from refusals import Refused, refuses
 from surefoot._errors import ParameterError
-from surefoot.costs import CallableMetric, Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan, Precomputed
 from surefoot.costs.learned import resolve_metric
+from surefoot.costs.metrics import (
+    CallableMetric,
+    Chebyshev,
+    Euclidean,
+    FeatureMetric,
+    Mahalanobis,
+    Manhattan,
+    Precomputed,
+)
 from surefoot.problem.sets import label_cost_matrix
 
 SPD = np.array([[2.0, 0.5, 0.0], [0.5, 1.0, -0.25], [0.0, -0.25, 4.0]])

@@ -45,7 +45,10 @@ def uci_layout(archive: Archive, contents: dict[str, bytes], compress_z: Callabl
 
 @pytest.mark.parametrize(
     "name",
-    [pytest.param(name, marks=[pytest.mark.slow] * (name not in {"wine", "bank"})) for name in datasets.paper_names()],
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in {"wine", "bank"}))
+        for name in datasets.names(paper_only=True)
+    ],
 )
 def test_from_the_archive_to_the_table(
     name: str,

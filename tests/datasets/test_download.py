@@ -21,8 +21,8 @@ from typing import Any
 import pytest
 
 from surefoot import datasets
-from surefoot.datasets import DatasetCorruptError, DatasetNotFoundError, _download
-from surefoot.datasets._download import Archive, RawFile, locate
+from surefoot.datasets import _download
+from surefoot.datasets._download import Archive, DatasetCorruptError, RawFile, locate
 
 CONTENTS = {"x.data": b"1,2\n3,4\n" * 20_000, "y.data": b"5 6\n"}
 ARCHIVE = Archive(7, "x+y", "x", tuple(RawFile(name, hashlib.sha256(c).hexdigest()) for name, c in CONTENTS.items()))
@@ -191,7 +191,7 @@ IDS = ["truncated", "no length", "chunk", "empty", "hung up", "no http", "login"
 @pytest.mark.parametrize(("behaviour", "reason"), PASSING, ids=IDS)
 def test_faults_that_last(behaviour: Behaviour, reason: str, server: Server, cache: Path) -> None:
     server.behaviours = [behaviour]
-    with pytest.raises(DatasetNotFoundError) as caught:
+    with pytest.raises(FileNotFoundError) as caught:
         locate(ARCHIVE)
     assert reason.replace("80101 of 160203", f"{len(GOOD) // 2} of {len(GOOD)}") in str(caught.value)
     assert "by hand" in str(caught.value)
@@ -215,7 +215,7 @@ def test_faults_that_pass(
 @pytest.mark.parametrize("code", [404, 403, 410])
 def test_refusals_are_not_repeated(code: int, server: Server, cache: Path) -> None:
     server.behaviours = [status(code), good]
-    with pytest.raises(DatasetNotFoundError, match=f"HTTP Error {code}"):
+    with pytest.raises(FileNotFoundError, match=f"HTTP Error {code}"):
         locate(ARCHIVE)
     assert len(server.requests) == 1
     assert files_below(cache.parents[1]) == []
@@ -252,7 +252,7 @@ def test_a_silent_server_is_given_up(server: Server, cache: Path, monkeypatch: p
     monkeypatch.setattr(_download, "_STALL", 0.2)
     server.behaviours = [stalled]
     begin = time.monotonic()
-    with pytest.raises(DatasetNotFoundError, match="timed out"):
+    with pytest.raises(FileNotFoundError, match="timed out"):
         locate(ARCHIVE)
     assert len(server.requests) == 3
     assert time.monotonic() - begin < 10
@@ -264,14 +264,14 @@ def test_a_silent_server_is_given_up(server: Server, cache: Path, monkeypatch: p
 def test_a_slow_server_is_given_up(server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_download, "_LIMIT", 0.2)
     server.behaviours = [trickling]
-    with pytest.raises(DatasetNotFoundError, match=r"took more than 0\.2 seconds"):
+    with pytest.raises(FileNotFoundError, match=r"took more than 0\.2 seconds"):
         locate(ARCHIVE)
     assert files_below(cache.parents[1]) == []
 
 
 def test_no_server(server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_download, "_BASE_URL", "http://surefoot.invalid")
-    with pytest.raises(DatasetNotFoundError, match="urlopen error"):
+    with pytest.raises(FileNotFoundError, match="urlopen error"):
         locate(ARCHIVE)
 
 
@@ -280,7 +280,7 @@ def test_pauses_grow(server: Server, cache: Path, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(_download, "_PAUSES", (1.0, 3.0))
     monkeypatch.setattr(_download.time, "sleep", slept.append)
     server.behaviours = [status(503)]
-    with pytest.raises(DatasetNotFoundError):
+    with pytest.raises(FileNotFoundError):
         locate(ARCHIVE)
     assert slept == [1.0, 3.0]
 
@@ -326,7 +326,7 @@ class TestInterrupts:
                 patch.setattr(Path, "write_bytes", half)
             else:
                 patch.setattr(Path, "replace", fail)
-            with pytest.raises(DatasetNotFoundError if isinstance(error, OSError) else KeyboardInterrupt):
+            with pytest.raises(FileNotFoundError if isinstance(error, OSError) else KeyboardInterrupt):
                 locate(ARCHIVE)
         assert files_below(cache.parents[1]) == []
         locate(ARCHIVE)
@@ -358,7 +358,7 @@ class TestInterrupts:
 def test_a_folder_that_cannot_be_made(server: Server, cache: Path, tmp_path: Path) -> None:
     server.behaviours = [good]
     (tmp_path / "file").write_text("not a folder")
-    with pytest.raises(DatasetNotFoundError, match=r"failed: .*(Not a directory|cannot find|exists)"):
+    with pytest.raises(FileNotFoundError, match=r"failed: .*(Not a directory|cannot find|exists)"):
         locate(ARCHIVE, tmp_path / "file")
 
 

@@ -15,9 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surefoot.datasets import DatasetCorruptError
 from surefoot.datasets._catalogue import DATASETS, ISOLET, PULSAR
-from surefoot.datasets._download import Archive, RawFile, canonical_isolet, canonical_text, locate, user_cache
+from surefoot.datasets._download import (
+    Archive,
+    DatasetCorruptError,
+    RawFile,
+    canonical_isolet,
+    canonical_text,
+    locate,
+    user_cache,
+)
 
 CONTENT = b"1,2\n3,4\n"
 FILE = RawFile("x.data", hashlib.sha256(CONTENT).hexdigest())

@@ -38,7 +38,7 @@ DRAWN = ["bank", "bank-leaky", "covtype-2-3", "covtype-5-6", "magic", "pulsar"]
 
 
 def test_the_14_are_all_there() -> None:
-    assert datasets.paper_names() == list(TABLE_2)
+    assert datasets.names(paper_only=True) == list(TABLE_2)
 
 
 @pytest.fixture(scope="module", params=[*TABLE_2, "bank-leaky", "breast-cancer"])

@@ -19,7 +19,7 @@ import pandas as pd
 import pytest
 
 from refusals import Refused, refuses
-from surefoot.paper import experiment, names, reproduce
+from surefoot.paper import EXPERIMENTS, experiment, reproduce
 from surefoot.paper.protocol import Settings, Task, grid_of_tasks
 from surefoot.paper.runner import Record, Records, TimeLeft, run_experiment
 
@@ -219,7 +219,7 @@ class TestProgress:
 
 class TestReproduce:
     def test_every_name_has_its_experiment(self) -> None:
-        for name in names():
+        for name in EXPERIMENTS:
             found = experiment(name)
             assert found.name == name
             assert found.datasets

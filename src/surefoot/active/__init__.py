@@ -1,7 +1,7 @@
 """Active learning: which rows to label next, and when to stop."""
 
 from surefoot.active.flexibility import PAPER_MARGIN, label_flexibility
-from surefoot.active.impact import gradient_impact, robust_model_change
+from surefoot.active.impact import robust_model_change
 from surefoot.active.loop import ActiveLearner, NearestCertifier
 from surefoot.active.proof import ProvenLabeling
 from surefoot.active.simulation import simulate
@@ -27,7 +27,6 @@ __all__ = [
     "ProvenLabeling",
     "RandomSampling",
     "RobustModelChange",
-    "gradient_impact",
     "label_flexibility",
     "robust_model_change",
     "simulate",

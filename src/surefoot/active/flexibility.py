@@ -23,7 +23,7 @@ from surefoot.active.residual import (
 )
 from surefoot.backends.blocks import BlockedProblem
 from surefoot.backends.compute import Compute
-from surefoot.costs import FeatureMetric
+from surefoot.costs.metrics import FeatureMetric
 from surefoot.priors import LabelPrior
 from surefoot.problem.distances import row_chunks
 from surefoot.problem.placement import check_problem

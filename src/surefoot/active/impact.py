@@ -17,7 +17,7 @@ from surefoot._errors import ParameterError
 from surefoot._validation import FloatArray, check_finite_array, check_positive_integer
 from surefoot.active.flexibility import label_flexibility
 from surefoot.backends.compute import Compute
-from surefoot.costs import FeatureMetric
+from surefoot.costs.metrics import FeatureMetric
 from surefoot.priors import LabelPrior
 from surefoot.problem.losses import probabilities
 from surefoot.problem.rows import Unlabeled

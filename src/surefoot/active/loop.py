@@ -28,7 +28,7 @@ from surefoot.bounds.journal import EventLog, Journal, hash_rows
 from surefoot.certificates.calibration import PREDICTIVE
 from surefoot.certificates.certificate import Certificate
 from surefoot.certificates.certification import ClassifierLoss, certify_over, classes_to_certify
-from surefoot.costs import FeatureMetric
+from surefoot.costs.metrics import FeatureMetric
 from surefoot.priors import LabelPrior
 from surefoot.problem.distances import GeometryStore, distances_to_anchors, shared_geometry
 from surefoot.problem.losses import LOG_LOSS

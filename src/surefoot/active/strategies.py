@@ -20,7 +20,7 @@ from surefoot.active.impact import (
     robust_model_change,
     spread_over,
 )
-from surefoot.costs import FeatureMetric
+from surefoot.costs.metrics import FeatureMetric
 from surefoot.priors import LabelPrior
 
 Impact = Literal["gradient"] | Callable[[Any, FloatArray], ArrayLike]

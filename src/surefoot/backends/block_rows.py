@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from surefoot._validation import FloatArray
 from surefoot.backends.sources import RowSource, block_edges
-from surefoot.costs import FeatureMetric
+from surefoot.costs.metrics import FeatureMetric
 from surefoot.dual.adversary import Adversary, LabelTable
 from surefoot.dual.block import Block, DualProblem
 from surefoot.dual.bounds import LogisticSums

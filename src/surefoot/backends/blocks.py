@@ -15,7 +15,7 @@ from surefoot._validation import FloatArray
 from surefoot.backends.block_rows import Anchors, BlockedRows, BlockStore
 from surefoot.backends.compute import Compute
 from surefoot.backends.sources import BlocksOfRows, RowSource, StackedRows, block_edges, rows_per_block, sample_rows
-from surefoot.costs import FeatureMetric, Precomputed
+from surefoot.costs.metrics import FeatureMetric, Precomputed
 from surefoot.dual.adversary import NearestPlanLabels, RuleMixture
 from surefoot.dual.block import Block, DualProblem
 from surefoot.dual.bounds import AnchorRepair

@@ -18,7 +18,7 @@ from torch import Tensor
 from surefoot._validation import FloatArray
 from surefoot.backends.block_rows import Anchors, BlockStore
 from surefoot.backends.sources import RowSource, block_edges, rows_per_block
-from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan, WeightedMetric
+from surefoot.costs.metrics import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan, WeightedMetric
 from surefoot.dual.adversary import Adversary
 from surefoot.dual.block import Block, DualProblem
 from surefoot.dual.bounds import AnchorRepair, LogisticSums, SoftLabels

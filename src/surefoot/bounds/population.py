@@ -17,7 +17,7 @@ from surefoot._errors import ParameterError
 from surefoot._printing import PrintsAsTable, visible
 from surefoot._validation import FloatArray, check_labeled_rows
 from surefoot.backends.compute import Compute
-from surefoot.costs import FeatureMetric
+from surefoot.costs.metrics import FeatureMetric
 from surefoot.problem.placement import check_problem
 from surefoot.problem.rows import Unlabeled
 from surefoot.solvers.transport import solve_transport

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from surefoot._errors import CodedWarning, ParameterError, warn_caller
 from surefoot._printing import PrintsAsTable
 from surefoot._validation import FloatArray, check_positive_integer, check_positive_scalar, check_unit_scalar
-from surefoot.costs import Precomputed
+from surefoot.costs.metrics import Precomputed
 from surefoot.problem.rows import LabeledData
 from surefoot.problem.sets import DecisionSet, distinct_rows
 from surefoot.solvers.minimal_radius import MinimalRadius, solve_minimal_radius

@@ -15,7 +15,7 @@ from surefoot._printing import Bar, PrintsAsTable, at_most, bound_in_words, roun
 from surefoot._validation import FloatArray
 from surefoot.certificates.calibration import RadiusEstimate
 from surefoot.certificates.fresh import FreshCertificate, RowBound
-from surefoot.costs import FeatureMetric
+from surefoot.costs.metrics import FeatureMetric
 from surefoot.problem.rows import Unlabeled
 
 if TYPE_CHECKING:

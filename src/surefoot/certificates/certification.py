@@ -19,7 +19,7 @@ from surefoot.backends.compute import Compute
 from surefoot.certificates.calibration import CalibratedRadius, RadiusEstimate, resolve_radius
 from surefoot.certificates.certificate import Certificate
 from surefoot.certificates.groups import GroupFunction, RowGroups, rows_to_measure
-from surefoot.costs import FeatureMetric
+from surefoot.costs.metrics import FeatureMetric
 from surefoot.priors import LabelPrior
 from surefoot.problem.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
 from surefoot.problem.placement import FINEST_IN_BLOCKS, announce_long_solve, check_problem, rows_as_passed

@@ -25,7 +25,7 @@ from surefoot._validation import (
 )
 from surefoot._version import __version__
 from surefoot.certificates import verify as v
-from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan, WeightedMetric
+from surefoot.costs.metrics import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan, WeightedMetric
 from surefoot.problem.rows import fingerprints, unwrap
 
 # An array with more numbers than this goes into the file of arrays.

@@ -25,7 +25,7 @@ from surefoot._validation import (
     check_positive_scalar,
     check_unit_scalar,
 )
-from surefoot.costs import FeatureMetric, Precomputed
+from surefoot.costs.metrics import FeatureMetric, Precomputed
 from surefoot.dual.bounds import dual_constant, largest_row_value, row_values
 from surefoot.dual.models import DualPoint
 from surefoot.problem.distances import row_chunks

@@ -12,8 +12,8 @@ from sklearn.utils.multiclass import unique_labels
 from surefoot._validation import FloatArray, check_labeled_rows, check_n_features, check_same_names, check_weights
 from surefoot.backends.compute import Compute
 from surefoot.certificates.calibration import CalibratedRadius, RadiusEstimate
-from surefoot.costs import FeatureMetric
 from surefoot.costs.learned import resolve_metric
+from surefoot.costs.metrics import FeatureMetric
 from surefoot.dual.models import LinearModel
 from surefoot.priors import LabelPrior
 from surefoot.problem.losses import probabilities

@@ -28,7 +28,7 @@ from scipy.stats import beta, betabinom, hypergeom
 from surefoot._errors import FileError, ParameterError, import_extra
 from surefoot._printing import PrintsAsTable, count, percent, rounded_up, share_at_least, share_at_most
 from surefoot._validation import FloatArray
-from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan, WeightedMetric
+from surefoot.costs.metrics import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan, WeightedMetric
 from surefoot.problem.rows import unwrap
 
 # The file: JSON that a schema describes, and large arrays in a second file beside it.

@@ -403,9 +403,9 @@ _SHOWN = 40
 
 
 def _experiments() -> list[str]:
-    from surefoot.paper import names
+    from surefoot.paper import EXPERIMENTS
 
-    return names()
+    return list(EXPERIMENTS)
 
 
 @command("reproduce", o.Json)

@@ -2,10 +2,8 @@
 
 from surefoot.costs.learned import LearnedMetric
 from surefoot.costs.metrics import (
-    CallableMetric,
     Chebyshev,
     Euclidean,
-    FeatureMetric,
     Mahalanobis,
     Manhattan,
     Precomputed,
@@ -13,10 +11,8 @@ from surefoot.costs.metrics import (
 )
 
 __all__ = [
-    "CallableMetric",
     "Chebyshev",
     "Euclidean",
-    "FeatureMetric",
     "LearnedMetric",
     "Mahalanobis",
     "Manhattan",

@@ -20,16 +20,19 @@ from sklearn.utils import Bunch, check_random_state
 
 from surefoot._errors import ParameterError
 from surefoot.datasets._catalogue import ALIASES, DATASETS, PAPER, Dataset, standardize
-from surefoot.datasets._download import DatasetCorruptError, DatasetNotFoundError, locate
+from surefoot.datasets._download import locate
 from surefoot.datasets._encoding import EncodedTable
 
-__all__ = ["NAMES", "DatasetCorruptError", "DatasetNotFoundError", "load", "names", "paper_names", "standardize"]
-
-NAMES = tuple(DATASETS)
+__all__ = ["load", "names", "standardize"]
 
 
-def names() -> list[str]:
-    """Names of all datasets: the paper's 14, then "bank-leaky" and "breast-cancer".
+def names(*, paper_only: bool = False) -> list[str]:
+    """List the datasets: the paper's 14 in the order of its Table 2, then "bank-leaky" and "breast-cancer".
+
+    Parameters
+    ----------
+    paper_only : bool, default=False
+        Whether to list only the paper's.
 
     Returns
     -------
@@ -42,24 +45,7 @@ def names() -> list[str]:
     >>> datasets.names()[-2:]
     ['bank-leaky', 'breast-cancer']
     """
-    return list(NAMES)
-
-
-def paper_names() -> list[str]:
-    """Names of the paper's 14 datasets, in the order of its Table 2.
-
-    Returns
-    -------
-    list of str
-        Names that `load` takes.
-
-    Examples
-    --------
-    >>> from surefoot import datasets
-    >>> len(datasets.paper_names())
-    14
-    """
-    return list(PAPER)
+    return list(PAPER if paper_only else DATASETS)
 
 
 def load(
@@ -107,9 +93,9 @@ def load(
 
     Raises
     ------
-    DatasetNotFoundError
+    FileNotFoundError
         A file was found nowhere, and was not or could not be downloaded. The message says what to do.
-    DatasetCorruptError
+    OSError
         A file was found, but it is not the one expected.
 
     Examples
@@ -150,13 +136,13 @@ def load(
 
 def resolve(name: str) -> str:
     """The name under which the catalogue has a dataset; unknown names are an error with the nearest one."""
-    rule = f"must be one of {', '.join(NAMES)}"
+    rule = f"must be one of {', '.join(DATASETS)}"
     if not isinstance(name, str):
         raise ParameterError("name", rule, f"{name!r} ({type(name).__name__})", "Pass one of these strings.")
     key = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")  # "Cover (2/3)" is cover-2-3
     key = ALIASES.get(key, key)
     if key not in DATASETS:
-        near = get_close_matches(key, [*NAMES, *ALIASES], n=1, cutoff=0.4)
+        near = get_close_matches(key, [*DATASETS, *ALIASES], n=1, cutoff=0.4)
         fix = f"Did you mean {ALIASES.get(near[0], near[0])!r}?" if near else "Pass one of these."
         raise ParameterError("name", rule, repr(name), fix)
     return key

@@ -74,10 +74,6 @@ UCI = "https://archive.ics.uci.edu"
 ISOLET_COLUMNS = 618  # 617 features and the class
 
 
-class DatasetNotFoundError(FileNotFoundError):
-    """A raw file is in none of the folders searched, and could not or should not be downloaded."""
-
-
 class DatasetCorruptError(OSError):
     """A raw file is there, but damaged or not the file expected."""
 
@@ -357,11 +353,11 @@ def user_cache() -> Path:
     return base / "surefoot" / "datasets"
 
 
-def _not_found(archive: Archive, homes: list[Path], target: Path, reason: str) -> DatasetNotFoundError:
+def _not_found(archive: Archive, homes: list[Path], target: Path, reason: str) -> FileNotFoundError:
     names = " and ".join(file.name for file in archive.files)
     searched = ", ".join(str(home) for home in homes)
     variable = "" if os.environ.get(ENVIRONMENT_VARIABLE) else f" ({ENVIRONMENT_VARIABLE} is not set)"
-    return DatasetNotFoundError(f"{names}: not found below {searched}{variable}. {reason} {_advice(archive, target)}")
+    return FileNotFoundError(f"{names}: not found below {searched}{variable}. {reason} {_advice(archive, target)}")
 
 
 def _advice(archive: Archive, target: Path) -> str:

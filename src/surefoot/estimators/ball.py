@@ -22,8 +22,8 @@ from surefoot._validation import (
     with_callbacks,
 )
 from surefoot.certificates.certificate import Certificate
-from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan
 from surefoot.costs.learned import resolve_metric
+from surefoot.costs.metrics import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan
 from surefoot.estimators.base import LinearClassifier, check_labeled, warn_about
 from surefoot.problem.losses import LOG_LOSS
 from surefoot.solvers.ball import BallSolution, ball_worst_case, solve_ball

@@ -23,8 +23,8 @@ from surefoot._validation import (
     warn_about_gap,
 )
 from surefoot.backends.compute import Compute
-from surefoot.costs import Precomputed
 from surefoot.costs.learned import resolve_metric
+from surefoot.costs.metrics import Precomputed
 from surefoot.problem.losses import log_loss_matrix, probabilities
 from surefoot.problem.placement import (
     RowPlacement,

@@ -17,7 +17,7 @@ from surefoot.backends.compute import Compute
 from surefoot.certificates.certification import ClassifierLoss, classes_to_certify
 from surefoot.certificates.curves import RadiusCurve, ball_scale, bound_along, grid_of, warn_about_largest_gap
 from surefoot.certificates.radius import weighted_median
-from surefoot.costs import FeatureMetric
+from surefoot.costs.metrics import FeatureMetric
 from surefoot.estimators.ball import WassersteinLogisticRegression, ball_risk_of
 from surefoot.estimators.fit_problem import FitProblem
 from surefoot.estimators.robust import RobustLogisticRegression

@@ -22,7 +22,7 @@ from surefoot._validation import (
 from surefoot.backends.compute import Compute
 from surefoot.certificates.calibration import AUTO, PREDICTIVE, CalibratedRadius, resolve_radius
 from surefoot.certificates.certificate import Certificate
-from surefoot.costs import FeatureMetric, Precomputed
+from surefoot.costs.metrics import FeatureMetric, Precomputed
 from surefoot.dual.bounds import best_response
 from surefoot.dual.models import DualPoint
 from surefoot.estimators.base import CertifiedClassifier, is_precomputed, problem_of_fit, warn_about

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from surefoot._validation import FitProgress, with_callbacks
 from surefoot.backends.compute import Compute
 from surefoot.certificates.calibration import CalibratedRadius, resolve_radius
-from surefoot.costs import FeatureMetric
+from surefoot.costs.metrics import FeatureMetric
 from surefoot.estimators.base import LinearClassifier
 from surefoot.estimators.fit_problem import FitProblem
 from surefoot.priors import LabelPrior

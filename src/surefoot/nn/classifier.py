@@ -22,8 +22,8 @@ from surefoot._errors import ParameterError
 from surefoot._validation import FloatArray, check_finite_array, check_positive_scalar
 from surefoot.certificates.calibration import CalibratedRadius, resolve_radius
 from surefoot.certificates.certification import certify
-from surefoot.costs import Euclidean, FeatureMetric
 from surefoot.costs.learned import resolve_metric
+from surefoot.costs.metrics import Euclidean, FeatureMetric
 from surefoot.estimators.base import check_labeled
 from surefoot.nn.dual_loss import PRECOMPUTED, DualLoss, linear_certificate
 from surefoot.priors import LabelPrior

@@ -22,8 +22,8 @@ from torch import Tensor, nn
 from surefoot._errors import ParameterError, UnlabeledRowsWarning
 from surefoot._validation import FloatArray, check_positive_scalar
 from surefoot.certificates.certificate import Certificate
-from surefoot.costs import Chebyshev, Euclidean, FeatureMetric, Manhattan
 from surefoot.costs.learned import resolve_metric
+from surefoot.costs.metrics import Chebyshev, Euclidean, FeatureMetric, Manhattan
 from surefoot.dual.models import DualPoint
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.priors import LabelPrior

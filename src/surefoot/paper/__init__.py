@@ -28,13 +28,12 @@ __all__ = [
     "StochasticRobustLogisticRegression",
     "UnboundedDualError",
     "algorithm2",
-    "names",
     "reproduce",
 ]
 
 # Experiments whose fits may run on a torch device.
 _ON_DEVICE = ("figure5", "figure6")
-_MODULES = {
+EXPERIMENTS = {
     "figure1": "figures_1_to_3",
     "figure2": "figures_1_to_3",
     "figure3": "figures_1_to_3",
@@ -46,45 +45,11 @@ _MODULES = {
 }
 
 
-def names() -> list[str]:
-    """Names of all experiments.
-
-    Returns
-    -------
-    list of str
-        Names that `reproduce` takes.
-
-    Examples
-    --------
-    >>> from surefoot import paper
-    >>> paper.names()[-2:]
-    ['table1', 'table2']
-    """
-    return list(_MODULES)
-
-
 def experiment(name: str) -> Experiment:
-    """The experiment of this name.
-
-    Parameters
-    ----------
-    name : str
-        One of `names()`.
-
-    Returns
-    -------
-    Experiment
-        Its tasks, and what is done with their results.
-
-    Examples
-    --------
-    >>> from surefoot import paper
-    >>> paper.experiment("table2").name
-    'table2'
-    """
-    if name not in _MODULES:
-        raise ParameterError("name", f"must be one of {', '.join(_MODULES)}", repr(name), "Pass one of these.")
-    found: Experiment = getattr(import_module(f"surefoot.paper.{_MODULES[name]}"), name.upper())
+    """Return the experiment of this name: its tasks, and what is done with their results."""
+    if name not in EXPERIMENTS:
+        raise ParameterError("name", f"must be one of {', '.join(EXPERIMENTS)}", repr(name), "Pass one of these.")
+    found: Experiment = getattr(import_module(f"surefoot.paper.{EXPERIMENTS[name]}"), name.upper())
     return found
 
 
@@ -109,7 +74,7 @@ def reproduce(
     Parameters
     ----------
     name : str
-        One of `names()`.
+        "figure1" to "figure6", "table1" or "table2".
     datasets : list of str or None
         Names of `surefoot.datasets`; None for the paper's.
     trials : int or None

@@ -25,7 +25,7 @@ from surefoot.active.flexibility import check_impact, label_flexibility
 from surefoot.active.strategies import Impact, RobustModelChange
 from surefoot.certificates.calibration import PREDICTIVE, CalibratedRadius, resolve_radius
 from surefoot.certificates.certificate import Certificate
-from surefoot.costs import FeatureMetric
+from surefoot.costs.metrics import FeatureMetric
 from surefoot.dual.adversary import meet
 from surefoot.dual.bounds import dual_value
 from surefoot.dual.models import Coordinates, FixedLosses

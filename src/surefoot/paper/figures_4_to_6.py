@@ -13,7 +13,7 @@ from surefoot.backends.blocks import BlockedProblem
 from surefoot.backends.compute import Compute
 from surefoot.backends.sources import ArrayRows
 from surefoot.certificates.radius import minimal_radius
-from surefoot.costs import Euclidean
+from surefoot.costs.metrics import Euclidean
 from surefoot.estimators.curves import radius_curve
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.paper.protocol import Figures, Row, Settings, Tables, Task, grid_of_tasks

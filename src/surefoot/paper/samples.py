@@ -14,7 +14,7 @@ from scipy.stats import binom
 from surefoot._errors import ParameterError
 from surefoot._validation import FloatArray, check_finite_array, check_unit_scalar
 from surefoot.certificates.radius import transport_distance
-from surefoot.datasets import load, names, paper_names
+from surefoot.datasets import load, names
 from surefoot.datasets._catalogue import DATASETS
 from surefoot.paper.protocol import Row, Settings, Task
 from surefoot.problem.losses import log_loss_matrix, probabilities
@@ -182,7 +182,7 @@ def rounded(value: float) -> float:
 BLUE, ORANGE, GREEN, GREY = "#0072B2", "#D55E00", "#009E73", "#666666"
 
 MAIN = ("letter-c-e", "letter-u-v", "wine", "mushroom", "covtype-2-3", "covtype-5-6")
-APPENDIX = tuple(name for name in paper_names() if name not in MAIN)
+APPENDIX = tuple(name for name in names(paper_only=True) if name not in MAIN)
 PAPER = MAIN + APPENDIX
 
 

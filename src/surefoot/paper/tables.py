@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot._validation import FloatArray
-from surefoot.datasets import paper_names
+from surefoot.datasets import names
 from surefoot.paper.protocol import Figures, Row, Settings, Tables, Task, grid_of_tasks
 from surefoot.paper.samples import load_rows, median_interval, median_table, panels, rounded, titles
 from surefoot.paper.table1_trial import METHODS, Reading, run_trial
@@ -221,7 +221,7 @@ class ActiveLearning:
     name: str = "table1"
     title: str = "Table 1, active learning"
     study: str = "table1"
-    datasets: tuple[str, ...] = (*paper_names(), "bank-leaky")
+    datasets: tuple[str, ...] = (*names(paper_only=True), "bank-leaky")
     trials: int = 50
     quick_datasets: tuple[str, ...] = ("breast-cancer",)
     quick_trials: int = 3
@@ -322,7 +322,7 @@ class Datasets:
     name: str = "table2"
     title: str = "Table 2, the datasets"
     study: str = "table2"
-    datasets: tuple[str, ...] = (*paper_names(), "bank-leaky")
+    datasets: tuple[str, ...] = (*names(paper_only=True), "bank-leaky")
     trials: int = 1
     quick_datasets: tuple[str, ...] = ("breast-cancer",)
     quick_trials: int = 1

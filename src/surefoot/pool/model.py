@@ -17,7 +17,8 @@ from surefoot._printing import cell_text, in_words
 from surefoot._validation import FloatArray, check_labeled_rows, check_more_rows, encode_labels
 from surefoot.certificates.calibration import CalibratedRadius, resolve_radius
 from surefoot.certificates.certificate import Certificate, WorstCase
-from surefoot.costs import FeatureMetric, LearnedMetric, Precomputed
+from surefoot.costs.learned import LearnedMetric
+from surefoot.costs.metrics import FeatureMetric, Precomputed
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.pool.notes import Code, Note
 from surefoot.pool.options import DEFAULT, Clock, FitOptions, TimeIsUpError

@@ -14,7 +14,7 @@ from surefoot._validation import FloatArray
 from surefoot.certificates.calibration import CalibratedRadius, RadiusEstimate
 from surefoot.certificates.certificate import Certificate
 from surefoot.certificates.radius import calibrate_radius, minimal_radius, transport_distance
-from surefoot.costs import Euclidean
+from surefoot.costs.metrics import Euclidean
 from surefoot.estimators.curves import radius_curve
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.pool.model import Stated, drawn, sampled

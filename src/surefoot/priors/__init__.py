@@ -30,15 +30,7 @@ from surefoot.priors.clopper_pearson import (
     hypergeometric_upper,
 )
 
-__all__ = [
-    "AssistedPrior",
-    "ClopperPearson",
-    "ExactPrior",
-    "HypergeometricPrior",
-    "IntervalPrior",
-    "LabelPrior",
-    "NoPrior",
-]
+__all__ = ["AssistedPrior", "ClopperPearson", "HypergeometricPrior"]
 
 AUTO = "auto"
 _NO_COUNT = 1e-4

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot._validation import FloatArray
-from surefoot.costs import FeatureMetric
+from surefoot.costs.metrics import FeatureMetric
 
 # Distances (N, n) of rows to anchors, which need not be in memory at once.
 

@@ -33,7 +33,7 @@ from surefoot.backends.blocks import BlockedProblem
 from surefoot.backends.compute import Compute
 from surefoot.backends.dask_rows import DaskRows
 from surefoot.backends.sources import ArrayRows, RowSource, StackedRows, as_source, sample_rows
-from surefoot.costs import FeatureMetric, Precomputed
+from surefoot.costs.metrics import FeatureMetric, Precomputed
 from surefoot.priors import LabelPrior, resolve_prior
 from surefoot.problem.robust import InMemoryProblem, RobustProblem
 from surefoot.problem.rows import (

@@ -18,8 +18,8 @@ from sklearn.utils.validation import validate_data
 from surefoot._errors import ParameterError, UnlabeledRowsWarning, see, warn_caller
 from surefoot._machine import check_fits
 from surefoot._validation import FloatArray, check_labeled_rows, check_more_rows, check_weights, encode_labels
-from surefoot.costs import FeatureMetric, LearnedMetric, Precomputed
-from surefoot.costs.learned import feature_spread, resolve_metric
+from surefoot.costs.learned import LearnedMetric, feature_spread, resolve_metric
+from surefoot.costs.metrics import FeatureMetric, Precomputed
 from surefoot.priors import LabelPrior
 from surefoot.problem.sets import MEDIAN, DecisionSet, build_decision_set, distinct_rows
 

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from surefoot._errors import ParameterError
 from surefoot._machine import check_fits
 from surefoot._validation import FloatArray, check_finite_array, check_positive_scalar
-from surefoot.costs import FeatureMetric, Precomputed
 from surefoot.costs.learned import resolve_metric
+from surefoot.costs.metrics import FeatureMetric, Precomputed
 from surefoot.priors import LabelPrior, resolve_prior
 from surefoot.priors.clopper_pearson import tighten
 from surefoot.problem.distances import distances_to_anchors
