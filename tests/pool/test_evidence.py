@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,9 +26,11 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
 from forgery import all_forgeries, mended
-from generators import make_pool
+from generators import TrueAnswers, make_pool, write_answers
 from surefoot._files import check_outputs
 from surefoot.bounds.audit import Audit
+from surefoot.bounds.engine import AuditEngine
+from surefoot.bounds.finish import plan_finish
 from surefoot.certificates import verify as v
 from surefoot.certificates.verify import checksum, claim_words, read_evidence
 from surefoot.cli import run
@@ -36,6 +39,7 @@ from surefoot.pool.evidence import (
     cells_digest,
     evidence_files,
     save_audit,
+    save_finish,
     technical_documentation,
     verify_table,
 )
@@ -295,6 +299,127 @@ class TestAudit:
         content["model"]["column"] = "plan"
         Path("c.json").write_text(json.dumps(content | {"sha256": checksum(content)}))
         assert not verify_table(Path("c.json"), Path("pool.csv")).ok
+
+
+class TestFinish:
+    """The evidence of a finished table: predictions of a column, or of a model that the command learned."""
+
+    GIVEN = ("finish", "llm.csv", "--label", "truth", "--predictions", "llm_label", "--score", "confidence")
+    HOW = ("--max-error", "0.1", "--sample", "40", "--seed", "0", "--evidence", "f.json", "--json")
+
+    @pytest.fixture(autouse=True)
+    def _table(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        self.truth, self.frame = write_answers()
+
+    def _finish(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, *arguments: str
+    ) -> dict[str, Any]:
+        monkeypatch.setattr("sys.stdin", TrueAnswers(capsys, 1000, self.truth))
+        capsys.readouterr()
+        assert run([*(arguments or (*self.GIVEN, *self.HOW))]) == 0
+        return json.loads(capsys.readouterr().out)
+
+    def _verified(self, table: str = "llm.finished.csv") -> Any:
+        return verify_table(Path("f.json"), Path(table))
+
+    def test_it_is_verified(self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+        data = self._finish(capsys, monkeypatch)
+        found = self._verified()
+        assert found.ok, found
+        assert not any("frozen" in text or "finished" in text for text in found.not_verified)
+        claim = read_evidence("f.json")["claims"][0]
+        assert (claim["type"], claim["value"], data["evidence"]) == (v.FINISH, data["bound"], "f.json")
+        assert len(claim["proof"]["model_rows"]) == data["n_model"]
+        assert self._verified("llm.csv").ok  # the labels of annotators alone
+        assert any("finished table" in text for text in self._verified("llm.csv").not_verified)
+        assert run(["verify", "f.json", "llm.finished.csv"]) == 0
+
+    def test_an_anytime_audit_of_the_page_is_verified(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        audit = AuditEngine(self.frame["llm_label"].tolist(), {3: self.truth[3]}, level=0.9, seed=5)
+        for _ in range(70):
+            row = audit.next_draw().row  # type: ignore[union-attr]
+            audit.settle(row, self.truth[row])
+        scores = self.frame["confidence"].to_numpy()
+        plan = plan_finish(audit, scores, None, 0.15)
+        assert 0 < plan.n_model < 79
+        how, table = Format(), read_labeled_table("llm.csv", "truth", how=Format(), classes=["complaint", "praise"])
+        finishing = SimpleNamespace(audit=audit, scores=scores, plan=lambda: plan)
+        subject = GivenPredictions.from_cells(table.cells, "truth", "llm_label", "confidence")
+        save_finish(Path("f.json"), finishing, table, how, subject)  # type: ignore[arg-type]
+        assert self._verified("llm.csv").ok
+        content = json.loads(Path("f.json").read_text())
+        sure = next(row for row in np.argsort(-scores) if row not in audit.labels and row != 3)
+        unsure = next(row for row in np.argsort(scores) if row not in {*audit.labels, 3, *plan.model_rows})
+        for row, holds in ((sure, True), (unsure, False)):
+            content["claims"][0]["proof"]["model_rows"] = [int(row)]
+            Path("f.json").write_text(json.dumps(mended(content)))
+            assert self._verified("llm.csv").ok == holds
+
+    def test_a_model_of_the_command_is_verified(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        make_pool(120, 0).to_csv("pool.csv", index=False)
+        self.truth = make_pool(120, 120)["churn"].tolist()
+        self._finish(capsys, monkeypatch, "finish", "pool.csv", "--label", "churn", "--classes", "no,yes", *self.HOW)
+        found = self._verified("pool.finished.csv")
+        assert found.ok, found
+        assert any("frozen predictions" in text for text in found.not_verified)
+
+    @pytest.mark.parametrize("column", ["truth", "labeled_by", "llm_label", "confidence", "text"])
+    def test_a_changed_cell_is_noticed(
+        self, column: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self._finish(capsys, monkeypatch)
+        row = int(read_evidence("f.json")["claims"][0]["proof"]["model_rows"][0])
+        other = {"truth": "complaint", "labeled_by": "person", "llm_label": "complaint", "confidence": "0.99"}
+        before = pd.read_csv("llm.finished.csv", dtype=str).loc[row, column]
+        value = "praise" if before == "complaint" else other.get(column, "other")
+        change("llm.finished.csv", lambda frame: frame.at.__setitem__((row, column), value))
+        assert not self._verified().ok
+
+    @pytest.mark.slow
+    def test_no_forged_finish_is_accepted_unless_it_is_weaker(
+        self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        self._finish(capsys, monkeypatch)
+        file = Path("f.json")
+        content = json.loads(file.read_text())
+        before = content["claims"][0]
+        tried = accepted = 0
+        for path, other in all_forgeries(content):
+            tried += 1
+            whole = mended(other)
+            file.write_text(json.dumps(whole))
+            try:
+                holds = self._verified().ok
+            except ValueError:  # a table that cannot be read so, another format
+                continue
+            if not holds:
+                continue
+            accepted += 1
+            texts = {"statement", "assumptions", "void_if"}
+            if path[0] in ("versions", "seed", "sha256", "model") or texts & set(path):
+                continue  # no part of the claim, or mended; other columns only add to what is not verified
+            claim = whole["claims"][0]
+            proof, names = claim["proof"], claim["proof"]["labels"]
+            engine = AuditEngine(
+                [names[code] for code in proof["codes"]], dict(map(tuple, proof["known"])), level=claim["confidence"],
+                seed=proof["seed"], plan=proof["plan"],
+            )  # fmt: skip
+            for row, label in proof["draws"]:
+                assert engine.next_draw().row == row  # type: ignore[union-attr]
+                engine.settle(row, label)
+            planned = proof["plan"] if proof["rule"] == "planned" else None
+            plan = plan_finish(engine, np.array(proof["scores"]), planned, proof["max_error"])
+            assert set(proof["model_rows"]) <= set(plan.model_rows.tolist()), path
+            assert min(plan.n_wrong, len(proof["model_rows"])) <= claim["value"] * 150 + 1e-9, path
+            assert (claim["kind"], claim["metric"]) == (before["kind"], before["metric"]), path
+        print(f"{tried} forgeries, {tried - accepted} noticed, {accepted} harmless")  # noqa: T201 - docs/evidence.md
+        assert tried > 150
+        assert accepted < tried / 3
 
 
 CELLS = pd.DataFrame(

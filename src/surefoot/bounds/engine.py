@@ -99,7 +99,7 @@ class AuditEngine:
         self.known = dict(known)
         self.known_errors = sum(self._is_wrong(row, label) for row, label in self.known.items())
         self.is_uniform, self.uniform_fraction = belief is None, uniform_fraction
-        mark = int(hash_predictions(predictions, belief), 16)
+        self.seed, mark = seed, int(hash_predictions(predictions, belief), 16)
         self._sampler = RowSampler((seed, mark), belief, uniform_fraction)
         self._left: NDArray[np.intp] = np.setdiff1d(np.arange(len(predictions)), list(self.known)).astype(np.intp)
         self.n_drawable = len(self._left)

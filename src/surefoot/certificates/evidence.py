@@ -100,9 +100,11 @@ def save_certificate(
     return write_evidence(path, data, [claim], model=model)
 
 
-def model_data(name: str, sha256: str | None = None, column: str | None = None) -> dict[str, Any]:
-    """Describe what predicts: a classifier, a model file with its SHA-256, or a column of the table."""
-    return {"name": name, "sha256": sha256, "column": column}
+def model_data(
+    name: str, sha256: str | None = None, column: str | None = None, score: str | None = None
+) -> dict[str, Any]:
+    """Describe what predicts: a classifier, a model file with its SHA-256, or columns of the table."""
+    return {"name": name, "sha256": sha256, "column": column, "score": score}
 
 
 def _no_dual_point() -> ParameterError:
@@ -196,15 +198,15 @@ def certificate_claim(
 
 
 def audit_claim(
-    data: dict[str, Any], value: float, level: float, predictions: list[Any], **proof: Any
+    data: dict[str, Any], value: float, level: float, predictions: list[Any], type_: str = v.AUDIT, **proof: Any
 ) -> dict[str, Any]:
-    """Build the claim of an audit; `proof` holds the fields of the schema except labels and codes."""
+    """Build the claim of an audit or of a finished table; `proof` holds its fields except labels and codes."""
     names = distinct(predictions)
     at = {(type(name), name): code for code, name in enumerate(names)}
     codes = np.array([at[type(label), label] for label in predictions], dtype=np.int64)
     claim = {
-        "type": v.AUDIT,
-        "metric": "zero_one",
+        "type": type_,
+        "metric": "zero_one" if type_ == v.AUDIT else "wrong_labels",
         "value": value,
         "kind": "theorem",
         "confidence": level,

@@ -26,7 +26,15 @@ from scipy.special import logsumexp
 from scipy.stats import beta, betabinom, hypergeom
 
 from surefoot._errors import FileError, ParameterError, import_extra
-from surefoot._printing import PrintsAsTable, count, percent, rounded_up, share_at_least, share_at_most
+from surefoot._printing import (
+    PrintsAsTable,
+    count,
+    percent,
+    rounded_up,
+    share_at_least,
+    share_at_most,
+    short_percent,
+)
 from surefoot._validation import FloatArray
 from surefoot.costs.metrics import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan, WeightedMetric
 from surefoot.problem.rows import unwrap
@@ -35,11 +43,13 @@ from surefoot.problem.rows import unwrap
 
 FORMAT, VERSION = "surefoot.evidence", 1
 SCHEMA = "evidence.schema.json"
-CERTIFICATE, CROSSFIT, AUDIT = "certificate", "crossfit", "audit"
+CERTIFICATE, CROSSFIT, AUDIT, FINISH = "certificate", "crossfit", "audit", "finish"
+# A row of a table without a prediction, which annotators label.
+NO_PREDICTION = ""
 # Bytes that a file of arrays may unpack to, and that a JSON file may have.
 _MOST_BYTES, _MOST_TEXT = 1 << 32, 256 << 20
 _ARRAYS = {"splits", "labeled_weights", "row_weights", "beta", "losses", "codes", "belief"}
-_ARRAYS |= {"weights", "directions", "inverse_covariance"}
+_ARRAYS |= {"weights", "directions", "inverse_covariance", "scores", "model_rows"}
 
 
 @cache
@@ -156,7 +166,13 @@ _KINDS = {"given": "conditional", "calibrated": "conditional", "rule of thumb": 
 
 def claim_words(claim: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
     """The statement of a claim, its assumptions, and what would void it."""
-    return {CERTIFICATE: _certificate_words, CROSSFIT: _crossfit_words, AUDIT: _audit_words}[claim["type"]](claim, data)
+    words = {
+        CERTIFICATE: _certificate_words,
+        CROSSFIT: _crossfit_words,
+        AUDIT: _audit_words,
+        FINISH: _finish_words,
+    }
+    return words[claim["type"]](claim, data)
 
 
 def amount(claim: dict[str, Any]) -> str:
@@ -210,12 +226,15 @@ def _crossfit_words(claim: dict[str, Any], data: dict[str, Any]) -> dict[str, An
     }
 
 
-def _audit_words(claim: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    proof = claim["proof"]
-    how = {
+def _sample_size(proof: dict[str, Any]) -> str:
+    return {
         "planned": f"The number of labels, {proof['plan']}, was fixed before the first label was seen.",
         "anytime": "The bound holds at every number of labels, so the audit may have stopped at any time.",
     }[proof["rule"]]
+
+
+def _audit_words(claim: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    proof = claim["proof"]
     seen = count(len(proof["draws"]), "label")
     return {
         "statement": f"With {percent(claim['confidence'])} confidence: {amount(claim)} on the "
@@ -224,9 +243,27 @@ def _audit_words(claim: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
             "The predictions were fixed before the first of these labels was seen.",
             "The labels are right. A skipped row counts as an error.",
             "The seed and the confidence level were fixed before the first label was seen.",
-            how,
+            _sample_size(proof),
         ],
         "void_if": ["A cell of these rows changes.", "A prediction changes.", "A label of the audit was wrong."],
+    }
+
+
+def _finish_words(claim: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
+    proof = claim["proof"]
+    share, n_model = share_at_most(claim["value"]), count(len(proof["model_rows"]), "row")
+    return {
+        "statement": f"With {percent(claim['confidence'])} confidence: at most {share}\N{NO-BREAK SPACE}% of the "
+        f"{count(data['rows'], 'label')} of the finished table are wrong. The model labels {n_model}, and annotators "
+        "the others.",
+        "assumptions": [
+            "The predictions and their scores were fixed before the first label of the sample was seen.",
+            "The labels of annotators are right. A row that they skipped has no label.",
+            f"The seed, the confidence level and the largest share of wrong labels, "
+            f"{short_percent(proof['max_error'])}, were fixed before the first label of the sample was seen.",
+            _sample_size(proof),
+        ],
+        "void_if": ["A cell of these rows changes.", "A prediction changes.", "A label of an annotator was wrong."],
     }
 
 
@@ -302,7 +339,8 @@ class CheckedData:
     rows : (N, d) whose marginal counts, labeled ones first; labeled : (n, d) with labels (n,).
     losses_of : losses (N, K) of the classifier for a claim, None if unknown.
     predictions : (N,) of the classifier, in the order of the pool; known_labels : by row of the pool.
-    target : whether the rows are those of another population.
+    target : whether the rows are those of another population. scores : (N,) of the predictions. authors : (N,)
+    "person", "model" or None in a finished table, where known_labels has the labels of both.
     """
 
     features: str | None = None
@@ -314,6 +352,8 @@ class CheckedData:
     predictions: Sequence[Any] | None = None
     known_labels: dict[int, Any] | None = None
     target: bool = False
+    scores: FloatArray | None = None
+    authors: Sequence[Any] | None = None
 
 
 def verify_content(content: dict[str, Any], data: CheckedData) -> Verification:
@@ -321,7 +361,7 @@ def verify_content(content: dict[str, Any], data: CheckedData) -> Verification:
     found = Verification([claim["statement"] for claim in content["claims"]])
     described = content["data"]
     kind = "cells of the table" if described["form"] == "table" else "rows"
-    about_rows = any(claim["type"] != AUDIT for claim in content["claims"])
+    about_rows = any(claim["type"] not in (AUDIT, FINISH) for claim in content["claims"])
     if described["features"] is None:
         found.check(data.features is None and not about_rows, "", "the file does not say which rows it is about")
         found.not_verified.append("the rows: the claim is about predictions alone")
@@ -335,7 +375,12 @@ def verify_content(content: dict[str, Any], data: CheckedData) -> Verification:
         found.check(not about_rows, "", "the file does not say which labels it is about")
     if found.mismatches:
         return found
-    checks = {CERTIFICATE: _check_certificate, CROSSFIT: _check_crossfit, AUDIT: _check_audit}
+    checks = {
+        CERTIFICATE: _check_certificate,
+        CROSSFIT: _check_crossfit,
+        AUDIT: _check_audit,
+        FINISH: _check_finish,
+    }
     for claim in content["claims"]:
         try:
             for name, text in claim_words(claim, described).items():
@@ -796,10 +841,34 @@ def clopper_pearson_one_sided(errors: int, n: int, level: float) -> float:
 _STAKES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
 
 
-def _check_audit(found: Verification, claim: dict[str, Any], described: dict[str, Any], data: CheckedData) -> None:
-    proof, N, level = claim["proof"], described["rows"], claim["confidence"]
-    codes, names = np.asarray(proof["codes"]), proof["labels"]
-    belief = None if proof["belief"] is None else np.asarray(proof["belief"], dtype=np.float64)
+@dataclass(frozen=True, eq=False)
+class _Sample:
+    """A sample that was checked: predictions (N,), rows labeled before, the sampled rows and which of them are wrong.
+
+    probabilities, left : of weighted draws, see `draws_of`.
+    """
+
+    predictions: list[Any]
+    known: dict[int, Any]
+    rows: list[int]
+    wrong: list[bool]
+    belief: FloatArray | None
+    probabilities: list[FloatArray]
+    left: list[NDArray[np.intp]]
+
+    @property
+    def n_open(self) -> int:
+        """Rows that had no label before the first draw."""
+        return len(self.predictions) - len(self.known)
+
+
+def _check_sample(
+    found: Verification, claim: dict[str, Any], described: dict[str, Any], data: CheckedData
+) -> _Sample | None:
+    """The sample is that of its seed, and its errors are those of its labels; None where it makes no sense."""
+    proof, N = claim["proof"], described["rows"]
+    codes, names, given = np.asarray(proof["codes"]), proof["labels"], proof.get("belief")
+    belief = None if given is None else np.asarray(given, dtype=np.float64)
     known, rows = dict(map(tuple, proof["known"])), [row for row, _ in proof["draws"]]
     sound = (
         codes.shape == (N,)
@@ -808,46 +877,153 @@ def _check_audit(found: Verification, claim: dict[str, Any], described: dict[str
         and len(known) == len(proof["known"])
         and all(0 <= row < N for row in [*known, *rows])
         and (belief is None or (belief.shape == (N,) and bool(((belief >= 0) & (belief <= 1)).all())))
-        and (belief is None) == (proof["sampling"] == "uniform")
+        and (belief is None) == (proof.get("sampling", "uniform") == "uniform")
         and (proof["rule"] == "planned") <= (proof["plan"] is not None and belief is None)
         and described["labeled"] == len(known)
         and described["classes"] == names
     )
     if not found.check(sound, "", "the parts of the audit contradict each other"):
-        return
+        return None
     predictions = [names[code] for code in codes.tolist()]
     found.check(labels_digest(predictions) == claim["predictions"], "", "the frozen predictions were changed (SHA-256)")
     if data.predictions is None:
         found.not_verified.append("that the frozen predictions are those of the classifier: pass the model")
     else:
         found.check(list(data.predictions) == predictions, "the frozen predictions are those of the classifier")
-    given = [*proof["known"], *proof["draws"]]
-    _check_labels(found, given, data.known_labels)
+    _check_labels(found, [*proof["known"], *proof["draws"]], data.known_labels)
     drawn, probabilities, left = draws_of(proof, predictions, N, belief, len(rows))
     found.check(drawn == rows, f"the {count(len(rows), 'row')} of the sample are those that the seed gives")
-    known_errors = sum(_is_wrong(label, predictions[row]) for row, label in known.items())
     wrong = [_is_wrong(label, predictions[row]) for row, label in proof["draws"]]
     found.check(sum(wrong) == proof["n_errors"], "", "the number of errors is not that of the labels")
-    n_open = N - len(known)
+    found.not_verified.append("that the predictions, the seed and the plan were fixed before the first label was seen")
+    found.not_verified.append("that the labels are right")
+    return _Sample(predictions, known, rows, wrong, belief, probabilities, left)
+
+
+def _check_audit(found: Verification, claim: dict[str, Any], described: dict[str, Any], data: CheckedData) -> None:
+    proof, N, level = claim["proof"], described["rows"], claim["confidence"]
+    sample = _check_sample(found, claim, described, data)
+    if sample is None:
+        return
+    wrong, n_open = sample.wrong, sample.n_open
+    known_errors = sum(_is_wrong(label, sample.predictions[row]) for row, label in sample.known.items())
     if proof["rule"] == "planned":
         n = min(proof["plan"], n_open)
         most = known_errors + exact_bound(sum(wrong[:n]) + n - len(wrong[:n]), n, n_open, level)
-    elif belief is None:
+    elif sample.belief is None:
         most = known_errors + anytime_bound(wrong, n_open, level)
     else:
         rest = known_errors + sum(wrong) + n_open - len(wrong)
         claimed = round(claim["value"] * N)
-        tried = (known_errors, belief, probabilities, left)
-        most = claimed if claimed < rest and _is_rejected(claimed + 1, wrong, rows, tried, level) else rest
+        rejected = claimed < rest and _is_rejected(claimed + 1, known_errors, sample, level)
+        most = claimed if rejected else rest
     found.check(
         most <= claim["value"] * N + 1e-9,
-        f"zero_one: {count(sum(wrong), 'error')} on {count(len(rows), 'label')} prove at most {most} in {N} rows",
+        f"zero_one: {count(sum(wrong), 'error')} on {count(len(wrong), 'label')} prove at most {most} in {N} rows",
         f"zero_one: {claim['value']:.9g} is claimed, and the labels prove {most / N:.9g} only",
     )
     reached = proof["target"] is not None and claim["value"] <= proof["target"]
     found.check(proof["proved"] == reached, "", "whether the target is proved does not follow from the bound")
-    found.not_verified.append("that the predictions, the seed and the plan were fixed before the first label was seen")
-    found.not_verified.append("that the labels are right")
+
+
+def _check_finish(found: Verification, claim: dict[str, Any], described: dict[str, Any], data: CheckedData) -> None:
+    """The model labels no other rows than the sample allows, and the finished table has these labels."""
+    proof, N, level = claim["proof"], described["rows"], claim["confidence"]
+    scores, chosen = np.asarray(proof["scores"], dtype=np.float64), np.asarray(proof["model_rows"])
+    sound = (
+        scores.shape == (N,)
+        and bool(np.isfinite(scores).all())
+        and chosen.ndim == 1
+        and (chosen.dtype.kind == "i" or not len(chosen))
+        and len(set(chosen.tolist())) == len(chosen)
+        and bool(((chosen >= 0) & (chosen < N)).all())
+    )
+    sample = _check_sample(found, claim, described, data) if sound else None
+    if sample is None:
+        found.check(sound, "", "the parts of the finished table contradict each other")
+        return
+    has_prediction = np.array([one != NO_PREDICTION for one in sample.predictions])
+    if data.scores is None:
+        found.not_verified.append("that the frozen scores are those of the classifier: pass the model")
+    else:
+        same = data.scores.shape == (N,) and np.abs(data.scores - scores)[has_prediction].max(initial=0.0) <= _SAME
+        found.check(same, "the frozen scores are those of the classifier")
+    planned, n_open, wrong = proof["rule"] == "planned", sample.n_open, sample.wrong
+    if planned:  # rows of the plan that have no label count as wrong
+        n = min(proof["plan"], n_open)
+        drawn = draws_of(proof, sample.predictions, N, None, n)[0]
+        wrong = (wrong + [True] * n)[:n]
+    else:
+        drawn = sample.rows
+    most = math.floor(proof["max_error"] * N + 1e-9)
+    lowest = _threshold_of(scores[drawn], wrong, n_open, most, level, planned=planned)
+    human = {*sample.known, *drawn}
+    allowed = all(row not in human and has_prediction[row] and scores[row] > lowest for row in chosen.tolist())
+    n_model = count(len(chosen), "row")
+    found.check(
+        allowed,
+        f"the {n_model} of the model have scores above {lowest:.9g}, which the sample allows",
+        "the model labels rows that the sample does not allow",
+    )
+    if planned and lowest == -np.inf:  # every row is allowed: the bound of a plain audit may be smaller
+        most = min(most, exact_bound(sum(wrong), len(drawn), n_open, level) - sum(wrong))
+    proved = min(most, len(chosen))
+    found.check(
+        proved <= claim["value"] * N + 1e-9,
+        f"{count(sum(wrong), 'error')} on {count(len(wrong), 'label')} prove at most {proved} wrong of {N} labels",
+        f"{claim['value']:.9g} is claimed, and the sample proves {proved / N:.9g} only",
+    )
+    if data.authors is None:
+        found.not_verified.append("who labeled which row: pass the finished table")
+        return
+    by_model = {row for row, author in enumerate(data.authors) if author == "model"}
+    labels = data.known_labels or {}
+    same = by_model == set(chosen.tolist()) and all(
+        str(labels.get(row)) == str(sample.predictions[row]) for row in by_model
+    )
+    found.check(same, f"the finished table has the predictions as labels of these {n_model}, and of no others")
+
+
+def _threshold_of(
+    scores: FloatArray, wrong: Sequence[bool], n_open: int, most: int, level: float, *, planned: bool
+) -> float:
+    """The score above which the model may label rows, given the scores (m,) of the sample in order and its errors.
+
+    With at most a errors of the sample above a threshold, at most `most` other rows above it are wrong if a sample with
+    a errors rejects more. a is the largest such number, and the threshold the score of the (a + 1)-th surest error. An
+    audit that may stop at any time has the lowest threshold of all its looks.
+    """
+
+    def below(n: int, allowed: int) -> float:
+        errors = sorted((float(one) for one, bad in zip(scores[:n], wrong[:n], strict=True) if bad), reverse=True)
+        return np.inf if allowed < 0 else errors[allowed] if allowed < len(errors) else -np.inf
+
+    m = len(wrong)
+    if planned:
+        allowed = -1
+        while allowed < m and exact_bound(allowed + 1, m, n_open, level) - (allowed + 1) <= most:
+            allowed += 1  # the bound less the errors never decreases
+        return below(m, allowed)
+    if most >= n_open:
+        return -np.inf
+    threshold, lowest, allowed = -math.log1p(-level), np.inf, -1
+    prior = betabinom.logpmf(np.arange(n_open + 1), n_open, 0.5, 0.5)
+    for n in range(1, m + 1):
+        while allowed < n and _evidence_against(most + 1, allowed + 1, n, n_open, prior) >= threshold:
+            allowed += 1
+        lowest = min(lowest, below(n, allowed))
+    return lowest
+
+
+def _evidence_against(M: int, x: int, n: int, N: int, prior: FloatArray) -> float:
+    """Return the log of the likelihood ratio against M errors among N rows after n uniform draws with x errors."""
+    if x >= M:
+        return -np.inf
+    if n - x > N - M:
+        return np.inf
+    fewer = np.arange(x, M)
+    mixture = float(logsumexp(prior[fewer] + hypergeom.logpmf(x, N, fewer, n)) - logsumexp(prior[:M]))
+    return mixture - float(hypergeom.logpmf(x, N, M, n))
 
 
 def _check_labels(found: Verification, given: list[Any], known: dict[int, Any] | None) -> None:
@@ -937,17 +1113,17 @@ def anytime_bound(wrong: Sequence[bool], N: int, level: float) -> int:
     return most
 
 
-def _is_rejected(bad: int, wrong: Sequence[bool], rows: Sequence[int], tried: tuple[Any, ...], level: float) -> bool:
+def _is_rejected(bad: int, known_errors: int, sample: _Sample, level: float) -> bool:
     """Whether bets on weighted draws ever reached 1/(1 - level) against this number of errors in the pool.
 
     Draw t pays Z = (f - s) / (N q) + Σ_left s / N, f whether the prediction is wrong, s the belief that it is, q its
     probability. If the pool has m N errors, Z has the mean m - Σ_drawn f / N, and never exceeds its largest value.
     """
-    known_errors, belief, probabilities, left = tried
+    belief = np.asarray(sample.belief)
     N = len(belief)
     m, spent, wealth = bad / N, known_errors / N, np.zeros(len(_STAKES))
     threshold = -math.log1p(-level)
-    for error, row, p, rows_left in zip(wrong, rows, probabilities, left, strict=True):
+    for error, row, p, rows_left in zip(sample.wrong, sample.rows, sample.probabilities, sample.left, strict=True):
         s = belief[rows_left]
         rest = float(s.sum()) / N
         top = float(((1.0 - s) / (N * p)).max()) + rest

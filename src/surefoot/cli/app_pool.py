@@ -318,6 +318,7 @@ def finish(
         int | None, typer.Option("--sample", min=1, help="Number of random rows that test the predictions.")
     ] = None,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Finished table. Default: POOL.finished.*.")] = None,
+    evidence: o.Evidence = None,
     force: o.Force = False,
     radius: o.Radius = "default",
     prior: o.Prior = "weak",
@@ -328,6 +329,7 @@ def finish(
     from surefoot._files import OutputFile, check_outputs
     from surefoot.cli.audit import FinishAsking
     from surefoot.cli.label import check_labelable, seated
+    from surefoot.pool.evidence import evidence_files, save_finish
     from surefoot.pool.finishing import check_unfinished, is_finished_table, is_statement, statement_path
     from surefoot.pool.store import files_of
     from surefoot.pool.stored import Classifier
@@ -350,6 +352,7 @@ def finish(
     outputs = [
         OutputFile(path, "finished table", "--out", is_finished_table),
         OutputFile(statement_path(path), "statement", "--out", is_statement),
+        *([] if evidence is None else evidence_files(evidence)),
     ]
     check_outputs(outputs, [*files_of(pool), *([] if model is None else [model])], force=force)
     content = read_content(pool)
@@ -375,7 +378,9 @@ def finish(
         call.share_distances()
         loop = FinishLoop(sitting, asked.goal(choices.seed), predict, n_learn, choices.seed)
         asked.check_begun(loop)
-        return FinishAsking(call.output, sitting, loop, path).run()
+        subject = given or classifier
+        save = None if evidence is None else partial(save_finish, evidence, table=table, how=call.form, subject=subject)
+        return FinishAsking(call.output, sitting, loop, path, save).run()
 
 
 @dataclass(frozen=True)

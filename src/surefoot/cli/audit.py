@@ -29,18 +29,15 @@ from surefoot.pool.terminal import FinishLoop, Sitting, save_proved
 
 # Error rate, as a share of the target, for which the length of an audit is estimated.
 _BELIEVED_SHARE = 0.25
-# Writes an audit, given as `audit`, and returns the files.
-SaveAudit = Callable[..., list[Path]]
 
 
 class AuditAsking(Asking):
     """One session. Each label is in the store, for the audit and the table, before the next row is shown.
 
-    name : name of the audit; subject : description of the audited predictions. save : writes evidence; None if
-    there is no --evidence. others : more predictions to compare with on the same sample.
+    name : name of the audit; subject : description of the audited predictions. others : more predictions to compare
+    with on the same sample.
     """
 
-    save: SaveAudit | None = None
     others: Sequence[GivenPredictions] = ()
     skipped = "Row {} is skipped. It counts as an error, because dropping it would bias the sample."
 
@@ -123,9 +120,7 @@ class AuditAsking(Asking):
             "assumptions": list(bound.assumptions),
         }
         data["comparison"] = self._compare() if self.others else None
-        saved = [] if self.save is None else self.save(audit=self.audit)
-        self.output.rows([("written" if k == 0 else "", str(path)) for k, path in enumerate(saved)])
-        data |= {name: str(path) for name, path in zip(("evidence", "arrays"), saved, strict=False)}
+        data |= self._save(audit=self.audit)
         return self.output.finish(data, OK if target is None or proved else NOT_REACHED)
 
     def _compare(self) -> dict[str, Any]:
@@ -236,9 +231,11 @@ class ProofAsking(Asking):
 class FinishAsking(StoreAsking):
     """One session of finishing a table; out : path of the finished table."""
 
-    def __init__(self, output: Output, sitting: Sitting, loop: FinishLoop, out: Path) -> None:
+    def __init__(
+        self, output: Output, sitting: Sitting, loop: FinishLoop, out: Path, save: Callable[..., list[Path]] | None
+    ) -> None:
         super().__init__(output, sitting, sitting.table.classes)
-        self.finish, self.out = loop, out
+        self.finish, self.out, self.save = loop, out, save
         self.hidden = loop.goal.columns
 
     def _begin(self) -> None:
@@ -327,7 +324,12 @@ class FinishAsking(StoreAsking):
         self.output.rows(
             [("statement", statement), ("table", str(self.out)), ("statement in", str(statement_path(self.out)))]
         )
-        return self.output.finish({**data, "finished": True, "statement": statement, "table": str(self.out)})
+        data |= {"finished": True, "statement": statement, "table": str(self.out)}
+        if finishing is not None:
+            data |= self._save(finishing=finishing)
+        elif self.save is not None:
+            self.output.note("no evidence was written, because annotators labeled every row.")
+        return self.output.finish(data)
 
     def _write(self, finishing: Finishing | None, statement: str) -> None:
         """Write the finished table, and its guarantee into a text file."""
@@ -345,7 +347,7 @@ def audit_table(
     subject: Classifier | GivenPredictions,
     sitting: Sitting,
     name: str,
-    save: SaveAudit | None,
+    save: Callable[..., list[Path]] | None,
     others: Sequence[GivenPredictions] = (),
     **options: Any,
 ) -> int:

@@ -45,12 +45,13 @@ class Asking(ABC):
     """Asks for labels until no row is left, the goal is reached or the user quits.
 
     loop : gets each label before the store does, and knows the audited rows; None if there is no loop.
-    hidden : columns that would suggest a label.
+    hidden : columns that would suggest a label. save : writes evidence of what was proved; None without --evidence.
     """
 
     commands: Sequence[str] = (SKIP, QUIT)
     skipped = "Row {} is skipped."
     hidden: Sequence[str] = ()
+    save: Callable[..., list[Path]] | None = None
     quit = False
     answered = 0
 
@@ -73,6 +74,12 @@ class Asking(ABC):
     @abstractmethod
     def _end(self) -> int:
         """Print the result and return the exit code."""
+
+    def _save(self, **proved: Any) -> dict[str, str]:
+        """Write evidence if it is wanted, and return its files by kind."""
+        saved = [] if self.save is None else self.save(**proved)
+        self.output.rows([("written" if k == 0 else "", str(path)) for k, path in enumerate(saved)])
+        return {name: str(path) for name, path in zip(("evidence", "arrays"), saved, strict=False)}
 
     def run(self) -> int:
         """Ask for labels, store each one, and write the table at the end."""

@@ -12,11 +12,21 @@ import numpy as np
 from surefoot._errors import import_extra
 from surefoot._files import OutputFile, write_bytes
 from surefoot._printing import count, percent, rounded_up, share_at_most
+from surefoot._validation import FloatArray
 from surefoot._version import __version__
 from surefoot.bounds.audit import Audit
+from surefoot.bounds.engine import ANYTIME, PLANNED
 from surefoot.certificates import verify as v
-from surefoot.certificates.evidence import certificate_claim, crossfit_claim, model_data, write_evidence
+from surefoot.certificates.evidence import (
+    audit_claim,
+    certificate_claim,
+    crossfit_claim,
+    distinct,
+    model_data,
+    write_evidence,
+)
 from surefoot.pool.appraisal import Appraisal
+from surefoot.pool.finishing import LABELED_BY, Finishing
 from surefoot.pool.options import AUTO, CALIBRATED, NUMBER
 from surefoot.pool.stored import Classifier, GivenPredictions
 from surefoot.pool.table import FileError, Format, Pool, Table, TableError, clean, read_content, read_labeled_table
@@ -138,12 +148,57 @@ def save_audit(
     path: Path, audit: Audit, table: Table, how: Format, subject: Classifier | GivenPredictions
 ) -> list[Path]:
     """Write an audit of the rows of a table as evidence."""
-    if isinstance(subject, Classifier):
-        model = model_data(subject.path.name, v.sha256(subject.path.read_bytes()))
-    else:
-        model = model_data(f"column {subject.column!r}", column=subject.column)
     data, claim = audit.claim(cells_digest(table.features), _recipe(table, how, {}, "table"))
-    return write_evidence(path, data, [claim], model=model, seed=audit.seed)
+    return write_evidence(path, data, [claim], model=_subject_data(subject), seed=audit.seed)
+
+
+def save_finish(
+    path: Path, finishing: Finishing, table: Table, how: Format, subject: Classifier | GivenPredictions | None
+) -> list[Path]:
+    """Write the guarantee of a finished table as evidence; subject : what labeled rows, None for a model of its own."""
+    plan, audit = finishing.plan(), finishing.audit
+    if plan is None:
+        raise RuntimeError("only a finished table has a guarantee")
+    data = {
+        "form": "table",
+        "rows": plan.n_rows,
+        "labeled": len(audit.known),
+        "classes": distinct(audit.predictions),
+        "features": cells_digest(table.features),
+        "labels": None,
+        "table": _recipe(table, how, {}, "table"),
+    }
+    claim = audit_claim(
+        data,
+        plan.bound,
+        plan.level,
+        audit.predictions,
+        v.FINISH,
+        scores=_finite(finishing.scores),
+        seed=audit.seed,
+        known=[list(pair) for pair in audit.known.items()],
+        draws=[list(pair) for pair in audit.labels.items()][: audit.plan],
+        n_errors=sum(audit.outcomes[: audit.plan]),
+        plan=audit.plan,
+        rule=ANYTIME if audit.plan is None else PLANNED,
+        max_error=plan.max_error,
+        model_rows=plan.model_rows,
+    )
+    return write_evidence(path, data, [claim], model=_subject_data(subject), seed=audit.seed)
+
+
+def _subject_data(subject: Classifier | GivenPredictions | None) -> dict[str, Any]:
+    if subject is None:
+        return model_data("a model trained on the first labels")
+    if isinstance(subject, Classifier):
+        return model_data(subject.path.name, v.sha256(subject.path.read_bytes()))
+    return model_data(f"column {subject.column!r}", column=subject.column, score=subject.score_column)
+
+
+def _finite(scores: FloatArray) -> FloatArray:
+    """Scores (N,) as JSON holds them: a row without a prediction has −∞, and gets a score below all others."""
+    finite = np.isfinite(scores)
+    return np.where(finite, scores, scores[finite].min(initial=0.0) - 1.0)
 
 
 def verify_table(path: Path, pool: Path, model: Path | None = None, trust: Iterable[str] = ()) -> v.Verification:
@@ -172,18 +227,22 @@ def _checked(
 ) -> v.CheckedData:
     """The data of the claims, as the table and the model have them."""
     described = content["data"]
-    features, labels = cells_digest(table.features), table.labels.tolist()
+    kind, cells, labels, authors = content["claims"][0]["type"], table.features, table.labels.tolist(), None
+    if kind == v.FINISH and LABELED_BY in cells.columns:
+        authors = [one if isinstance(one, str) else None for one in cells[LABELED_BY]]
+        cells = cells.drop(columns=LABELED_BY)
+    features = cells_digest(cells)
     inputs = None if classifier is None else classifier.inputs(table.cells, table.label)
-    if content["claims"][0]["type"] == v.AUDIT:
+    if kind in (v.AUDIT, v.FINISH):
+        predictions, scores = None, None
         if classifier is not None:
             predictions = classifier.predict(inputs).tolist()
-        elif named["column"] is not None and named["column"] in table.features.columns:
-            given = GivenPredictions.from_cells(table.cells, table.label, named["column"])
-            predictions = given.predicted.tolist()
-        else:
-            predictions = None
+            scores = classifier.proba(inputs).max(axis=1) if classifier.has_proba else None
+        elif named["column"] is not None and {named["column"], named["score"]} <= {None, *cells.columns}:
+            given = GivenPredictions.from_cells(table.cells, table.label, named["column"], named["score"])
+            predictions, scores = given.predicted.tolist(), given.scores
         known = {row: label for row, label in enumerate(labels) if label is not None}
-        return v.CheckedData(features, predictions=predictions, known_labels=known)
+        return v.CheckedData(features, predictions=predictions, known_labels=known, scores=scores, authors=authors)
     checked = v.CheckedData(features, v.labels_digest(labels))
     if (features, checked.labels) != (described["features"], described["labels"]):
         return checked  # the mismatch is reported; another table need not even be one that can be cleaned
@@ -208,11 +267,13 @@ def _checked(
 
 # Model cards from evidence: Markdown for Hugging Face, and a machine-learning bill of materials in CycloneDX.
 
-_METRICS = {"zero_one": "error rate", "log_loss": "log loss"}
+_METRICS = {"zero_one": "error rate", "log_loss": "log loss", "wrong_labels": "share of wrong labels"}
+_SHARES = ("zero_one", "wrong_labels")
 _METHODS = {
     v.AUDIT: "audit of frozen predictions on a random sample",
     v.CERTIFICATE: "worst case over distributions near the labeled rows",
     v.CROSSFIT: "cross-validation",
+    v.FINISH: "table finished by annotators and predictions, tested on a random sample",
 }
 _KINDS = {
     "theorem": "proved under its assumptions",
@@ -356,11 +417,12 @@ def _performance(claim: dict[str, Any]) -> dict[str, Any]:
     upper = rounded_up(claim["value"], 6)
     if claim["confidence"] is None:
         return {"type": f"{_metric(claim)}, upper bound", "value": upper, "slice": about}
-    value = f"{claim['proof']['n_errors'] / max(_n_labels(claim), 1):.6f}"
+    # of a finished table only the bound is known, since annotators corrected the errors of the sample
+    observed = None if claim["type"] == v.FINISH else claim["proof"]["n_errors"] / max(_n_labels(claim), 1)
     level = percent(claim["confidence"])
     return {
         "type": f"{_metric(claim)}, one-sided interval with {level} confidence",
-        "value": value,
+        "value": upper if observed is None else f"{observed:.6f}",
         "slice": about,
         "confidenceInterval": {"lowerBound": "0", "upperBound": upper},
     }
@@ -371,7 +433,7 @@ def _metric(claim: dict[str, Any]) -> str:
 
 
 def _amount(claim: dict[str, Any]) -> str:
-    return f"{share_at_most(claim['value'])} %" if claim["metric"] == "zero_one" else rounded_up(claim["value"], 4)
+    return f"{share_at_most(claim['value'])} %" if claim["metric"] in _SHARES else rounded_up(claim["value"], 4)
 
 
 def _confidence(claim: dict[str, Any]) -> str:
@@ -380,13 +442,14 @@ def _confidence(claim: dict[str, Any]) -> str:
 
 def _n_labels(claim: dict[str, Any]) -> int:
     proof = claim["proof"]
-    return len(proof["draws"]) if claim["type"] == v.AUDIT else int(proof["n_labels"])
+    return int(proof["n_labels"]) if claim["type"] == v.CROSSFIT else len(proof["draws"])
 
 
 def _observed(claim: dict[str, Any]) -> str:
     if claim["type"] == v.CERTIFICATE:
         return "none"
-    return f"{count(claim['proof']['n_errors'], 'error')} on {count(_n_labels(claim), 'label')}"
+    seen = f"{count(claim['proof']['n_errors'], 'error')} on {count(_n_labels(claim), 'label')}"
+    return f"{seen} of the sample, corrected" if claim["type"] == v.FINISH else seen
 
 
 def _classes(data: dict[str, Any]) -> str:
