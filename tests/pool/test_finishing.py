@@ -236,7 +236,7 @@ class TestFinishing:
         with pytest.raises(FileError, match="scores of audit 1"):
             turns.apply(Event(e.FINISH, audit=1, value=GOAL.to_json()))
         for text in ("", "[]", '{"max": 1}', None):
-            with pytest.raises(FileError, match="how the table is finished"):
+            with pytest.raises(FileError, match="what an audit is for"):
                 FinishGoal.from_json(text)
 
 

@@ -29,8 +29,10 @@ if TYPE_CHECKING:
     from surefoot.pool.finishing import FinishGoal
     from surefoot.pool.label_log import RowRanker
     from surefoot.pool.options import FitOptions
+    from surefoot.pool.schedule import ColumnAudit
+    from surefoot.pool.served_model import ServedTable
     from surefoot.pool.service import LabelingService
-    from surefoot.pool.table import Pool
+    from surefoot.pool.table import Pool, Table
     from surefoot.pool.terminal import FinishLoop, FrozenPredictions, Sitting
     from surefoot.pool.worst import Radii
 
@@ -211,6 +213,28 @@ _MetricPrecision = Annotated[float | None, _metric_option("precision")]
 _MetricF1 = Annotated[float | None, _metric_option("F1")]
 
 
+_Positive = Annotated[str | None, typer.Option("--positive", help="Class of --target-recall and the like.")]
+_PlannedLabels = Annotated[
+    int | None, typer.Option("--labels", min=1, help="Planned number of labels, for the exact bound.")
+]
+
+
+def _metric_goal(recall: float | None, precision: float | None, f1: float | None) -> dict[str, float]:
+    """Return the metrics that have a target."""
+    metrics = {"recall": recall, "precision": precision, "f1": f1}
+    return {metric: value for metric, value in metrics.items() if value is not None}
+
+
+def _check_metric(goal: dict[str, float], positive: str | None, labels: int | None) -> None:
+    """Refuse options that do not go together."""
+    if len(goal) > 1:
+        raise typer.BadParameter("--target-recall, --target-precision and --target-f1 exclude each other. Pass one.")
+    if goal and labels is None:
+        raise typer.BadParameter(f"--target-{next(iter(goal))} requires --labels, planned beforehand. Pass it.")
+    if positive is not None and not goal:
+        raise typer.BadParameter("--positive is a class for --target-recall, --target-precision or --target-f1.")
+
+
 @command("audit", o.ReadingOptions, o.Json)
 def audit(
     call: Call,
@@ -230,11 +254,9 @@ def audit(
     target_recall: _MetricRecall = None,
     target_precision: _MetricPrecision = None,
     target_f1: _MetricF1 = None,
-    positive: Annotated[str | None, typer.Option("--positive", help="Class of --target-recall and the like.")] = None,
+    positive: _Positive = None,
     level: Annotated[float, typer.Option("--level", help="Confidence level of the bound.")] = 0.9,
-    labels: Annotated[
-        int | None, typer.Option("--labels", min=1, help="Planned number of labels, for the exact bound.")
-    ] = None,
+    labels: _PlannedLabels = None,
     sampling: Annotated[
         str, typer.Option("--sampling", help="'uniform', or 'weighted' towards rows with uncertain predictions.")
     ] = "uniform",
@@ -257,10 +279,10 @@ def audit(
         raise typer.BadParameter("Pass either a model file as --model or a column as --predictions.")
     if score is not None and predictions is None:
         raise typer.BadParameter("--score requires --predictions. Pass --predictions, or omit --score.")
-    metrics = {"recall": target_recall, "precision": target_precision, "f1": target_f1}
-    goal = {metric: value for metric, value in metrics.items() if value is not None}
+    goal = _metric_goal(target_recall, target_precision, target_f1)
     if compare and (predictions is None or goal or sampling != "uniform"):
         raise typer.BadParameter("--compare requires --predictions, and an error rate with uniform sampling.")
+    _check_metric(goal, positive, labels)
     subject: Classifier | GivenPredictions
     if model is not None:
         subject = Classifier.load(model, split_names(trust))
@@ -280,12 +302,6 @@ def audit(
     read = partial(call.read_labelable, more=[name for one in (subject, *others) for name in one.classes])
     table = read(content)
     check_labelable(table)
-    if len(goal) > 1:
-        raise typer.BadParameter("--target-recall, --target-precision and --target-f1 exclude each other. Pass one.")
-    if goal and labels is None:
-        raise typer.BadParameter(f"--target-{next(iter(goal))} requires --labels, planned beforehand. Pass it.")
-    if positive is not None and not goal:
-        raise typer.BadParameter("--positive is a class for --target-recall, --target-precision or --target-f1.")
     if goal and evidence is not None:
         raise typer.BadParameter("--evidence holds a bound on the error rate. Omit it, or omit the other target.")
     options: dict[str, Any] = {"target": goal or None, "positive": positive}
@@ -431,8 +447,24 @@ def serve(
         Path | None, typer.Argument(help="Table (.csv, .tsv, .parquet); rows with an empty label are unlabeled.")
     ] = None,
     label: o.Label = None,
-    target: Annotated[float, typer.Option("--target", "--target-error", **_Share, help="Error rate to prove.")] = 0.05,
+    target: Annotated[
+        float | None,
+        typer.Option(
+            "--target", "--target-error", **_Share, help="Error rate to prove. Default: 0.05; with --audit, none."
+        ),
+    ] = None,
     level: Annotated[float, typer.Option("--level", **_Share, help="Confidence level of the proof.")] = 0.9,
+    audit: Annotated[
+        str | None, typer.Option("--audit", help="Column with predictions to audit, without training a model.")
+    ] = None,
+    score: Annotated[
+        str | None, typer.Option("--score", help="Column with scores of --audit, hidden from annotators.")
+    ] = None,
+    labels: _PlannedLabels = None,
+    target_recall: _MetricRecall = None,
+    target_precision: _MetricPrecision = None,
+    target_f1: _MetricF1 = None,
+    positive: _Positive = None,
     host: Annotated[
         str, typer.Option("--host", help="Address to listen on. Other machines require an invitation link.")
     ] = ("127.0.0.1"),
@@ -463,24 +495,35 @@ def serve(
             call.ctx.params.update(label=LABEL, classes=",".join(sorted(set(robot))))
         if pool is None:
             raise typer.BadParameter("Pass the table to label, or --demo.")
+        goal = _metric_goal(target_recall, target_precision, target_f1)
+        _check_metric(goal, positive, labels)
+        if audit is None and (goal or labels is not None or score is not None):
+            raise typer.BadParameter("--labels, --score and --target-recall and the like require --audit COLUMN.")
+        if audit is not None and (demo or (goal and target is not None)):
+            what = "--demo" if demo else f"--target and --target-{next(iter(goal))}"
+            raise typer.BadParameter(f"{what} cannot be combined{' with --audit' if demo else ''}. Omit one.")
         call.settle(pool)
         if invite is not None:
             return _invite_to(call.output, pool, invite, host, port)
         import_extra("starlette", "serve", "the labeling page")
         import_extra("uvicorn", "serve", "the labeling page")
-        from surefoot.pool.schedule import Goal, LabelingSettings
+        from surefoot.pool.schedule import ColumnAudit, Goal, LabelingSettings
         from surefoot.serve import run_site
 
         for option, value, example in (("--target", target, 0.05), ("--level", level, 0.9)):
-            if not 0.0 < value < 1.0:
+            if value is not None and not 0.0 < value < 1.0:
                 raise FileError(f"{option} must lie between 0 and 1, got {value:g}. Pass a value such as {example}.")
         choices = call.choices(tol=1e-3)
         call.check_pool()
         check_writable(store_path(pool))
         opening = _Opening(call, choices, pool_size, keep=robot is None)
+        if audit is not None:
+            columns = (audit,) if score is None else (audit, score)
+            metric, value = next(iter(goal.items()), (None, target))
+            opening.audit = ColumnAudit(columns, level, choices.seed, value, labels, metric, positive)
         run_site(
-            opening.load, call.read_labelable,
-            LabelingSettings(Goal(target, level, choices.seed), random_first, overlap),
+            opening.load,
+            LabelingSettings(Goal(0.05 if target is None else target, level, choices.seed), random_first, overlap),
             host=host, port=port,
             ready=opening.say_ready, allowed=_host_names(allow_host), guidelines=guidelines, robot=robot,
             browser=not no_open,
@@ -526,7 +569,8 @@ def _host_names(text: str) -> tuple[str, ...]:
 class _Opening:
     """Reads the table when the server requests it, and announces the page.
 
-    most : number of unlabeled rows for training; keep : whether to store the options.
+    most : number of unlabeled rows for training; keep : whether to store the options; audit : of predictions that the
+    table holds, if there is one.
     began, read : times when the command began, and when the table was read.
     """
 
@@ -534,27 +578,49 @@ class _Opening:
     choices: FitOptions
     most: int
     keep: bool
+    audit: ColumnAudit | None = None
     began: float = field(default_factory=time.monotonic)
     read: float = 0.0
 
-    def load(self) -> tuple[Pool, bytes, RowRanker]:
-        """Return the table, the content of its file, and the learner."""
+    def load(self) -> ServedTable:
+        """Return the table with its learner, or with the audit of its predictions."""
         from surefoot.cli.label import check_labelable
-        from surefoot.pool.served_model import PoolLearner
-        from surefoot.pool.table import clean, read_content
-        from surefoot.report import write_report
+        from surefoot.pool.served_model import ServedTable
+        from surefoot.pool.table import read_content
 
         with self.call.output.working("reading the table"):
             content = read_content(self.call.path)
-            table = self.call.read_labelable(content)
+            read: Callable[[bytes], Table] = self.call.read_labelable
+            given = None
+            if self.audit is not None:
+                column, *scores = self.audit.columns
+                given = self.call.read_predictions(content, column, scores[0] if scores else None)
+                read = partial(self.call.read_labelable, more=given.classes)
+            table = read(content)
             check_labelable(table)
-            cleaned = clean(table, **self.call.columns)
-        self.call.output.note(*cleaned.notes)
+            pool = None if given is not None else self._cleaned(table)
         if self.keep:
             self.call.keep()
         self.read = time.monotonic()
-        options = self.call.values
-        return cleaned, content, PoolLearner(cleaned, self.choices, self.most, options, write_report, command_line())
+        if given is None:
+            return ServedTable(table, content, read, pool, None if pool is None else self._learner(pool))
+        if given.n_empty:
+            self.call.output.note(f"{count(given.n_empty, 'row')} without a prediction, which count as misclassified.")
+        codes = given.codes(table.classes)
+        return ServedTable(table, content, read, audit=self.audit, predictions=codes, scores=given.scores)
+
+    def _cleaned(self, table: Table) -> Pool:
+        from surefoot.pool.table import clean
+
+        cleaned = clean(table, **self.call.columns)
+        self.call.output.note(*cleaned.notes)
+        return cleaned
+
+    def _learner(self, pool: Pool) -> RowRanker:
+        from surefoot.pool.served_model import PoolLearner
+        from surefoot.report import write_report
+
+        return PoolLearner(pool, self.choices, self.most, self.call.values, write_report, command_line())
 
     def say_ready(self, url: str, desk: LabelingService, by_invitation: bool) -> None:
         """Print the address of the page and the time to start."""

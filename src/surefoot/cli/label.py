@@ -437,7 +437,7 @@ def _labels(store: Store, book: LabelLog, table: Table, content: bytes, out: Pat
     audit = max((event.audit or 0 for event in book.events if event.kind == FREEZE), default=0)
     if predictions and audit > store.about.get(MOVED_AUDITS, 0):
         codes = unpack(store.frozen(audit).predictions)
-        predicted = {row: (table.classes[code], None) for row, code in enumerate(codes.tolist())}
+        predicted = {row: (table.classes[code], None) for row, code in enumerate(codes.tolist()) if code >= 0}
     made = label_studio.tasks(table, book, store.people(), predicted)
     return json.dumps(made, ensure_ascii=False, indent=1).encode()
 

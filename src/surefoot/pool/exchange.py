@@ -7,7 +7,7 @@ import io
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from html import escape
 from typing import Any
@@ -128,9 +128,9 @@ def config(table: Table) -> str:
     return "\n".join(["<View>", *fields, asked, "</View>"])
 
 
-def data_keys(table: Table) -> dict[str, str]:
+def data_keys(table: Table, hidden: Sequence[str] = ()) -> dict[str, str]:
     """Column -> its name in the data of tasks: Label Studio takes letters, digits and underscores in a variable."""
-    names = [str(column) for column in table.cells.columns if column != table.label]
+    names = [str(column) for column in table.cells.columns if column not in (table.label, *hidden)]
     plain = {name: re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "cell" for name in names}
     keys = {name: name for name in names if plain[name] == name != ROW}
     for name in names:
@@ -150,10 +150,14 @@ def tasks(
     book: LabelLog,
     people: list[Person],
     predictions: Mapping[int, tuple[str, float | None]] | None = None,
+    hidden: Sequence[str] = (),
 ) -> list[dict[str, Any]]:
-    """Return one task per row, with annotations (valid labels) and predictions (labels with scores)."""
+    """Return one task per row, with annotations (valid labels) and predictions (labels with scores).
+
+    hidden : columns that the tasks do not show.
+    """
     names = {person.id: person.name for person in people}
-    cells = {key: table.cells[name].tolist() for name, key in data_keys(table).items()}
+    cells = {key: table.cells[name].tolist() for name, key in data_keys(table, hidden).items()}
     found = []
     for row in range(book.n_rows):
         data: dict[str, Any] = {key: _plain(column[row]) for key, column in cells.items()}

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,7 +32,27 @@ _ALLOWED = 2
 
 
 @dataclass(frozen=True)
-class FinishGoal:
+class StoredGoal:
+    """What an audit is for, as its event in the store says. columns : of the table, hidden from annotators."""
+
+    @classmethod
+    def from_json(cls, text: str | None) -> Self:
+        """Read the goal that `to_json` wrote."""
+        try:
+            found = json.loads(str(text))
+            return cls(**{**found, "columns": tuple(found.get("columns", ()))})
+        except (TypeError, ValueError, AttributeError) as error:
+            raise FileError(
+                f"the store must say what an audit is for; it says {cut(str(text), 60)!r}. Restore the file."
+            ) from error
+
+    def to_json(self) -> str:
+        """Return the goal as the store keeps it."""
+        return json.dumps(asdict(self))
+
+
+@dataclass(frozen=True)
+class FinishGoal(StoredGoal):
     """How a table is finished with an audit.
 
     max_error : share of wrong labels in the finished table. planned, level, seed : of an audit that was begun to finish
@@ -45,21 +65,6 @@ class FinishGoal:
     level: float | None = None
     seed: int | None = None
     columns: tuple[str, ...] = ()
-
-    @classmethod
-    def from_json(cls, text: str | None) -> FinishGoal:
-        """The goal as `to_json` wrote it."""
-        try:
-            found = json.loads(str(text))
-            return cls(**{**found, "columns": tuple(found.get("columns", ()))})
-        except (TypeError, ValueError, AttributeError) as error:
-            raise FileError(
-                f"the store must say how the table is finished; it says {cut(str(text), 60)!r}. Restore the file."
-            ) from error
-
-    def to_json(self) -> str:
-        """For the store."""
-        return json.dumps(asdict(self))
 
 
 class Finishing:

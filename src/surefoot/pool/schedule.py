@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import json
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -15,21 +16,26 @@ from numpy.typing import NDArray
 from surefoot._errors import FileError
 from surefoot._validation import FloatArray
 from surefoot.bounds.engine import NO_ROW_LEFT, AuditEngine, AuditPolicy, FreezeSchedule, level_of
+from surefoot.bounds.metrics import MetricEngine, MetricGoal
 from surefoot.pool import database as e
 from surefoot.pool.database import Event
-from surefoot.pool.finishing import FinishGoal, Finishing
+from surefoot.pool.finishing import FinishGoal, Finishing, StoredGoal
 from surefoot.pool.label_log import OPEN, LabelLog, Ranking
 from surefoot.pool.store import FrozenBlobs
 
 LEARNING, AUDITING, PROVED = "learning", "auditing", "proved"
 FINISHING, FINISHED = "finishing", "finished"
+# The audit of a column ended without a proof, or without a target.
+AUDITED = "audited"
+# Phases in which no row needs a label.
+OVER = (PROVED, FINISHED, AUDITED)
 # In place of the prediction of a row that has none: no label is like it.
 NO_CLASS = ""
 # Labels picked by the model before the first audit.
 _PICKED_FIRST = 10
 # Rows of the audit that are looked at beyond those recorded, to find one that nobody holds.
 _LOOK_AHEAD = 64
-# Seconds after which a row that someone holds may go to another where a table is finished and no other row is left.
+# Seconds after which a row that someone holds may go to another if no other row is left.
 _LAST_LEASE = 60.0
 # Rows that are tried, drawn from all, before the open ones are listed.
 _TRIES = 64
@@ -42,6 +48,33 @@ class Goal:
     target: float = 0.05
     level: float = 0.9
     seed: int = 0
+
+
+@dataclass(frozen=True)
+class ColumnAudit(StoredGoal):
+    """An audit of predictions that the table holds, declared before its first label.
+
+    columns : of the predictions and of their scores. planned : number of labels; None for a bound that holds at every
+    number. metric, positive : what is bounded, None for the error rate. target : the value to prove, or None.
+    """
+
+    columns: tuple[str, ...]
+    level: float = 0.9
+    seed: int = 0
+    target: float | None = None
+    planned: int | None = None
+    metric: str | None = None
+    positive: str | None = None
+
+    def engine(self, predictions: list[str], known: Mapping[int, str | None], classes: list[str]) -> AuditEngine:
+        """Return the audit before its first label."""
+        if self.metric is None:
+            return AuditEngine(
+                predictions, known, level=self.level, seed=self.seed, target=self.target, plan=self.planned
+            )
+        goal = MetricGoal.from_arguments({self.metric: self.target}, self.positive, None, classes, predictions)
+        n_labels = len(predictions) if self.planned is None else self.planned
+        return MetricEngine(predictions, known, goal, level=self.level, seed=self.seed, plan=n_labels)
 
 
 @dataclass(frozen=True)
@@ -96,6 +129,7 @@ class AuditSchedule:
 
     random_first : random labels before rows are picked; frozen : gives the stored predictions of an audit.
     finishing : who labels which row, once it was decided to finish the table with the present audit; None before.
+    column : the present audit, if it is one of predictions that the table holds.
     """
 
     def __init__(self, book: LabelLog, goal: Goal, random_first: int, frozen: Callable[[int], FrozenBlobs]) -> None:
@@ -103,6 +137,7 @@ class AuditSchedule:
         self._policy = AuditPolicy(FreezeSchedule(random_first + _PICKED_FIRST))
         self.audit: AuditEngine | None = None
         self.finishing: Finishing | None = None
+        self.column: ColumnAudit | None = None
         self.last: tuple[int, int, int, str] | None = None  # the audit given up: number, errors, labels, why
         self.curve = BoundHistory()
         self.measured: dict[str, Any] | None = None
@@ -117,7 +152,22 @@ class AuditSchedule:
         if self.finishing is not None:
             is_sampled = self.finishing.is_sampled
             return AUDITING if not is_sampled else FINISHED if self.finishing.is_finished else FINISHING
-        return PROVED if self.audit.proved else AUDITING
+        if self.audit.proved:
+            return PROVED
+        return AUDITED if self.column is not None and self.audit.n_labels >= self.n_wanted else AUDITING
+
+    @property
+    def hidden_columns(self) -> tuple[str, ...]:
+        """Columns of the table that would suggest a label."""
+        goal = self.column if self.finishing is None else self.finishing.goal
+        return () if goal is None else goal.columns
+
+    @property
+    def n_wanted(self) -> int:
+        """Number of rows that the present audit may sample."""
+        if self.audit is None:
+            return 0
+        return self.audit.n_drawable if self.audit.plan is None else min(self.audit.plan, self.audit.n_drawable)
 
     @property
     def freeze_at(self) -> int:
@@ -130,9 +180,14 @@ class AuditSchedule:
             self._begin(int(event.audit or 0), json.loads(str(event.value)))
         elif event.kind == e.FINISH and self.audit is not None:
             self._begin_finish(FinishGoal.from_json(event.value))
+        elif event.kind == e.COLUMN and self.audit is not None:
+            self.column = ColumnAudit.from_json(event.value)
+            before = self.audit
+            self._take_up(self.column.engine(before.predictions, before.known, self._book.classes))
         elif event.kind == e.CLOSE and self.audit is not None:
-            self.last = (self.n_audits, self.audit.n_errors, self.audit.n_labels, str(event.value))
-            self.audit, self.finishing, self._n_closed = None, None, len(self._book.labels)
+            found = (self.n_audits, self.audit.n_errors, self.audit.n_labels, str(event.value))
+            self.last = found if self.column is None else None
+            self.audit, self.finishing, self.column, self._n_closed = None, None, None, len(self._book.labels)
         elif event.kind == e.MEASURED:
             self.measured = json.loads(str(event.value))
             self.curve.add(BoundPoint(self.measured["n_labels"], self.measured["value"], 0))
@@ -150,7 +205,7 @@ class AuditSchedule:
 
     def should_close(self) -> str | None:
         """Return the reason to end the audit and continue training, or None."""
-        if self.audit is None or self.finishing is not None:
+        if self.audit is None or self.finishing is not None or self.column is not None:
             return None
         why = self._policy.give_up.reason(self.audit)
         return None if why == NO_ROW_LEFT and len(self._book.labels) >= self._book.n_rows else why
@@ -199,14 +254,17 @@ class AuditSchedule:
     def _new_audit(
         self, number: int, classes: list[str], predictions: NDArray[Any], known: list[int], labels: dict[int, str]
     ) -> AuditEngine:
-        names = np.array([*classes, NO_CLASS], dtype=object)  # a row without a prediction has the number -1
         return AuditEngine(
-            names[predictions].tolist(),
+            _names(classes, predictions),
             {row: labels.get(row) for row in known},
             level=level_of(self.goal.level, number),
             seed=self.goal.seed + number,
             target=self.goal.target,
         )
+
+    def names(self, predictions: NDArray[Any]) -> list[str]:
+        """Return predictions (N,), given as places of classes or -1, as texts."""
+        return _names(self._book.classes, predictions)
 
     def _settle(self, audit: AuditEngine, row: int) -> None:
         """Pass the label of a row to an audit. A row that all skipped, or on which annotators disagree, is an error."""
@@ -217,8 +275,13 @@ class AuditSchedule:
             audit.unsettle(row)
 
     def _mark(self, audit: AuditEngine) -> None:
-        if audit.plan is None:
+        if audit.plan is None and audit.is_uniform:
             self.curve.add(BoundPoint(len(self._book.labels), audit.anytime_upper, self.n_audits))
+
+
+def _names(classes: list[str], predictions: NDArray[Any]) -> list[str]:
+    names: list[str] = np.array([*classes, NO_CLASS], dtype=object)[predictions].tolist()
+    return names
 
 
 def is_shared(row: int, overlap: float, seed: int) -> bool:
@@ -257,6 +320,8 @@ class Chooser:
             return  # labels of other rows are not needed
         if self._turns.phase == AUDITING:
             yield from self._audit_rows(person, now)
+        if self._turns.column is not None:
+            return
         if ranking is not None and self._n_drawn() >= self._random_first:
             for row in ranking.rows:
                 if self._book.is_untouched(row):
@@ -272,9 +337,11 @@ class Chooser:
         audit = self._turns.audit
         if audit is None:
             return
-        for place in range(audit.n_labels, audit.n_labels + _LOOK_AHEAD):
+        leases = [self._lease, *([] if self._turns.column is None else [min(self._lease, _LAST_LEASE)])]
+        last = min(audit.n_labels + _LOOK_AHEAD, self._turns.n_wanted)
+        for lease, place in product(leases, range(audit.n_labels, last)):
             for draw in audit.draw(place + 1)[place:]:
-                if self._book.row(draw.row).state == OPEN and self._is_free(draw.row, person, now):
+                if self._book.row(draw.row).state == OPEN and self._is_free(draw.row, person, now, lease):
                     number, probability = self._turns.n_audits, draw.probability
                     yield Event(e.PICK, draw.row, person, purpose=e.AUDIT, probability=probability, audit=number)
 
@@ -352,10 +419,11 @@ def freeze_events(
     known: list[int],
     scores: FloatArray,
     model: bytes | None = None,
-    goal: FinishGoal | None = None,
+    goal: StoredGoal | None = None,
 ) -> tuple[list[Event], FrozenBlobs]:
-    """What freezes predictions (N,), places of classes or -1, for an audit; with a goal, to finish the table by it."""
+    """What freezes predictions (N,), places of classes or -1, for an audit; goal : what it is for."""
     events = [Event(e.FREEZE, audit=number, value=json.dumps(classes))]
-    events += [] if goal is None else [Event(e.FINISH, audit=number, value=goal.to_json())]
+    kind = e.COLUMN if isinstance(goal, ColumnAudit) else e.FINISH
+    events += [] if goal is None else [Event(kind, audit=number, value=goal.to_json())]
     packed = pack(predictions), pack(np.array(known, dtype=np.intp))
     return events, FrozenBlobs(number, *packed, model, pack_scores(scores))

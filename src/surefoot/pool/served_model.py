@@ -7,7 +7,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from surefoot._validation import FloatArray
 from surefoot.bounds.result import ErrorBound
 from surefoot.pool.appraisal import Appraisal, appraise, cross_fitted
-from surefoot.pool.label_log import Job, Ranking
+from surefoot.pool.label_log import Job, Ranking, RowRanker
 from surefoot.pool.model import TrainedModel, train
 from surefoot.pool.model_file import model_file_of, save_model
 from surefoot.pool.next_rows import candidates
@@ -25,10 +26,31 @@ from surefoot.pool.notes import Code, Note
 from surefoot.pool.options import Clock, FitOptions
 from surefoot.pool.report_contents import Report
 from surefoot.pool.report_gather import build_report
-from surefoot.pool.table import Pool
+from surefoot.pool.schedule import ColumnAudit
+from surefoot.pool.table import Pool, Table
 from surefoot.pool.table.cleaning import scale_rules
 from surefoot.pool.training import LabeledTable
 from surefoot.problem.distances import shared_geometry
+
+
+@dataclass(frozen=True, eq=False)
+class ServedTable:
+    """A table that is to be served.
+
+    content : bytes of its file; read : reads the table from bytes of its file, if they have changed since.
+    pool, learner : the cleaned table and its learner, which runs in a process of its own; None if nothing is learned.
+    audit, predictions, scores : the audit of predictions (N,) that the table holds, places of classes or -1.
+    """
+
+    table: Table
+    content: bytes
+    read: Callable[[bytes], Table]
+    pool: Pool | None = None
+    learner: RowRanker | None = None
+    audit: ColumnAudit | None = None
+    predictions: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, dtype=np.intp))
+    scores: FloatArray | None = None
+
 
 # The contents of the report of a fit to a table.
 

@@ -13,27 +13,34 @@ from itertools import combinations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from surefoot._printing import count
+from surefoot._errors import FileError
+from surefoot._printing import at_least, count
 from surefoot._printing import short_percent as percent
 from surefoot._validation import FloatArray
-from surefoot.bounds.engine import NO_ROW_LEFT, OUT_OF_REACH, TOO_LONG, level_of
+from surefoot.bounds.engine import NO_ROW_LEFT, OUT_OF_REACH, TOO_LONG, AuditEngine, level_of
+from surefoot.bounds.metrics import F1, MetricEngine
 from surefoot.bounds.size import least_labels
 from surefoot.pool import database as e
 from surefoot.pool.database import LABEL, Event, NotSavedError
 from surefoot.pool.finishing import FinishGoal, Finishing, expected_labels, sample_size
 from surefoot.pool.label_log import Job, LabelLog, Ranking, as_job, check_known
 from surefoot.pool.schedule import (
+    AUDITED,
     AUDITING,
     FINISHED,
     LEARNING,
+    OVER,
     PROVED,
     AuditSchedule,
     Chooser,
+    ColumnAudit,
     Goal,
     LabelingSettings,
     freeze_events,
     is_shared,
+    unpack,
 )
 from surefoot.pool.store import MOVED_AUDITS, FrozenBlobs, Person, Store
 from surefoot.pool.store_labels import TABLE
@@ -102,7 +109,7 @@ class LabelingService:
         """The rows in a person's hands, the one to show first; none when the target is proved, unless `beyond` it."""
         with self.lock:
             self.catch_up()
-            if self.turns.phase in (PROVED, FINISHED) and not beyond:
+            if self.turns.phase in OVER and (not beyond or self.turns.column is not None):
                 return []
             if len(self.book.held.get(person.id, {})) < AHEAD:
                 with self._transaction():
@@ -274,6 +281,45 @@ class LabelingService:
             )  # fmt: skip
             self._store([*before, *events], blobs)
 
+    def begin_audit(
+        self, goal: ColumnAudit | None, predictions: NDArray[np.intp], scores: FloatArray | None = None
+    ) -> None:
+        """Begin or continue an audit of predictions (N,) that the table holds; without a goal, end one that is over.
+
+        An audit that is not over is neither changed nor given up.
+        """
+        with self._transaction():
+            turns, number = self.turns, self.turns.n_audits
+            if goal is not None and turns.finishing is not None and turns.phase != FINISHED:
+                raise FileError("--audit requires a table that is not being finished. Finish it first.")
+            if turns.column is not None and (goal is None or turns.column.columns != goal.columns):
+                if turns.phase not in OVER:
+                    raise FileError(
+                        f"--audit must be {turns.column.columns[0]}, whose audit is not over, got "
+                        f"{'none' if goal is None else goal.columns[0]}. Continue it, or run surefoot export and move "
+                        "the store away."
+                    )
+            elif turns.column is not None and goal is not None:
+                _check_same(turns.column, goal)
+                if not np.array_equal(unpack(self.store.frozen(number).predictions), predictions):
+                    raise FileError(
+                        f"--audit must name the predictions whose audit has begun; column {goal.columns[0]!r} has "
+                        "changed since. Restore it, or run surefoot export and move the store away."
+                    )
+                return
+            elif goal is None:
+                return
+            events = [] if turns.audit is None else [Event(e.CLOSE, audit=number, value=e.COLUMN)]
+            blobs = None
+            if goal is not None:
+                goal.engine(turns.names(predictions), {}, self.book.classes)  # refused before anything is stored
+                sure = np.zeros(self.book.n_rows) if scores is None else scores
+                begun, blobs = freeze_events(
+                    number + 1, self.book.classes, predictions, turns.known_rows(), sure, goal=goal
+                )
+                events += begun
+            self._store(events, blobs)
+
     def _take_turns(self) -> None:
         """End an audit without hope."""
         why = self.turns.should_close()
@@ -325,6 +371,23 @@ class LabelingService:
 
 
 # Where the labeling stands, in numbers and in words: labels, the bound and its kind, what is still needed, and why.
+
+
+def _check_same(begun: ColumnAudit, asked: ColumnAudit) -> None:
+    """Refuse options that differ from those with which an audit began; its seed stays as it was."""
+    option = f"--target-{begun.metric}" if begun.metric else "--target"
+    pairs = (
+        ("--labels", begun.planned, asked.planned), ("--level", begun.level, asked.level),
+        (option, (begun.metric, begun.target), (asked.metric, asked.target)),
+        ("--positive", begun.positive, asked.positive),
+    )  # fmt: skip
+    for name, before, now in pairs:
+        if before != now:
+            value = before[1] if isinstance(before, tuple) else before
+            raise FileError(
+                f"{name} must be {'left out' if value is None else value}, as when the audit of "
+                f"{begun.columns[0]!r} began. To audit otherwise, run surefoot export and move the store away."
+            )
 
 
 # How far people agree: percent, Cohen's κ of two, Fleiss' κ of more.
@@ -416,13 +479,14 @@ def status(desk: LabelingService) -> dict[str, Any]:
             "skipped": len(book.skipped),
             "conflicts": len(book.conflicts),
             "flagged": len(book.flagged),
-            "target": turns.goal.target,
-            "level": turns.goal.level,
+            "target": turns.goal.target if turns.column is None else turns.column.target,
+            "level": turns.goal.level if turns.column is None else turns.column.level,
+            "column": None if turns.column is None else _column_words(desk, turns.column),
             "bound": _bound(desk),
             "needed": needed,
             "offer": _offer(desk),
             "headline": _headline(desk),
-            "sentence": _sentence(desk, needed),
+            "sentence": _sentence(desk, needed) if turns.column is None else _column_sentence(turns, turns.column),
             "counts": [[name, int(book.counts[name])] for name in book.classes],
             "curve": [[point.n_labels, point.value, point.audit] for point in turns.curve.thinned(_POINTS)],
             "people": [
@@ -440,15 +504,17 @@ def status(desk: LabelingService) -> dict[str, Any]:
 
 
 def _bound(desk: LabelingService) -> dict[str, Any] | None:
-    audit, measured = desk.turns.audit, desk.turns.measured
+    turns, audit, measured = desk.turns, desk.turns.audit, desk.turns.measured
     plan = None if desk.turns.finishing is None else desk.turns.finishing.plan()
     if audit is not None and not audit.n_labels:  # nothing is shown yet
         return None
+    if audit is not None and turns.column is not None:
+        return _column_bound(audit, turns.column, turns.phase)
     if desk.turns.finishing is not None and audit is not None:
         if plan is None:
             return None
         sampled = f"{count(int(plan.sample.wrong.sum()), 'error')} in {count(len(plan.sample.drawn), 'sampled row')}"
-        return {"value": plan.bound, "shown": percent(plan.bound, up=True), "kind": THEOREM, "basis": sampled}
+        return {"value": plan.bound, "shown": f"≤ {percent(plan.bound, up=True)}", "kind": THEOREM, "basis": sampled}
     if audit is not None:
         value, kind = audit.anytime_upper, THEOREM
         basis = f"{count(audit.n_errors, 'error')} in {count(audit.n_labels, 'audited row')}"
@@ -457,7 +523,7 @@ def _bound(desk: LabelingService) -> dict[str, Any] | None:
         basis = f"cross-fitted on {count(measured['n_random'], 'random label')}"
     else:
         return None
-    return {"value": value, "shown": percent(value, up=True), "kind": kind, "basis": basis}
+    return {"value": value, "shown": f"≤ {percent(value, up=True)}", "kind": kind, "basis": basis}
 
 
 # Shares of wrong labels that the page offers besides the target.
@@ -488,7 +554,11 @@ def _labels_to_finish(desk: LabelingService, ranking: Ranking, max_error: float)
 
 
 def _headline(desk: LabelingService) -> str:
-    goal, finishing = desk.turns.goal, desk.turns.finishing
+    goal, finishing, column = desk.turns.goal, desk.turns.finishing, desk.turns.column
+    if column is not None:
+        about = f"audit of {column.columns[0]!r}, {percent(column.level)} confidence"
+        ended = "Done" if column.target is None else "Not proved"
+        return {PROVED: f"Proved: {about}", AUDITED: f"{ended}: {about}", AUDITING: f"A{about[1:]}"}[desk.turns.phase]
     if finishing is not None:
         done = "Finished" if finishing.is_finished else "Finishing"
         return (
@@ -545,11 +615,82 @@ def _needed(desk: LabelingService) -> int | None:
     turns, n = desk.turns, len(desk.book.labels)
     if turns.finishing is not None:
         return _left_to_finish(desk, turns.finishing)
+    if turns.column is not None and turns.audit is not None:
+        return _column_needed(turns.audit, turns)
     if turns.audit is not None:
         return 0 if turns.audit.proved else turns.audit.labels_needed()
     audit = _least(turns.goal, turns.n_audits + 1, desk.book.n_rows)
     left = max(turns.freeze_at - n, 0)
     return None if audit is None else min(left + audit, desk.book.n_rows - n)
+
+
+def _column_needed(audit: AuditEngine, turns: AuditSchedule) -> int | None:
+    """Return the labels that an audit of a column still needs, as estimated if it can end before all rows."""
+    goal = turns.column
+    if turns.phase in OVER or goal is None:
+        return 0
+    if goal.planned is not None or goal.metric is not None:
+        return turns.n_wanted - audit.n_labels
+    return None if goal.target is None else audit.labels_needed()
+
+
+def _column_words(desk: LabelingService, goal: ColumnAudit) -> dict[str, Any]:
+    """Return how the page describes an audit of a column: its target, and the labels that it needs."""
+    needed, is_planned = _needed(desk), goal.planned is not None
+    about = f"{'the error rate' if goal.metric is None else _metric_name(goal)}, {percent(goal.level)} confidence"
+    sign = "≤" if goal.metric is None else "≥"
+    more = "labels, as planned" if is_planned else "labels, as estimated"
+    if needed is None:
+        more = "no target: stop at any time" if goal.target is None else "target out of reach"
+    return {
+        "name": goal.columns[0],
+        "is_planned": is_planned,
+        "target": "none" if goal.target is None else f"{sign} {percent(goal.target)}",
+        "target_more": about,
+        "needed": "" if needed is None else f"{'' if is_planned else '≈ '}{needed}",
+        "needed_more": "you can stop" if desk.turns.phase in OVER else more,
+    }
+
+
+def _metric_name(goal: ColumnAudit) -> str:
+    name = "F1" if goal.metric == F1 else goal.metric
+    return f"mean {name} over the classes" if goal.positive is None else f"{name} of {goal.positive!r}"
+
+
+def _column_bound(audit: AuditEngine, goal: ColumnAudit, phase: str) -> dict[str, Any] | None:
+    """Return the bound on predictions that the table holds; one with a planned number of labels follows at the end."""
+    if goal.planned is not None and phase not in OVER:
+        return None
+    basis = f"{count(audit.n_errors, 'error')} in {count(audit.n_labels, 'audited row')}"
+    if isinstance(audit, MetricEngine):
+        value = audit.metric_bound()
+        shown, sign, words = at_least(value), "≥", "at least"
+    else:
+        value = audit.anytime_upper if audit.plan is None else audit.planned_upper(audit.plan)
+        shown, sign, words = percent(value, up=True), "≤", "at most"
+    return {
+        "value": value, "shown": f"{sign} {shown}", "words": f"{words} {shown}", "kind": THEOREM, "basis": basis,
+    }  # fmt: skip
+
+
+def _column_sentence(turns: AuditSchedule, goal: ColumnAudit) -> str:
+    audit = turns.audit
+    found = None if audit is None or not audit.n_labels else _column_bound(audit, goal, turns.phase)
+    if audit is None or found is None:
+        if goal.planned is None:
+            return "Rows are sampled at random. The bound follows at the first label."
+        done = 0 if audit is None else audit.n_labels
+        return f"{done} of {count(turns.n_wanted, 'planned row')} labeled. The bound follows at the last one."
+    what = "the error rate" if goal.metric is None else f"the {_metric_name(goal)}"
+    words = (
+        f"With {percent(goal.level)} confidence, {what} of the predictions in {goal.columns[0]!r} is {found['words']} "
+        f"on the {len(audit.predictions)} rows ({found['basis']}), if the labels are correct."
+    )
+    if isinstance(audit, MetricEngine):
+        estimates = audit.estimates().items()
+        others = [f"{'F1' if name == F1 else name} {value:.3f}" for name, value in estimates if value is not None]
+        words += f" Estimates without a guarantee: {', '.join(others)}."
+    return words
 
 
 def _left_to_finish(desk: LabelingService, finishing: Finishing) -> int:

@@ -222,6 +222,11 @@ class GivenPredictions:
         """The classes that are predicted."""
         return in_order(set(self.predicted) - {NO_CLASS})
 
+    def codes(self, classes: list[str]) -> NDArray[np.intp]:
+        """(N,) places of the predictions among the classes, -1 where there is none."""
+        place = {NO_CLASS: -1} | {name: k for k, name in enumerate(classes)}
+        return np.array([place[name] for name in self.predicted], dtype=np.intp)
+
     @property
     def columns(self) -> list[str]:
         """What annotators must not see."""

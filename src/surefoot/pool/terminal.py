@@ -27,7 +27,7 @@ from surefoot.pool.model import learned_metric, train
 from surefoot.pool.model_file import ModelFile, save_model, without_pool
 from surefoot.pool.next_rows import candidates, working_rows
 from surefoot.pool.options import DEFAULT, NONE, WEAK, Clock, FitOptions
-from surefoot.pool.schedule import NO_CLASS, AuditSchedule, Goal, freeze_events
+from surefoot.pool.schedule import AuditSchedule, Goal, freeze_events
 from surefoot.pool.store import MOVED_AUDITS, FrozenBlobs, Log, Store
 from surefoot.pool.store_labels import open_store, picked_mask, write_table
 from surefoot.pool.stored import Classifier, GivenPredictions
@@ -290,8 +290,7 @@ def given_predictions(given: GivenPredictions, sitting: Sitting) -> FrozenPredic
             "--score must name a column that says how sure each prediction is; got none. Pass --score, since the "
             "surest predictions become labels."
         )
-    place = {NO_CLASS: -1} | {name: k for k, name in enumerate(sitting.table.classes)}
-    codes = np.array([place[name] for name in given.predicted], dtype=np.intp)
+    codes = given.codes(sitting.table.classes)
     return FrozenPredictions(codes, np.where(codes < 0, -np.inf, given.scores))
 
 
@@ -366,7 +365,7 @@ class FinishLoop:
         """Take the events that the book has taken since."""
         events = self.sitting.book.events
         for event in events[self._n_seen :]:
-            if event.kind not in (e.FREEZE, e.FINISH, e.CLOSE) or (event.audit or 0) > self._moved:
+            if event.kind not in (e.FREEZE, e.FINISH, e.COLUMN, e.CLOSE) or (event.audit or 0) > self._moved:
                 self.turns.apply(event)
         self._n_seen = len(events)
 

@@ -18,22 +18,25 @@ import time
 import webbrowser
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import h11
+import numpy as np
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from surefoot._errors import FileError, import_extra
 from surefoot._printing import address
-from surefoot.pool.label_log import Neighbours, RowRanker
+from surefoot.pool.label_log import Neighbours
 from surefoot.pool.schedule import LabelingSettings
 from surefoot.pool.service import LabelingService
 from surefoot.pool.store_labels import open_store
-from surefoot.pool.table import Pool, Table
 from surefoot.serve.app import make_app
 from surefoot.serve.guard import Guard, allowed_hosts
 from surefoot.serve.state import AppState, Cards, Fitter, Process
+
+if TYPE_CHECKING:
+    from surefoot.pool.served_model import ServedTable
 
 __all__ = ["run_site"]
 
@@ -117,8 +120,7 @@ def run_server(
 
 
 def run_site(
-    load: Callable[[], tuple[Pool, bytes, RowRanker]],
-    read: Callable[[bytes], Table],
+    load: Callable[[], ServedTable],
     settings: LabelingSettings,
     *,
     host: str,
@@ -131,30 +133,33 @@ def run_site(
 ) -> None:
     """Serve the labeling page of a table until the process is stopped.
 
-    load : gives the table, the bytes of its file, and its learner, which runs in a process of its own; called when the
-    port is known to be free; read : reads the table from bytes of its file, if they have changed since.
+    load : opens the table; called when the port is known to be free.
     ready : gets the page's address, its desk, and whether an invitation is needed, when the page is served.
     allowed : more names of this server; guidelines : Markdown file to show; robot : the label of each row (N,), for
     the demonstration. People come in by invitation unless only this machine can reach the host.
     """
     bind(host, port).close()  # told before anything is read
     shown = None if guidelines is None else read_guidelines(guidelines)
-    pool, content, learner = load()
-    worker = Process(learner)
-    worker.start()  # first, while there are no threads
-    store = open_store(pool.table, content, read)
-    desk = LabelingService(store, len(pool.table.labels), pool.table.classes, settings)
-    finishing = desk.turns.finishing
+    opened = load()
+    table, pool = opened.table, opened.pool
+    worker = None if opened.learner is None else Process(opened.learner)
+    if worker is not None:
+        worker.start()  # first, while there are no threads
+    store = open_store(table, opened.content, opened.read)
+    desk = LabelingService(store, len(table.labels), table.classes, settings)
+    try:
+        desk.begin_audit(opened.audit, opened.predictions, opened.scores)
+    except BaseException:
+        if worker is not None:
+            worker.stop()
+        store.close()
+        raise
     state = AppState(
         desk,
-        Cards(
-            pool.table,
-            pool.values[pool.columns.numbers],
-            () if finishing is None else finishing.goal.columns,
-        ),
+        Cards(table, None if pool is None else pool.values[pool.columns.numbers], desk.turns.hidden_columns),
         Fitter(worker, desk.wanted, desk.take_ranking, desk.freeze_if_due),
-        Neighbours(pool.rows),
-        content,
+        Neighbours(np.empty((len(table.labels), 0)) if pool is None else pool.rows),
+        opened.content,
         shown,
         invitations_only=not is_local(host) or bool(allowed),
         robot=robot,

@@ -324,9 +324,9 @@ class Views:
             if what == "answers" and form in (CSV, PARQUET):
                 return answers_file(desk.book, people, form), kind, f"{stem}.answers.{form}"
             if name == "label-studio.json":
-                made = label_studio.tasks(table, desk.book, people, self._predictions())
+                made = label_studio.tasks(table, desk.book, people, self._predictions(), desk.turns.hidden_columns)
                 return json.dumps(made, ensure_ascii=False).encode(), "application/json", f"{stem}.label-studio.json"
-        if what == "labels" and form in (CSV, PARQUET):
+        if what == "labels" and form in (CSV, PARQUET) and not (desk.turns.column and desk.turns.phase == AUDITING):
             end = f".{form}" if is_parquet(table.path) or form == PARQUET else table.path.suffix.lower()
             return labeled_file(table, self.state.content, labels, end), kind, f"{stem}.labeled{end}"
         if name == "model.skops":

@@ -94,7 +94,7 @@ def label_page(state: AppState, person: Person, token: str) -> str:
 def finish_page(state: AppState, person: Person, token: str) -> str:
     """Render the page with the proof and the downloads."""
     desk = state.desk
-    has_model = desk.ranking is not None or desk.turns.n_audits > 0
+    has_model = desk.turns.column is None and (desk.ranking is not None or desk.turns.n_audits > 0)
     now, report = status(desk), state.fitter.report_state
     return html_page(
         "finish.html", person, token, file=state.cards.table.path.name, now=now, has_model=has_model, report=report
@@ -111,7 +111,8 @@ def why_html(state: AppState, pick: Event) -> str:
             leanings = [*desk.ranking.leanings(pick.row, desk.book.classes, 2), ("", 0.0)][:2]
         found = state.neighbours.nearest_labeled(pick.row, desk.book.labels)
         near = [(one.row + 1, one.label, state.cards.summary(one.row)) for one in found]
-    return render("surefoot.serve", "why.html", purpose=pick.purpose, leanings=leanings, near=near)
+    column = None if desk.turns.column is None else desk.turns.column.columns[0]
+    return render("surefoot.serve", "why.html", purpose=pick.purpose, column=column, leanings=leanings, near=near)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ import pandas as pd
 
 from surefoot._printing import cell_text, is_long, long_text, render, visible
 from surefoot.pool.label_log import Job, Neighbours, Ranking, RowRanker
-from surefoot.pool.service import LabelingService
+from surefoot.pool.service import AnswerError, LabelingService
 from surefoot.pool.store import hashed
 from surefoot.pool.table import Table
 from surefoot.pool.table.cells import quantiles, share_below
@@ -235,13 +235,14 @@ class Process:
 class Fitter:
     """The thread that keeps the ranking fresh.
 
-    wanted : gives the labels to fit to now, None where the ranking is fresh enough; take : gets each ranking;
+    process : None if nothing is learned. wanted : gives the labels to fit to now, None where the ranking is fresh
+    enough; take : gets each ranking;
     turn : called when labels have changed, before each fit.
     """
 
     def __init__(
         self,
-        process: Process,
+        process: Process | None,
         wanted: Callable[[], Job | None],
         take: Callable[[Ranking | None, Job], None],
         turn: Callable[[], None] = lambda: None,
@@ -264,6 +265,8 @@ class Fitter:
 
     def ask_report(self, job: Job) -> None:
         """Make a report when the present fit has ended."""
+        if self._process is None:
+            raise AnswerError("there is no model to report on.")
         self._report_for, self.report_state = job, "working"
         self._wake.set()
 
@@ -271,7 +274,8 @@ class Fitter:
         """End the process, then the thread."""
         self._ends.set()
         self._wake.set()
-        self._process.stop()
+        if self._process is not None:
+            self._process.stop()
         if self._thread.is_alive():
             self._thread.join(_PATIENCE)
 
@@ -287,7 +291,7 @@ class Fitter:
         self._turn()
         job = self._wanted()
         report, self._report_for = self._report_for, None
-        if job is None and report is None:
+        if self._process is None or (job is None and report is None):
             return False
         self.since = time.monotonic()
         try:

@@ -24,24 +24,27 @@ export function drawChart(place, standing) {
   const width = 320, height = 170, left = 38, right = 8, top = 8, bottom = 22;
   const points = standing.curve;
   const most = Math.max(20, standing.labels, ...points.map(p => p[0]));
-  const high = Math.min(1, Math.max(6 * standing.target, 0.2), Math.max(2.5 * standing.target, ...points.map(p => p[1])));
+  const target = standing.target || 0.05;  // without one, the scale of the usual target
+  const high = Math.min(1, Math.max(6 * target, 0.2), Math.max(2.5 * target, ...points.map(p => p[1])));
   const x = n => left + (width - left - right) * n / most;
   const y = v => top + (height - top - bottom) * (1 - Math.min(v, high) / high);
   const last = points.length ? `, now ${percent(points[points.length - 1][1])}` : ", none yet";
   const drawn = svg("svg", {
     viewBox: `0 0 ${width} ${height}`, role: "img",
-    "aria-label": `Bound on the error rate by number of labels, target ${percent(standing.target)}${last}`,
+    "aria-label": `Bound on the error rate by number of labels, target ${standing.target ? percent(standing.target) : "none"}${last}`,
   });
   for (const v of ticks(high, 4)) {
     drawn.append(svg("line", {class: "grid", x1: left, x2: width - right, y1: y(v), y2: y(v)}));
-    if (Math.abs(y(v) - y(standing.target)) > 11)
+    if (!standing.target || Math.abs(y(v) - y(standing.target)) > 11)
       drawn.append(svg("text", {x: left - 6, y: y(v) + 3.5, "text-anchor": "end"}, percent(v)));
   }
   for (const n of ticks(most, 4))
     drawn.append(svg("text", {x: Math.min(x(n), width - right - 6), y: height - 6, "text-anchor": "middle"}, String(n)));
-  const goal = y(standing.target);
-  drawn.append(svg("line", {class: "target", x1: left, x2: width - right, y1: goal, y2: goal}));
-  drawn.append(svg("text", {class: "target-name", x: left - 6, y: goal + 3.5, "text-anchor": "end"}, percent(standing.target)));
+  if (standing.target) {
+    const goal = y(standing.target);
+    drawn.append(svg("line", {class: "target", x1: left, x2: width - right, y1: goal, y2: goal}));
+    drawn.append(svg("text", {class: "target-name", x: left - 6, y: goal + 3.5, "text-anchor": "end"}, percent(standing.target)));
+  }
   const audits = new Map();
   for (const [n, value, audit] of points) audits.set(audit, [...(audits.get(audit) || []), [n, value]]);
   for (const [audit, line] of audits) {

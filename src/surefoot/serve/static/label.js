@@ -98,12 +98,14 @@ function paragraph(text) {
   return made;
 }
 
+const isOver = phase => ["proved", "finished", "audited"].includes(phase);
+
 function showEnd(place) {
   if (standing === null) return;
   const done = document.createElement("div"), title = document.createElement("h2"), words = document.createElement("p");
   done.className = "done";
-  if (standing.phase === "proved" || standing.phase === "finished") {
-    const finished = standing.phase === "finished";
+  if (isOver(standing.phase)) {
+    const finished = standing.phase !== "proved" || standing.column;  // no further label would count
     const tick = svg("svg", {viewBox: "0 0 48 48", class: "tick", "aria-hidden": "true"});
     tick.append(svg("circle", {cx: 24, cy: 24, r: 23}), svg("path", {d: "M14 25l7 7 14-15"}));
     const files = document.createElement("a"), more = document.createElement("button");
@@ -248,18 +250,28 @@ function showStanding() {
   put("sentence", s.sentence);
   put("labels", String(s.labels));
   put("labels-more", `of ${s.rows} rows${s.skipped ? `, ${s.skipped} skipped` : ""}`);
-  put("bound", s.bound ? `≤ ${s.bound.shown}` : "–");
+  put("bound", s.bound ? s.bound.shown : "–");
   put("bound-more", s.bound ? `${s.bound.kind}: ${s.bound.basis}` : "none yet");
   put("target", `≤ ${percent(s.target)}`);
   put("target-more", `wrong, ${percent(s.level)} confidence`);
-  const over = s.phase === "proved" || s.phase === "finished";
+  const over = isOver(s.phase);
   put("needed", over ? "0" : s.phase === "finishing" ? String(s.needed) : s.needed === null ? "many" : s.phase === "learning" ? `≥ ${s.needed}` : `≈ ${s.needed}`);
   put("needed-more", over ? "you can stop" : s.phase === "finishing" ? "rows that the model is unsure of" : s.needed === null ? "target out of reach" : "labels, as estimated");
+  if (s.column) showColumn(s.column);
   drawChart(byId("chart"), s);
   drawCounts(byId("counts"), s.counts);
   showOffer(s.offer);
   showFit();
   if (s.problem) trouble(s.problem);
+}
+
+// An audit of predictions that the table holds: no model, and no curve if the number of labels was planned.
+function showColumn(column) {
+  for (const name of ["target", "needed"]) {
+    put(name, column[name] || "–");
+    put(`${name}-more`, column[`${name}_more`]);
+  }
+  byId("chart").closest("figure").hidden = column.is_planned;
 }
 
 // ---- finishing the table instead of proving the model
@@ -292,7 +304,7 @@ async function finish(share) {
 
 function showFit() {
   const fit = standing.fit, others = standing.people.filter(one => one.answers).length;
-  const model = fit.running !== null ? `Training a new model (${Math.round(fit.running)} s)…`
+  const model = standing.column ? "" : fit.running !== null ? `Training a new model (${Math.round(fit.running)} s)…`
     : fit.labels ? `Model trained on ${fit.labels} labels in ${fit.seconds} s.` : "No model yet.";
   const open = [standing.conflicts ? `${standing.conflicts} conflicts` : "", standing.flagged ? `${standing.flagged} flagged` : ""];
   put("fit", [model, others > 1 ? `${others} people have answered.` : "", open.filter(Boolean).join(", ")].filter(Boolean).join(" "));
@@ -329,7 +341,7 @@ function showRobot() {
 
 async function robotStep() {
   const row = shown;
-  if (standing && ["proved", "finished"].includes(standing.phase) && row === null) { robot = false; showRobot(); }
+  if (standing && isOver(standing.phase) && row === null) { robot = false; showRobot(); }
   if (robot && row !== null && inFlight.size === 0) {
     const found = await send("/api/robot", {row});
     if (robot && found.saved && shown === row) answer(found.label);
