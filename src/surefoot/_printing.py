@@ -274,6 +274,11 @@ def bound_in_words(loss: str, risk: float) -> str:
         return (
             f"over every distribution in this set, the error rate of this classifier is at most {share_at_most(risk)} %"
         )
+    if loss == "randomized_error":
+        return (
+            "over every distribution in this set, the expected error rate of the randomized rule is at most "
+            f"{share_at_most(risk)} %"
+        )
     return (
         f"over every distribution in this set, the expected {loss} of this classifier is at most {rounded_up(risk, 4)}"
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from surefoot.dual.models import NO_RESPONSE
 from surefoot.kernels.soft_rows import soft_rows
 from surefoot.kernels.tiles import least_factor, root_weights
 
@@ -19,8 +20,8 @@ def test_weights_whose_products_are_subnormal_are_zero(dtype: type, tau: float) 
     A, g_beta, h_ab, h_lb, small = np.empty((B, n)), np.zeros(n), np.zeros(n), np.zeros((K, n)), np.zeros(4)
     phi, q, cck, s = np.empty(B), np.empty((B, K)), np.empty((B, K)), np.empty((B, K, 2))
     soft_rows(
-        D, m, 1.0, np.zeros(n), offsets, kappa, U, tau, 0.0, least, A, phi, q, cck, s, np.empty((0, 2, 2)), g_beta,
-        h_ab, h_lb, small, True,
+        D, m, 1.0, np.zeros(n), offsets, kappa, U, tau, *NO_RESPONSE, least, A, phi, q, cck, s, np.empty((0, 2, 2)),
+        g_beta, h_ab, h_lb, np.zeros((2, 2)), small, True,
     )  # fmt: skip
     rooted = A * np.sqrt(m)[:, None]
     assert not ((rooted > 0) & (rooted < least)).any()

@@ -32,6 +32,7 @@ from surefoot.dual.models import AnyClassifier, DualPoint
 from surefoot.dual.objective import SmoothedDual
 from surefoot.dual.row_store import InMemoryRows
 from surefoot.dual.shortlist import ShortlistKeeper
+from surefoot.problem.losses import CostGame
 from surefoot.problem.placement import check_problem
 from surefoot.problem.rows import LabeledData
 from surefoot.problem.sets import build_decision_set
@@ -100,6 +101,116 @@ class TestBounds:
         assert again.mean == pytest.approx(clf.certificate_.risk, abs=1e-9)
         clf.certificate_.save(tmp_path / "proof.json", X, y, X_unlabeled=U)
         assert sf.verify(tmp_path / "proof.json", X, y, X_unlabeled=U, classifier=clf).ok
+
+
+def costs_of(K: int, loss: str) -> Any:
+    """Zero-one costs, costs of classes in order, and costs without any structure."""
+    drawn = np.random.default_rng(K).uniform(-1.0, 3.0, size=(K, K))
+    return {"zero_one": 1.0 - np.eye(K), "ordered": np.abs(np.subtract.outer(np.arange(K), np.arange(K))) + 0.0}.get(
+        loss, drawn
+    )
+
+
+LOSSES = ["zero_one", "ordered", "any"]
+
+
+class TestCosts:
+    @pytest.mark.parametrize("loss", LOSSES)
+    @pytest.mark.parametrize("K", [2, 3])
+    def test_the_lower_bound_is_the_bayes_risk_of_a_distribution_in_the_set(self, K: int, loss: str) -> None:
+        costs = costs_of(K, loss)
+        clf, X, y, U = minimax(K=K, loss=loss if loss == "zero_one" else costs)
+        worst, certificate = clf.worst_case_, clf.certificate_
+        risk = float(worst.row_weights @ (worst.label_proba @ costs).min(axis=1))
+        assert risk == pytest.approx(certificate.lower, abs=1e-12)
+        cost = transport_by_pot(worst, cdist(np.vstack([X, U]), X), y, 1.0 - np.eye(K), np.full(len(X), 1.0 / len(X)))
+        assert cost <= clf.radius_ + 1e-9
+        assert 0 <= certificate.gap <= clf.tol
+        assert certificate.limit == certificate.lower
+
+    @pytest.mark.parametrize("loss", LOSSES)
+    @pytest.mark.parametrize("K", [2, 3])
+    def test_certify_finds_the_same_worst_cases(self, K: int, loss: str) -> None:
+        costs = costs_of(K, loss)
+        asked = loss if loss == "zero_one" else costs
+        clf, X, y, U = minimax(K=K, loss=asked)
+        rows = np.vstack([X, U])
+        h = clf.predict_proba(rows)
+        np.testing.assert_allclose(h.sum(axis=1), 1.0)
+        randomized = sf.certify(None, X, y, X_unlabeled=U, radius=clf.radius_, losses=h @ costs.T)
+        assert clf.certificate_.lower - 1e-9 <= randomized.risk <= clf.certificate_.risk + 1e-6
+        found = sf.certify(clf, X, y, X_unlabeled=U, radius=clf.radius_, loss=asked, limit=True)
+        ours = clf.deterministic_certificate_
+        assert ours.risk == pytest.approx(found.risk, abs=2e-4)
+        assert ours.loss == found.loss
+        assert found.limit == pytest.approx(clf.certificate_.limit, abs=1e-4)
+        assert ours.risk >= clf.certificate_.lower - 1e-6
+
+    @pytest.mark.parametrize("K", [2, 3])
+    @pytest.mark.parametrize("excess", [1e-4, 0.02, 0.3])
+    def test_it_is_never_above_another_classifier(self, K: int, excess: float) -> None:
+        clf, X, y, U = minimax(K=K, excess=excess, loss="zero_one")
+        for other in (sf.RobustLogisticRegression(clf.radius_), sf.MinimaxClassifier(clf.radius_)):
+            fitted = other.fit(X, y, X_unlabeled=U)
+            rival = sf.certify(fitted, X, y, X_unlabeled=U, radius=clf.radius_, loss="zero_one")
+            assert clf.certificate_.risk <= rival.risk + clf.tol
+        assert clf.certificate_.risk <= 1 - 1 / K + clf.tol
+
+    def test_it_grows_with_the_radius(self) -> None:
+        fits = [minimax(excess=excess, loss="zero_one")[0].certificate_ for excess in (0.01, 0.05, 0.2)]
+        assert all(one.lower <= other.risk for one, other in pairwise(fits))
+        assert fits[0].risk < fits[2].lower
+
+    @pytest.mark.parametrize("K", [2, 3, 4, 5])
+    @pytest.mark.parametrize("loss", LOSSES)
+    def test_the_game_of_a_row_is_a_linear_program(self, K: int, loss: str) -> None:
+        costs, rng = costs_of(K, loss), np.random.default_rng(0)
+        game = CostGame.from_costs(costs)
+        prices = np.round(rng.normal(size=(12, K)) * rng.choice([0.2, 1.0, 3.0], size=(12, 1)), 1)  # with ties
+        h = game.rule(prices)
+        bounds, total = [(0, None)] * K + [(None, None)], np.append(np.ones(K), 0.0)
+        for row, rule, value in zip(prices, h, (prices @ game.labels.T + game.values).max(axis=1), strict=True):
+            A = np.column_stack([costs, -np.ones(K)])
+            found = linprog(np.append(np.zeros(K), 1.0), A, -row, total[None], [1.0], bounds)
+            assert value == pytest.approx(found.fun, abs=1e-8)
+            assert (costs @ rule + row).max() == pytest.approx(found.fun, abs=1e-8)
+
+    def test_over_a_union_of_sets(self) -> None:
+        X, y, U = sample(n=30)
+        clf = sf.MinimaxClassifier(HALVES, metric="euclidean", label_cost=1.0, loss="zero_one")
+        clf.fit(X, y, X_unlabeled=U)
+        found = sf.certify(clf, X, y, X_unlabeled=U, radius=HALVES, loss="zero_one", limit=True)
+        assert clf.deterministic_certificate_.risk == pytest.approx(found.risk, abs=2e-4)
+        assert clf.certificate_.limit == pytest.approx(found.limit, abs=2e-4)
+        assert clf.certificate_.limit <= clf.certificate_.risk <= clf.deterministic_certificate_.risk + 1e-3
+
+    def test_over_blocks_and_with_equal_costs(self) -> None:
+        X, y, U = sample(n=20, M=300, K=3)
+        radius = just_above(X, y, U)
+        held = sf.MinimaxClassifier(radius, loss="zero_one").fit(X, y, X_unlabeled=U)
+        how = sf.Compute(block_rows=64)
+        blocked = sf.MinimaxClassifier(radius, loss="zero_one", compute=how).fit(X, y, X_unlabeled=U)
+        assert blocked.certificate_.risk == pytest.approx(held.certificate_.risk, abs=1e-4)
+        assert blocked.deterministic_certificate_.risk == pytest.approx(held.deterministic_certificate_.risk, abs=0.02)
+        level = sf.MinimaxClassifier(radius, loss=np.full((3, 3), 2.0)).fit(X, y, X_unlabeled=U)
+        assert level.certificate_.risk == pytest.approx(2.0, abs=1e-4)
+
+    def test_many_classes(self) -> None:
+        rng = np.random.default_rng(0)
+        X, y, U = rng.normal(size=(24, 2)), np.arange(24) % 12, rng.normal(size=(10, 2))
+        with refuses("loss", 10, 12):
+            sf.MinimaxClassifier(9.0, loss="zero_one").fit(X, y)
+        with refuses("loss", 6, 12):
+            sf.MinimaxClassifier(9.0, loss=costs_of(12, "ordered")).fit(X, y)
+        clf = sf.MinimaxClassifier(9.0).fit(X, y, X_unlabeled=U)
+        found = sf.certify(clf, X, y, X_unlabeled=U, radius=9.0, loss="zero_one", limit=True)
+        assert 0.5 < found.limit <= found.risk
+
+    @pytest.mark.parametrize("loss", ["hinge", [[0, 1]], [[0, 1], [np.nan, 0]]])
+    def test_bad_losses(self, loss: Any) -> None:
+        X, y, U = sample()
+        with refuses("loss"):
+            sf.MinimaxClassifier(9.0, loss=loss).fit(X, y, X_unlabeled=U)
 
 
 HALVES = sf.CalibratedRadius(random_state=0)
@@ -205,16 +316,20 @@ class TestRows:
         assert blocked.certificate_.gap <= 1e-4
 
 
+def model_of(K: int, loss: str) -> AnyClassifier:
+    return AnyClassifier.with_costs(K, None if loss == "log_loss" else costs_of(K, loss))
+
+
 def sf_routing() -> Any:
     import sklearn
 
     return sklearn.config_context(enable_metadata_routing=True)
 
 
-def problem_at(K: int, n: int, M: int, tau: float) -> tuple[SmoothedDual, DualPoint]:
+def problem_at(K: int, n: int, M: int, tau: float, loss: str = "log_loss") -> tuple[SmoothedDual, DualPoint]:
     X, y, U = sample(n=n, M=M, K=K)
     problem = check_problem(X, y, X_unlabeled=U, label_prior="clopper-pearson")
-    dual = SmoothedDual(problem.at_excess(0.1)[0].decision_set, AnyClassifier(K))
+    dual = SmoothedDual(problem.at_excess(0.1)[0].decision_set, model_of(K, loss))
     rng = np.random.default_rng(K)
     lam = np.zeros(K)
     lam[dual.layout.lam_free] = 0.2 * rng.normal(size=len(dual.layout.lam_free))
@@ -224,8 +339,9 @@ def problem_at(K: int, n: int, M: int, tau: float) -> tuple[SmoothedDual, DualPo
 class TestSums:
     @pytest.mark.parametrize("K", [2, 3])
     @pytest.mark.parametrize("tau", [0.5, 0.05])
-    def test_derivatives_are_those_of_the_value(self, K: int, tau: float) -> None:
-        dual, point = problem_at(K, 12, 40, tau)
+    @pytest.mark.parametrize("loss", ["log_loss", *LOSSES])
+    def test_derivatives_are_those_of_the_value(self, K: int, tau: float, loss: str) -> None:
+        dual, point = problem_at(K, 12, 40, tau, loss)
         at, h = dual.layout.pack(point), 1e-5
 
         def near(step: Any) -> Any:
@@ -239,8 +355,9 @@ class TestSums:
         np.testing.assert_allclose(np.tril(here.hessian), np.tril(hessian), atol=1e-6)
 
     @pytest.mark.parametrize("K", [2, 3])
-    def test_short_lists_give_the_same_sums(self, K: int) -> None:
-        dual, point = problem_at(K, 60, 1500, 0.01)
+    @pytest.mark.parametrize("loss", ["log_loss", "zero_one", "any"])
+    def test_short_lists_give_the_same_sums(self, K: int, loss: str) -> None:
+        dual, point = problem_at(K, 60, 1500, 0.01, loss)
         point = DualPoint(point.theta, 200.0, point.lam, point.beta)
         rows = InMemoryRows.from_decision_set(dual.set, dual.model)
         problem = DualProblem.from_decision_set(dual.set, dual.model)
@@ -254,12 +371,13 @@ class TestSums:
                 np.testing.assert_allclose(lower(getattr(listed, name)), lower(mine), atol=1e-11, err_msg=name)
 
     @pytest.mark.parametrize("tau", [0.3, 0.01])
-    def test_torch_gives_the_same_sums(self, tau: float) -> None:
+    @pytest.mark.parametrize("loss", ["log_loss", "zero_one", "any"])
+    def test_torch_gives_the_same_sums(self, tau: float, loss: str) -> None:
         pytest.importorskip("torch")
         X, y, U = sample(n=20, M=300, K=3)
         data = LabeledData.check(X, y, sample_weight=None, classes=None, metric="euclidean")
         ds = data.decision_set("clopper-pearson", 1.0, 1.0)
-        model = AnyClassifier(3)
+        model = model_of(3, loss)
         problem = DualProblem.from_decision_set(ds, model)
         point = DualPoint(np.zeros((0, 0)), 3.0, np.array([0.0, 0.1, -0.2]), 0.1 * np.arange(20.0))
         ours, theirs = (

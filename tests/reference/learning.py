@@ -72,6 +72,40 @@ def learn_reference(
     )  # fmt: skip
 
 
+def learn_groups_reference(
+    distances: Array,
+    row_weights: Array,
+    anchor_weights: Array,
+    anchor_labels: NDArray[np.intp],
+    label_cost: Array,
+    intervals: Array | None,
+    radius: float,
+    X: Array,
+    groups: NDArray[np.intp],
+    l2: float = 0.0,
+    *,
+    n_classes: int,
+) -> float:
+    """The smallest largest worst case of Σ_{j in g} m_j ℓ_j / Σ_{j in g} m_j over groups g (N,) of the rows."""
+    N, K = len(X), n_classes
+    theta, intercept, largest = cp.Variable((K - 1, X.shape[1])), cp.Variable(K - 1), cp.Variable()
+    free = X @ theta.T + np.ones((N, 1)) @ cp.reshape(intercept, (1, K - 1), order="C")
+    scores = cp.hstack([np.zeros((N, 1)), free])
+    constraints = []
+    for g in np.unique(groups):
+        factor = (groups == g) / row_weights[groups == g].sum()
+        alpha, beta, phi = cp.Variable(nonneg=True), cp.Variable(len(anchor_weights)), cp.Variable(N)
+        lam, support, more = _label_terms(intervals, K)
+        constraints += [*more, anchor_weights @ beta == 0, largest >= alpha * radius + support + row_weights @ phi]
+        constraints += _normaliser_and_anchors(
+            distances, anchor_labels, label_cost, alpha, beta, phi, scores, lam, factor
+        )
+    penalty = 0.5 * l2 * _squared_norm(theta) if l2 > 0 else cp.Constant(0.0)
+    problem = cp.Problem(cp.Minimize(largest + penalty), constraints)
+    _solve(problem, radius, 1e-7)
+    return float(problem.value)
+
+
 def _label_terms(intervals: Array | None, n_classes: int) -> tuple[cp.Expression, cp.Expression, list[cp.Constraint]]:
     """Net label multipliers (K,), the support function Σ_k λ̄_k p_hi_k − λ_k p_lo_k, and constraints on them."""
     if intervals is None:
@@ -94,9 +128,14 @@ def _normaliser_and_anchors(
     phi: cp.Variable,
     scores: cp.Expression,
     lam: cp.Expression,
+    factor: Array | None = None,
 ) -> list[cp.Constraint]:
-    """Epigraphs: u_j ≥ log Σ_k exp(s_jk), so ℓ_jk ≤ u_j − s_jk; a_jc below every anchor of class c; φ_j above all."""
+    """Epigraphs: u_j ≥ log Σ_k exp(s_jk), so ℓ_jk ≤ u_j − s_jk; a_jc below every anchor of class c; φ_j above all.
+
+    factor : (N,) by which the losses are multiplied.
+    """
     N, K = scores.shape
+    factor = np.ones(N) if factor is None else factor
     u = cp.Variable(N)
     # Two classes: log(1 + e^s), whose exponential cones are better conditioned than those of log_sum_exp.
     constraints = [u >= (cp.logistic(scores[:, 1]) if K == 2 else cp.log_sum_exp(scores, axis=1))]
@@ -107,7 +146,8 @@ def _normaliser_and_anchors(
             beta[columns], (1, len(columns)), order="C"
         )
         constraints.append(cp.reshape(a, (N, 1), order="C") @ np.ones((1, len(columns))) <= anchor_costs)
-        constraints += [phi >= u - scores[:, k] - a - alpha * label_cost[k, c] - lam[k] for k in range(K)]
+        losses = [cp.multiply(factor, u - scores[:, k]) for k in range(K)]
+        constraints += [phi >= losses[k] - a - alpha * label_cost[k, c] - lam[k] for k in range(K)]
     return constraints
 
 

@@ -202,8 +202,8 @@ class BlockedProblem(RobustProblem):
             self, sweeps, FixedLosses(np.empty((0, self.decision_set.n_classes)), scale or 1.0), None
         )
 
-    def any_classifier(self) -> BlockedObjective:
-        return BlockedObjective(self, self.sweeps, AnyClassifier(self.decision_set.n_classes), None)
+    def any_classifier(self, costs: FloatArray | None = None) -> BlockedObjective:
+        return BlockedObjective(self, self.sweeps, AnyClassifier.with_costs(self.decision_set.n_classes, costs), None)
 
     def with_label_shares(self, shares: FloatArray) -> BlockedProblem:
         found = replace(self, decision_set=self.decision_set.with_label_shares(shares))

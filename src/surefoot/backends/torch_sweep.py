@@ -205,8 +205,8 @@ class TorchRows(BlockStore):
         zeros = RowSums.zeros(ds.n_classes, len(ds.anchor_weights), problem.model.shape, second_order)
         sums = {name: xp.zeros(part.shape) for name, part in vars(zeros).items()}
         responds = problem.model.responds
-        share = 1.0 / (1.0 + tau) if responds else 0.0
-        constants: Any = SoftRows.from_decision_set(ds, point, tau, cast("str", xp.device), dtype, share)
+        response = problem.model.response(tau) if responds else None
+        constants: Any = SoftRows.from_decision_set(ds, point, tau, cast("str", xp.device), dtype, response)
         add: Any = add_row_sums
         fused = None if responds else fused
         if fused is not None:

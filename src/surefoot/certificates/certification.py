@@ -108,8 +108,8 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
         a function. The certificate then contains a certificate for each group, E[ℓ | group] over the same set, and
         names the worst group.
     limit : bool, default=False
-        Whether to compute `Certificate.limit` as well: the loss below which no classifier at all can be certified over
-        the same set (docs/minimax.md). This solves one more problem for each set of a union.
+        Whether to compute `Certificate.limit` as well: the loss below which no classifier at all, not even a randomized
+        one, can be certified over the same set (docs/minimax.md). This solves one more problem for each set of a union.
     clip : float, default=1e-12
         Smallest probability in the log loss. No loss exceeds −log(clip).
     tol : float or None, default=None
@@ -170,11 +170,25 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     if groups is None:
         return whole
     found = RowGroups.from_arguments(groups, problem, parts)
+    return replace(whole, groups=certify_groups(problem, found, at_rows, scale, judged, members, tol, estimate))
+
+
+def certify_groups(
+    problem: RobustProblem,
+    groups: RowGroups,
+    at_rows: Any,
+    scale: float | None,
+    judged: ClassifierLoss,
+    members: list[SetAtRadius],
+    tol: float | None,
+    estimate: RadiusEstimate | None = None,
+) -> dict[Any, Certificate]:
+    """Certify E[ℓ | group] of a fixed classifier for each group. Losses and scale are those of `losses_on`."""
     each = {}
-    for name, share in zip(found.names, found.shares.tolist(), strict=True):
-        game = problem.fixed(found.within(name, at_rows), scale)
+    for name, share in zip(groups.names, groups.shares.tolist(), strict=True):
+        game = problem.fixed(groups.within(name, at_rows), scale)
         each[name] = _within_group(certify_over(game, judged, members, tol, estimate, share=share), share)
-    return replace(whole, groups=each)
+    return each
 
 
 def _check_given(radius: float | str | CalibratedRadius | None) -> float | str | CalibratedRadius:

@@ -73,6 +73,14 @@ class RowGroups:
         kept = np.flatnonzero(shares > 0)
         return cls([names[at] for at in kept], shares[kept], member_of)
 
+    @property
+    def factors(self) -> list[FloatArray]:
+        """Per group, the factors (N,) that turn the mean over rows in memory into the mean over the group."""
+        return [
+            np.where(np.asarray(self.member_of) == name, 1.0 / share, 0.0)
+            for name, share in zip(self.names, self.shares.tolist(), strict=True)
+        ]
+
     def within(self, name: Any, losses: Any) -> Any:
         """Return losses ℓ 1_G: a matrix (N, K) for rows in memory, otherwise a function of rows."""
         if callable(self.member_of):

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from surefoot._validation import FloatArray
 from surefoot.dual.adversary import Adversary
 from surefoot.dual.bounds import AnchorRepair, SoftLabels, best_response, row_values, soft_plan
-from surefoot.dual.models import DualPoint, LinearModel, Model, NoLosses, RowTotals
+from surefoot.dual.models import AnyClassifier, DualPoint, LinearModel, Model, NoLosses, RowTotals
 from surefoot.dual.row_sums import RowSums, WeightedRows
 from surefoot.dual.shortlist import ShortlistKeeper
 from surefoot.kernels.arrays import arrays_of
@@ -84,8 +84,8 @@ class Block:
 
     def losses_at(self, point: DualPoint, tau: float, rows: slice) -> Any:
         """(b, K) losses of the model at some rows: of the best response to a dual point, if the model is one."""
-        if self.model.responds:
-            return best_response(self.problem.decision_set, self.distances[rows], point, tau)
+        if isinstance(self.model, AnyClassifier):
+            return best_response(self.model, self.problem.decision_set, self.distances[rows], point, tau)
         return self.model.losses(point.theta, rows)
 
     def chunks(self) -> Iterator[slice]:
@@ -159,10 +159,11 @@ class Block:
     def row_weights(self) -> FloatArray:
         return np.asarray(arrays_of(self.weights).fetch(self.weights))
 
-    def conditional_entropy(self, adversary: Adversary) -> RowTotals:
-        """Σ m H(q), the smallest log loss of any classifier under the adversary's labels."""
-        q = adversary.labels_on(self)
-        return RowTotals((np.array([float(self.weights @ arrays_of(q).entr(q.clip(0.0)).sum(axis=1))]),))
+    def least_loss(self, adversary: Adversary) -> RowTotals:
+        """The smallest expected loss of any classifier under the adversary's labels: for the log loss Σ m H(q)."""
+        if not isinstance(self.model, AnyClassifier):
+            raise TypeError("the smallest loss of any classifier requires the model of all classifiers")
+        return RowTotals((np.array([float(self.weights @ self.model.least_loss(adversary.labels_on(self)))]),))
 
     def expected_loss(self, adversary: Adversary) -> RowTotals:
         """Σ m E_q ℓ of fixed losses."""

@@ -16,7 +16,7 @@ import numpy as np
 from scipy.linalg import cho_factor, cho_solve, lstsq
 
 from surefoot._validation import FloatArray
-from surefoot.dual.models import DualPoint, LinearModel, Model, RowTotals
+from surefoot.dual.models import AnyClassifier, DualPoint, LinearModel, Model, RowTotals
 from surefoot.kernels.arrays import arrays_of
 from surefoot.problem.distances import row_chunks
 from surefoot.problem.sets import DecisionSet
@@ -250,12 +250,13 @@ def _centred(ds: DecisionSet, point: DualPoint) -> FloatArray:
     return point.beta - ds.anchor_weights @ point.beta
 
 
-def best_response(ds: DecisionSet, distances: Any, point: DualPoint, tau: float = 0.0) -> Any:
-    """Losses −log h (B, K) of the classifier h ∝ exp(a / (1 + τ)), the best response to the prices of a dual point.
+def best_response(model: AnyClassifier, ds: DecisionSet, distances: Any, point: DualPoint, tau: float = 0.0) -> Any:
+    """Losses (B, K) of the best response to the prices of a dual point, which minimises Φ^τ at each row."""
+    return model.response_losses(label_prices(ds, distances, point, tau), tau)
 
-    a_k = max over anchors of −α c((x, k), z_i) − β_i − λ_k, with a softmax at τ > 0. It minimises Φ^τ at each row,
-    which becomes (1 + τ) log Σ_k exp(a_k / (1 + τ)), and the plan's labels are h itself.
-    """
+
+def label_prices(ds: DecisionSet, distances: Any, point: DualPoint, tau: float = 0.0) -> Any:
+    """(B, K) a_k = max over anchors of −α c((x, k), z_i) − β_i − λ_k, with a softmax at τ > 0."""
     xp = arrays_of(distances)
     least = soft_least(ds, distances, point, tau)[:, None, :] + point.alpha * xp.send(ds.present_label_cost)
     if tau > 0:
@@ -263,7 +264,7 @@ def best_response(ds: DecisionSet, distances: Any, point: DualPoint, tau: float 
         cheapest = top - tau * xp.log(xp.exp((top[:, :, None] - least) / tau).sum(axis=2))
     else:
         cheapest = -xp.largest(-least, 2)
-    return xp.log_loss(-(cheapest + xp.send(point.lam)) / (1.0 + tau))
+    return -(cheapest + xp.send(point.lam))
 
 
 def soft_least(ds: DecisionSet, distances: Any, point: DualPoint, tau: float) -> Any:

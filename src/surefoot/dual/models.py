@@ -6,7 +6,7 @@ A search holds a model without rows, and `over` adds the rows of a block. Its ar
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +14,10 @@ from scipy.linalg import eigh, svd
 
 from surefoot._validation import FloatArray
 from surefoot.kernels.arrays import arrays_of
+from surefoot.problem.losses import CostGame
+
+# Label probabilities of a smoothed response are at least this, so that their logarithm is finite.
+_LEAST_LABEL = 1e-150
 
 # Points of the dual problem.
 
@@ -26,6 +30,17 @@ class DualPoint:
     alpha: float
     lam: FloatArray
     beta: FloatArray
+
+
+class Response(NamedTuple):
+    """A best response in the form of `soft_rows`: share, and labels (V, K) and values (V,) of the game of a row."""
+
+    share: float
+    labels: FloatArray
+    values: FloatArray
+
+
+NO_RESPONSE = Response(0.0, np.empty((0, 0)), np.empty(0))
 
 
 class ModelRows(Protocol):
@@ -58,6 +73,9 @@ class Model(Protocol):
         """(B, p) design matrix of some rows."""
 
     def losses(self, theta: FloatArray, rows: slice) -> Any: ...
+    def response(self, tau: float) -> Response:
+        """The best response to the prices of a dual point, as the kernels compute it."""
+
     def penalty_value(self, theta: FloatArray) -> float: ...
     def penalty_gradient(self, theta: FloatArray) -> FloatArray: ...
     def penalty_hessian(self) -> FloatArray:
@@ -69,11 +87,15 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class LinearModel:
-    """Linear scores: X (N, p) with its intercept column, penalty (p,) the diagonal of R, n_classes K ≥ 2."""
+    """Linear scores: X (N, p) with its intercept column, penalty (p,) the diagonal of R, n_classes K ≥ 2.
+
+    within : (N,) factors of the losses, 0 outside a group of rows, for rows in memory; None if all are 1.
+    """
 
     X: FloatArray
     penalty: FloatArray
     n_classes: int
+    within: FloatArray | None = None
 
     learns: ClassVar[bool] = True
     responds: ClassVar[bool] = False
@@ -90,7 +112,11 @@ class LinearModel:
         return xp.hstack(xp.zeros((len(free), 1)), free)
 
     def losses(self, theta: FloatArray, rows: slice) -> Any:
-        return arrays_of(self.X).log_loss(self.scores(theta, rows))
+        losses = arrays_of(self.X).log_loss(self.scores(theta, rows))
+        return losses if self.within is None else self.within[rows, None] * losses
+
+    def response(self, tau: float) -> Response:
+        return NO_RESPONSE
 
     def penalty_value(self, theta: FloatArray) -> float:
         return float(0.5 * np.sum(self.penalty_gradient(theta) * theta))
@@ -108,7 +134,8 @@ class LinearModel:
         return self.X[rows]
 
     def restricted(self, rows: NDArray[np.intp]) -> LinearModel:
-        return replace(self, X=np.ascontiguousarray(self.X[rows]))
+        within = None if self.within is None else self.within[rows]
+        return replace(self, X=np.ascontiguousarray(self.X[rows]), within=within)
 
     def over(self, rows: ModelRows) -> LinearModel:
         return replace(self, X=rows.design)
@@ -126,6 +153,9 @@ class KeptLosses:
     last: tuple[FloatArray, FloatArray] = (np.empty((0, 0)), np.empty((0, 0)))
 
     def losses_at(self, model: Model, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Losses without the factors of a group of rows, which differ between the sets that share the losses."""
+        if isinstance(model, LinearModel) and model.within is not None:
+            model = replace(model, within=None)
         if self.theta is None or not np.array_equal(self.theta, theta):
             losses = model.losses(theta, slice(None))
             self.theta, self.last = theta, (losses, np.exp(-losses))
@@ -141,6 +171,9 @@ class _NothingLearned:
     @property
     def shape(self) -> tuple[int, int]:
         return 0, 0
+
+    def response(self, tau: float) -> Response:
+        return NO_RESPONSE
 
     def penalty_value(self, theta: FloatArray) -> float:
         return 0.0
@@ -197,16 +230,58 @@ class FrozenModel(_NothingLearned):
 
 @dataclass(frozen=True)
 class AnyClassifier(_NothingLearned):
-    """All classifiers with log loss: at each dual point, the best response to the adversary's prices."""
+    """All classifiers: at each dual point, the best response to the adversary's prices a (B, K).
+
+    game : of a matrix of costs; None for the log loss.
+    """
 
     n_classes: int
+    game: CostGame | None = None
 
     responds: ClassVar[bool] = True
-    scale: ClassVar[float] = 1.0
+
+    @classmethod
+    def with_costs(cls, n_classes: int, costs: FloatArray | None) -> AnyClassifier:
+        return cls(n_classes, None if costs is None else CostGame.from_costs(costs))
+
+    @property
+    def scale(self) -> float:
+        return 1.0 if self.game is None else float(np.ptp(self.game.costs)) or 1.0
 
     def losses(self, theta: FloatArray, rows: slice) -> FloatArray:
         """Return zeros: the kernels add the best response."""
         return np.zeros((rows.stop - rows.start, self.n_classes))
+
+    def response(self, tau: float) -> Response:
+        if self.game is None:
+            return Response(1.0 / (1.0 + tau), np.empty((0, self.n_classes)), np.empty(0))
+        return Response(1.0, self.game.labels, self.game.values)
+
+    def rule(self, prices: Any) -> Any:
+        """Probabilities (B, K) of the predictions that minimise the largest loss plus price."""
+        xp = arrays_of(prices)
+        return xp.softmax(prices) if self.game is None else xp.send(self.game.rule(xp.fetch(prices)))
+
+    def response_losses(self, prices: Any, tau: float) -> Any:
+        """Losses (B, K) of the rule; at τ > 0 those with which a softmax over labels is the smoothed response."""
+        xp = arrays_of(prices)
+        if self.game is None:
+            return xp.log_loss(prices / (1.0 + tau))
+        if tau == 0:
+            return self.rule(prices) @ xp.send(self.game.costs.T)
+        labels = xp.send(self.game.labels)
+        value = prices @ labels.T + xp.send(self.game.values)
+        top = xp.largest(value, 1)[:, None]
+        share = xp.exp((value - top) / tau)
+        total = share.sum(axis=1, keepdims=True)
+        return top + tau * (xp.log(total) + xp.log(((share / total) @ labels).clip(_LEAST_LABEL))) - prices
+
+    def least_loss(self, q: Any) -> Any:
+        """(B,) the smallest expected loss of any prediction under label probabilities q (B, K)."""
+        xp = arrays_of(q)
+        if self.game is None:
+            return xp.entr(q.clip(0.0)).sum(axis=1)
+        return -xp.largest(-(q @ xp.send(self.game.costs)), 1)
 
     def restricted(self, rows: NDArray[np.intp]) -> AnyClassifier:
         return self

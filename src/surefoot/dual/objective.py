@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from surefoot._validation import FloatArray
 from surefoot.dual.block import DualProblem
-from surefoot.dual.models import DualPoint, Model
+from surefoot.dual.models import DualPoint, LinearModel, Model
 from surefoot.dual.row_store import InMemoryRows, RowStore
 from surefoot.dual.row_sums import RowSums
 from surefoot.kernels.arrays import arrays_of
@@ -189,7 +189,8 @@ class SmoothedDual:
     @property
     def can_share_theta(self) -> bool:
         """Return True if the block of θ can be computed for several sets at once."""
-        return self.model.learns and isinstance(self.sweep, InMemoryRows)
+        whole = isinstance(self.model, LinearModel) and self.model.within is None
+        return whole and isinstance(self.sweep, InMemoryRows)
 
     def evaluate_apart(self, point: DualPoint, tau: float) -> Evaluation:
         """Evaluate without the rows of θ in the Hessian (m, p), but with labels for `theta_curvature`."""

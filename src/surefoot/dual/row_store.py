@@ -101,7 +101,7 @@ class RowStore(ABC):
     def lower_bound(self, problem: DualProblem, adversary: Adversary, theta: FloatArray) -> LowerBound:
         """Lower bound on the minimum over θ of E_q ℓ(θ) + ½ θᵀRθ under the adversary's labels q."""
         if problem.model.responds:
-            return LowerBound(float(self.total(problem, Block.conditional_entropy, adversary).sums[0][0]))
+            return LowerBound(float(self.total(problem, Block.least_loss, adversary).sums[0][0]))
         if not problem.model.learns:
             return LowerBound(float(self.total(problem, Block.expected_loss, adversary).sums[0][0]))
         return SmallestLoss(problem.model, self._logistic(problem, adversary)).bound(theta)

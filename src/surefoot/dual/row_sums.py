@@ -17,7 +17,7 @@ import numpy as np
 
 from surefoot._validation import FloatArray
 from surefoot.dual.bounds import soft_least
-from surefoot.dual.models import DualPoint, KeptLosses, Model
+from surefoot.dual.models import NO_RESPONSE, DualPoint, KeptLosses, LinearModel, Model, Response
 from surefoot.dual.shortlist import NEGLIGIBLE, Shortlist, ShortlistKeeper, make_shortlist
 from surefoot.kernels.tiles import add_gram, least_factor, root_weights
 from surefoot.problem.distances import Distances
@@ -227,6 +227,11 @@ class WeightedRows:
         losses = self.model.losses(theta, rows)
         return losses, np.exp(-losses)
 
+    def _factor(self, rows: slice) -> FloatArray | None:
+        """Factors (B,) of the losses at some rows, or None if all are 1."""
+        within = self.model.within if isinstance(self.model, LinearModel) else None
+        return None if within is None else within[rows]
+
     def _group_sums(
         self,
         group: tuple[int, int],
@@ -247,9 +252,11 @@ class WeightedRows:
         for start in range(group[0], group[1], B):
             rows = slice(start, min(start + B, group[1]))
             losses, p = self._losses(point.theta, rows)
-            X, m = model.design(rows), self.weights[rows]
-            share = 1.0 / (1.0 + tau) if model.responds else 0.0
-            chunk = Chunk.from_rows(ds, X, m, losses - point.lam, rough, share)
+            X, m, factor = model.design(rows), self.weights[rows], self._factor(rows)
+            if factor is not None:  # of losses, and so of their derivatives
+                losses, X = factor[:, None] * losses, factor[:, None] * X
+            response = model.response(tau)
+            chunk = Chunk.from_rows(ds, X, m, losses - point.lam, rough, response)
             if near is None:
                 add_products = chunk.soften(self.distances[rows], point, tau, sums, second_order)
             else:
@@ -260,13 +267,19 @@ class WeightedRows:
                 sums.theta += (m[:, None] * (p - q))[:, 1:].T @ X
             if second_order:
                 sums.label_cost += m @ chunk.cck
-                sums.label_label -= (1.0 - share) * (m[:, None] * q).T @ q + share * np.diag(m @ q)
+                # the kernel has added the covariances of a response
+                sums.label_label -= np.diag(m @ q) if response.share else (m[:, None] * q).T @ q
                 if labels is not None:
                     labels[rows] = q
                 if model.learns:
                     many = model.shape[1] >= _FEWEST_ROUGH_FEATURES
                     features = X.astype(np.float32) if self.rough and many else X
-                    _add_theta_blocks(sums, features, m, q, p, chunk.cck, tau, alone=labels is None)
+                    # rows outside of a group have no losses
+                    at = slice(None) if factor is None else np.flatnonzero(factor)
+                    bend = m if factor is None else m[at] / factor[at]
+                    _add_theta_blocks(
+                        sums, features[at], m[at], q[at], p[at], chunk.cck[at], bend, tau, alone=labels is None
+                    )
                 add_products()
         sums.label_beta[0] = -sums.label_beta[1:].sum(axis=0)
         return sums
@@ -277,7 +290,7 @@ class Chunk:
     """Some rows of weights m (B,): design matrix X (B, p) and gains (B, K) = ℓ − λ.
 
     phi (B,), q (B, K), cck (B, K) and s (B, K, C) belong to the softmax plan and are written by `soft_rows`, and so are
-    pairs (B, C, C) if `response` is not 0. See `WeightedRows` for `rough`, and `soft_rows` for `response`.
+    pairs (B, C, C) if there is a response. See `WeightedRows` for `rough`, and `soft_rows` for `response`.
     """
 
     decision_set: DecisionSet
@@ -290,7 +303,7 @@ class Chunk:
     s: FloatArray
     pairs: FloatArray
     rough: bool
-    response: float
+    response: Response
 
     @classmethod
     def from_rows(
@@ -300,10 +313,10 @@ class Chunk:
         m: FloatArray,
         gains: FloatArray,
         rough: bool = False,
-        response: float = 0.0,
+        response: Response = NO_RESPONSE,
     ) -> Chunk:
         (B, K), C = gains.shape, len(ds.class_offsets) - 1
-        pairs, s = np.empty((B if response else 0, C, C)), np.empty((B, K, C))
+        pairs, s = np.empty((B if response.share else 0, C, C)), np.empty((B, K, C))
         return cls(ds, X, m, gains, np.empty(B), np.empty((B, K)), np.empty((B, K)), s, pairs, rough, response)
 
     def soften(
@@ -316,8 +329,8 @@ class Chunk:
         least = least_factor(np.float32 if self.rough else np.float64)
         stored = soft_rows(
             distances, self.m, point.alpha, point.beta, ds.class_offsets, ds.present_label_cost, self.gains, tau,
-            self.response, least, A, self.phi, self.q, self.cck, self.s, self.pairs, sums.beta, sums.alpha_beta,
-            sums.label_beta, sums.small, second_order,
+            *self.response, least, A, self.phi, self.q, self.cck, self.s, self.pairs, sums.beta, sums.alpha_beta,
+            sums.label_beta, sums.label_label, sums.small, second_order,
         )  # fmt: skip
         return lambda: self._add_products(A, stored, sums)
 
@@ -337,7 +350,7 @@ class Chunk:
             for k in range(free):
                 for c, (lo, hi) in enumerate(pairwise(ds.class_offsets)):
                     sums.theta_beta[k, lo:hi] += A[:, lo:hi].T @ (X * (m * s[:, k + 1, c])[:, None])
-        if self.response:
+        if self.response.share:
             self._add_pairs(A, sums.beta_beta)
             return
         A *= np.sqrt(m)[:, None]
@@ -383,15 +396,15 @@ class ListedAnchors:
         m = chunk.m.copy()
         soft_listed(
             starts, near.anchors, near.distances, near.beyond(rows, point), NEGLIGIBLE * tau, self.loose, fails, m,
-            point.alpha, point.beta, chunk.decision_set.present_label_cost, chunk.gains, tau, chunk.response, a,
+            point.alpha, point.beta, chunk.decision_set.present_label_cost, chunk.gains, tau, *chunk.response, a,
             chunk.phi, chunk.q, chunk.cck, chunk.s, chunk.pairs, sums.beta, sums.alpha_beta, sums.label_beta,
-            sums.small, second_order,
+            sums.label_label, sums.small, second_order,
         )  # fmt: skip
         again = np.flatnonzero(fails)
         self.failed += len(again)
         add_rest = None
         if len(again) and not self.loose:
-            gains = chunk.gains[again] if not chunk.response else np.tile(-point.lam, (len(again), 1))
+            gains = chunk.gains[again] if not chunk.response.share else np.tile(-point.lam, (len(again), 1))
             rest = Chunk.from_rows(chunk.decision_set, chunk.X[again], chunk.m[again], gains, False, chunk.response)
             add_rest = rest.soften(distances[rows.start + again], point, tau, sums, second_order)
             for mine, theirs in ((chunk.phi, rest.phi), (chunk.q, rest.q), (chunk.cck, rest.cck), (chunk.s, rest.s)):
@@ -414,13 +427,15 @@ def _add_theta_blocks(
     q: FloatArray,
     p: FloatArray,
     cck: FloatArray,
+    bend: FloatArray,
     tau: float,
     *,
     alone: bool,
 ) -> None:
     """The blocks of the Hessian that involve θ and not β: Cov over labels / τ, and the curvature of the loss itself.
 
-    alone : include the block of θ itself. Products have the precision of X.
+    bend : (B,) weights of the curvature: m over the factor of the losses, by which X is multiplied. alone : include the
+    block of θ itself. Products have the precision of X.
     """
     free, K = sums.theta.shape[0], q.shape[1]
     sums.theta_alpha += (m[:, None] * cck[:, 1:]).T @ X
@@ -430,9 +445,9 @@ def _add_theta_blocks(
         sums.theta_label[k - 1] += (m[:, None] * cov).T @ X
         if not alone:
             continue
-        Y = X * root_weights(m * (cov[:, k] / tau + p[:, k] * (1.0 - p[:, k])), X)
+        Y = X * root_weights(m * cov[:, k] / tau + bend * p[:, k] * (1.0 - p[:, k]), X)
         sums.theta_theta[k - 1, k - 1] += Y.T @ Y
         for other in range(k + 1, K):
             # no weight is positive here: a product with its own transpose takes half as long
-            Y = X * root_weights(m * (p[:, k] * p[:, other] - cov[:, other] / tau), X)
+            Y = X * root_weights(bend * p[:, k] * p[:, other] - m * cov[:, other] / tau, X)
             sums.theta_theta[k - 1, other - 1] -= Y.T @ Y

@@ -13,7 +13,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
-from surefoot._errors import CodedWarning, see, warn_caller
+from surefoot._errors import CodedWarning, ParameterError, see, warn_caller
 from surefoot._validation import (
     FitProgress,
     FloatArray,
@@ -25,12 +25,15 @@ from surefoot._validation import (
 from surefoot.backends.compute import Compute
 from surefoot.certificates.calibration import AUTO, PREDICTIVE, CalibratedRadius, RadiusEstimate
 from surefoot.certificates.certificate import Certificate
-from surefoot.certificates.fresh import LinearLosses
+from surefoot.certificates.certification import ClassifierLoss, certify_groups
+from surefoot.certificates.fresh import LinearLosses, LossFunction
+from surefoot.certificates.groups import RowGroups
 from surefoot.certificates.radius import largest_confident_radius
 from surefoot.costs.learned import LEARNED, feature_spread
 from surefoot.dual.models import Coordinates, LinearModel
 from surefoot.estimators.base import problem_of_fit, warn_about
 from surefoot.problem.losses import LOG_LOSS, probabilities
+from surefoot.problem.placement import rows_as_passed
 from surefoot.problem.robust import InMemoryObjective, InMemoryProblem, Objective, RobustProblem
 from surefoot.problem.sets import MEDIAN
 from surefoot.solvers.newton import NewtonOptions
@@ -219,6 +222,15 @@ class FittedModel:
         estimator.l2_ = self.l2
 
 
+def _not_in_memory(what: Any) -> ParameterError:
+    return ParameterError(
+        "groups",
+        "must be None unless all rows are in memory",
+        what,
+        "Pass unlabeled rows in memory, and $compute=None.",
+    )
+
+
 def with_problem(game: Objective, problem: RobustProblem) -> Objective:
     """Return the same model against the adversary of another problem with the same rows."""
     return replace(cast("Any", game), problem=problem)
@@ -273,13 +285,17 @@ def ground_cost_of(estimator: Any, *, from_data: bool) -> tuple[Any, Any]:
 
 @dataclass(frozen=True, eq=False)
 class FitProblem:
-    """The robust problem of a fit, and its linear model against the adversary."""
+    """The robust problem of a fit, and its linear model against the adversary.
+
+    groups : of the rows, if the largest loss over groups is minimised.
+    """
 
     settings: FitSettings
     problem: RobustProblem
     game: Objective
     progress: FitProgress
     l2: float = 0.0
+    groups: RowGroups | None = None
 
     @classmethod
     def from_arguments(
@@ -292,6 +308,7 @@ class FitProblem:
         progress: FitProgress,
         *,
         X_target: Any = None,
+        groups: Any = None,
         compute: Compute | None = None,
         memory_only: bool = False,
         merge: bool = False,
@@ -301,13 +318,21 @@ class FitProblem:
         merge : as for `robust_problem`.
         """
         settings = FitSettings.from_estimator(estimator)
+        if groups is not None and compute is not None:
+            raise _not_in_memory(compute)
         label_cost, metric = ground_cost(estimator)
         problem = problem_of_fit(
             estimator, X, y, sample_weight, X_unlabeled, X_target, label_prior=label_prior_of(estimator),
             label_cost=label_cost, metric=metric, tol=settings.tol, n_jobs=settings.n_jobs, compute=compute,
-            memory_only=memory_only, merge=merge,
+            memory_only=memory_only or groups is not None, merge=merge and groups is None,
         )  # fmt: skip
-        return cls.over(problem, settings, progress)
+        found = cls.over(problem, settings, progress)
+        if groups is None:
+            return found
+        if not isinstance(problem, InMemoryProblem):
+            raise _not_in_memory("rows outside of memory")
+        parts = rows_as_passed(problem, X, X_unlabeled, X_target)
+        return replace(found, groups=RowGroups.from_arguments(groups, problem, parts))
 
     @classmethod
     def over(cls, problem: RobustProblem, settings: FitSettings, progress: FitProgress) -> Self:
@@ -332,8 +357,10 @@ class FitProblem:
     def against(
         self, members: list[SetAtRadius], *, warm_start: JointState | None = None, tol: float | None = None
     ) -> Solution:
-        """Learn against one decision set, or against a union of decision sets."""
+        """Learn against one decision set, or against a union of decision sets, each with every group of rows."""
         asked = self.settings
+        if self.groups is not None and len(self.groups.names) > 1:
+            members = [replace(one, within=within) for one in members for within in self.groups.factors]
         return self.game.solve(
             members,
             tol=tol or asked.tol,
@@ -356,7 +383,26 @@ class FitProblem:
             estimate=estimate,
             losses_at=LinearLosses(coef, intercept),
         )
+        if self.groups is not None:
+            certificate = self._by_group(certificate, solution, LinearLosses(coef, intercept), estimate)
         return FittedModel(coef, intercept, certificate, solution.n_steps, self.l2)
+
+    def _by_group(
+        self, certificate: Certificate, solution: Solution, losses_at: LossFunction, estimate: RadiusEstimate | None
+    ) -> Certificate:
+        """Certify each group. The risk of the fit is the largest one."""
+        if self.groups is None:
+            return certificate
+        parts = solution.parts[:: len(self.groups.names)]  # one of each set
+        members = [SetAtRadius(part.decision_set, part.minimal) for part in parts]
+        losses = np.vstack([losses_at(part) for part in self.problem.row_blocks])
+        judged = ClassifierLoss(LOG_LOSS, None, None)
+        each = certify_groups(self.problem, self.groups, losses, None, judged, members, None, estimate)
+        worst = max(each.values(), key=lambda one: one.risk)
+        return replace(
+            certificate, risk=worst.risk, lower=min(certificate.lower, worst.risk), groups=each,
+            worst_case=worst.worst_case, row_bound=None,
+        )  # fmt: skip
 
     def at_estimate(self, estimate: RadiusEstimate) -> FittedModel:
         """Learn against the sets of an estimated radius: one set, or a union if there are label intervals."""

@@ -20,34 +20,45 @@ from surefoot._validation import (
     with_callbacks,
 )
 from surefoot.backends.compute import Compute
-from surefoot.certificates.calibration import AUTO, PREDICTIVE, CalibratedRadius, resolve_radius
+from surefoot.certificates.calibration import AUTO, PREDICTIVE, CalibratedRadius, RadiusEstimate, resolve_radius
 from surefoot.certificates.certificate import Certificate
+from surefoot.certificates.certification import ClassifierLoss
+from surefoot.certificates.fresh import LossFunction
 from surefoot.costs.metrics import FeatureMetric, Precomputed
-from surefoot.dual.bounds import best_response
-from surefoot.dual.models import DualPoint
+from surefoot.dual.bounds import label_prices
+from surefoot.dual.models import AnyClassifier, DualPoint
 from surefoot.estimators.base import CertifiedClassifier, is_precomputed, problem_of_fit, warn_about
 from surefoot.estimators.fit_problem import ground_cost_of, label_prior_of, predicted_shares
 from surefoot.priors import LabelPrior
 from surefoot.problem.distances import row_chunks
-from surefoot.problem.losses import LOG_LOSS
+from surefoot.problem.losses import LOG_LOSS, ZERO_ONE
 from surefoot.problem.robust import InMemoryProblem, RobustProblem
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.newton import NewtonOptions
+from surefoot.solvers.search.best_bounds import SetAtRadius
 from surefoot.solvers.search.solution import Solution
 
 # radius="predictive": excess in units of the label cost.
 EXCESS = 0.05
+# Names of the loss of the optimum, and of the loss of its most probable prediction. "" stands for a matrix.
+_NAMES = {
+    LOG_LOSS: (LOG_LOSS, ZERO_ONE),
+    ZERO_ONE: ("randomized_error", ZERO_ONE),
+    "": ("randomized_cost", "cost"),
+}
+# Has no effect here: the log loss of the optimum is not clipped.
+_CLIP = 1e-12
 
 
 class MinimaxClassifier(CertifiedClassifier):
-    """Learn the classifier with the smallest worst expected log loss over a decision set, among all classifiers.
+    """Learn the classifier with the smallest worst expected loss over a decision set, among all classifiers.
 
-        min_h  max_μ  E_μ[−log h(y | x)]
+        min_h  max_μ  E_μ[ℓ(h(x), y)]
 
     The maximum is over the decision set of `RobustLogisticRegression`. The minimum is over all functions h from rows to
-    class probabilities, not only over linear ones. The optimum is known in closed form up to n + K + 1 numbers:
-    h(k | x) ∝ exp(a_k(x)), where a_k(x) = max_i(−α c((x, k), z_i) − β_i) − λ_k compares x with the labeled rows z_i.
-    Only distances enter, so any metric works. No classifier has a smaller certified log loss over the same set
+    class probabilities, not only over linear ones. The optimum is known in closed form up to n + K + 1 numbers: for the
+    log loss h(k | x) ∝ exp(a_k(x)), where a_k(x) = max_i(−α c((x, k), z_i) − β_i) − λ_k compares x with the labeled
+    rows z_i. Only distances enter, so any metric works. No classifier has a smaller certified loss over the same set
     (docs/minimax.md).
 
     Parameters
@@ -70,6 +81,11 @@ class MinimaxClassifier(CertifiedClassifier):
         Certified gap to reach, absolute, in units of the loss. A larger final gap raises a ConvergenceWarning.
     classes : array of shape (K,) or None, default=None
         All classes, if the labels may miss some.
+    loss : "log_loss", "zero_one" or array of shape (K, K), default="log_loss"
+        The loss to minimize. With "zero_one" or a matrix, whose entry [k, c] is the loss of predicting class c when the
+        true class is k, the optimum is a randomized rule: it predicts c with probability h(c | x). `predict` returns
+        the most probable prediction, see `deterministic_certificate_`. "zero_one" allows at most 10 classes, a matrix
+        at most 6.
     max_iter : int, default=600
         Maximum number of Newton steps.
     n_jobs : int or None, default=None
@@ -80,8 +96,10 @@ class MinimaxClassifier(CertifiedClassifier):
     Attributes
     ----------
     certificate_ : Certificate
-        Upper and lower bound on the worst expected log loss of this classifier over the decision set. Its `limit` is a
-        lower bound for every classifier.
+        Upper and lower bound on the worst expected loss over the decision set: of the probabilities for the log loss,
+        otherwise of the randomized rule. Its `limit` is a lower bound for every classifier.
+    deterministic_certificate_ : Certificate or None
+        The certificate of `predict` over the same set, for "zero_one" or a matrix; None for the log loss.
     worst_case_ : WorstCase
         The distribution that attains the lower bound.
     radius_ : float
@@ -112,6 +130,7 @@ class MinimaxClassifier(CertifiedClassifier):
         tol: float = 1e-4,
         classes: ArrayLike | None = None,
         *,
+        loss: str | ArrayLike = LOG_LOSS,
         max_iter: int = 600,
         n_jobs: int | None = None,
         compute: Compute | None = None,
@@ -122,6 +141,7 @@ class MinimaxClassifier(CertifiedClassifier):
         self.metric = metric
         self.tol = tol
         self.classes = classes
+        self.loss = loss
         self.max_iter = max_iter
         self.n_jobs = n_jobs
         self.compute = compute
@@ -169,25 +189,41 @@ class MinimaxClassifier(CertifiedClassifier):
             self, X, y, sample_weight, X_unlabeled, X_target, label_prior=label_prior_of(self), label_cost=label_cost,
             metric=metric, tol=tol, n_jobs=check_n_jobs(self.n_jobs), compute=self.compute, merge=True,
         )  # fmt: skip
-        options = NewtonOptions(max_steps=max_iter)
-        if asked == PREDICTIVE:
+        costs = ClassifierLoss.from_arguments(self, problem.data.classes, self.loss, _CLIP, own=False).costs()
+        guaranteed = asked != PREDICTIVE
+        if not guaranteed:
             if not isinstance(problem.data.metric, Precomputed):
                 problem = problem.with_label_shares(predicted_shares(problem))
             asked = problem.minimal.value + EXCESS * float(problem.decision_set.label_cost.max())
-            certificate, solution = _certified(problem, asked, tol, options, progress)
-            certificate = replace(certificate, guaranteed=False)
-        else:
-            certificate, solution = _certified(problem, asked, tol, options, progress)
+        members, estimate = problem.members(asked)
+        learned = members if estimate is None else problem.containing(estimate.excess)
+        objective = problem.any_classifier(costs)
+        solution = objective.solve(learned, tol=tol, options=NewtonOptions(max_steps=max_iter), on_round=progress.round)
         self._response = _Response.from_solution(problem, solution)
-        self.certificate_, self.worst_case_ = certificate, certificate.worst_case
-        self.radius_, self.n_iter_ = certificate.radius, max(1, solution.n_steps)
+        of_rule, of_prediction = _NAMES[self.loss if isinstance(self.loss, str) else ""]
+        if len(members) == 1:
+            certificate = objective.certificate(
+                [solution], of_rule, tol=tol, estimate=estimate, losses_at=self._response.losses,
+                largest_loss=None if costs is None else float(costs.max()),
+            )  # fmt: skip
+            certificate = replace(certificate, limit=solution.lower)
+        else:
+            certificate = _certified(problem, members, self._response.losses, of_rule, tol, estimate)
+            certificate = replace(certificate, limit=problem.limit(members, tol=tol, costs=costs))
+        self.certificate_ = certificate = replace(certificate, guaranteed=guaranteed)
+        self.deterministic_certificate_ = None
+        if costs is not None:
+            found = _certified(problem, members, self._response.losses_of_best, of_prediction, tol, estimate)
+            self.deterministic_certificate_ = replace(found, limit=certificate.limit, guaranteed=guaranteed)
+        self.worst_case_, self.radius_ = certificate.worst_case, certificate.radius
         self.metric_, self.label_cost_ = certificate.metric, certificate.label_cost
+        self.n_iter_ = max(1, solution.n_steps)
         warn_about(certificate.status, certificate.gap, tol)
         progress.done()
         return self
 
     def predict_log_proba(self, X: ArrayLike) -> FloatArray:
-        """Predict the logarithm of each class probability.
+        """Predict the logarithm of each class probability, −inf for a probability of zero.
 
         Parameters
         ----------
@@ -201,10 +237,17 @@ class MinimaxClassifier(CertifiedClassifier):
             Log probabilities, with columns in the order of `classes_`.
         """
         check_is_fitted(self)
-        return -self._response(validate_data(self, X, reset=False, dtype=np.float64))
+        rows = validate_data(self, X, reset=False, dtype=np.float64)
+        if self._response.model.game is None:
+            return -self._response.losses(rows)
+        with np.errstate(divide="ignore"):
+            return np.log(self._response.rule(rows))
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Predict the probability of each class at each row.
+
+        With the log loss they are probabilities of the label, otherwise the probabilities with which the randomized
+        rule predicts each class.
 
         Parameters
         ----------
@@ -243,36 +286,29 @@ class MinimaxClassifier(CertifiedClassifier):
 
 def _certified(
     problem: RobustProblem,
-    radius: float | str | CalibratedRadius,
+    members: list[SetAtRadius],
+    losses_at: LossFunction,
+    name: str,
     tol: float,
-    options: NewtonOptions,
-    progress: FitProgress,
-) -> tuple[Certificate, Solution]:
-    """Learn over one set, and return the certificate. With a union of sets, learn over one set that contains it."""
-    objective = problem.any_classifier()
-    members, estimate = problem.members(radius)
-    learned = members if estimate is None else problem.containing(estimate.excess)
-    solution = objective.solve(learned, tol=tol, options=options, on_round=progress.round)
-    response = _Response.from_solution(problem, solution)
-    if len(members) == 1:
-        certificate = objective.certificate([solution], LOG_LOSS, tol=tol, estimate=estimate, losses_at=response)
-        return replace(certificate, limit=solution.lower), solution
+    estimate: RadiusEstimate | None,
+) -> Certificate:
+    """Certify fixed losses, a function of rows, over one set or a union of sets."""
     held = isinstance(problem, InMemoryProblem)
-    losses = np.vstack([response(part) for part in problem.row_blocks]) if held else response
+    losses = np.vstack([losses_at(part) for part in problem.row_blocks]) if held else losses_at
     judged = problem.fixed(losses, scale=1.0)
     solutions = judged.worst_over(members, tol=tol)
-    certificate = judged.certificate(solutions, LOG_LOSS, tol=tol, estimate=estimate, losses_at=response)
-    return replace(certificate, limit=problem.limit(members, tol=tol)), solution
+    return judged.certificate(solutions, name, tol=tol, estimate=estimate, losses_at=losses_at)
 
 
 @dataclass(frozen=True, eq=False)
 class _Response:
-    """Log losses (M, K) of the best response to a dual point, at any rows.
+    """The best response to a dual point, at any rows (M, d).
 
     anchors : (n, d) labeled rows in the order of the decision set (without rows); columns : positions (n,) of the
     anchors among the labeled rows if distances are precomputed, otherwise None.
     """
 
+    model: AnyClassifier
     decision_set: DecisionSet
     point: DualPoint
     anchors: FloatArray
@@ -283,15 +319,32 @@ class _Response:
     def from_solution(cls, problem: RobustProblem, solution: Solution) -> _Response:
         ds = solution.decision_set
         bare = replace(ds, distances=np.empty((0, len(ds.anchor_weights))), row_weights=np.empty(0))
-        metric = problem.data.metric
+        metric, model = problem.data.metric, solution.model
+        if not isinstance(model, AnyClassifier):
+            raise TypeError("a best response requires the model of all classifiers")
         columns = ds.anchor_rows if isinstance(metric, Precomputed) else None
-        return cls(bare, solution.point, problem.anchors, metric, columns)
+        return cls(model, bare, solution.point, problem.anchors, metric, columns)
 
-    def __call__(self, rows: Any) -> FloatArray:
+    def losses(self, rows: Any) -> FloatArray:
+        """Losses (M, K) of the optimum: of its probabilities, or expected ones of the randomized rule."""
+        return self._at(rows, lambda prices: self.model.response_losses(prices, 0.0))
+
+    def rule(self, rows: Any) -> FloatArray:
+        """Probabilities (M, K) of the predictions."""
+        return self._at(rows, self.model.rule)
+
+    def losses_of_best(self, rows: Any) -> FloatArray:
+        """Losses (M, K) of the most probable prediction."""
+        if self.model.game is None:
+            raise TypeError("the log loss is that of probabilities, not of a prediction")
+        return np.ascontiguousarray(self.model.game.costs[:, self.rule(rows).argmax(axis=1)].T)
+
+    def _at(self, rows: Any, of_prices: Callable[[FloatArray], FloatArray]) -> FloatArray:
+        """Evaluate a function of the prices (B, K), by chunks of rows."""
         rows = np.asarray(rows, dtype=np.float64)
         found = [np.empty((0, self.decision_set.n_classes))]
         for part in row_chunks(len(rows), len(self.anchors)):
             some = rows[part]
             distances = self.metric.distances(some, self.anchors) if self.columns is None else some[:, self.columns]
-            found.append(best_response(self.decision_set, distances, self.point))
+            found.append(of_prices(label_prices(self.decision_set, distances, self.point)))
         return np.concatenate(found)

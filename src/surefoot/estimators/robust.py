@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike
 from surefoot._validation import FitProgress, with_callbacks
 from surefoot.backends.compute import Compute
 from surefoot.certificates.calibration import CalibratedRadius, resolve_radius
+from surefoot.certificates.groups import GroupFunction
 from surefoot.costs.metrics import FeatureMetric
 from surefoot.estimators.base import LinearClassifier
 from surefoot.estimators.fit_problem import FitProblem
@@ -138,6 +139,7 @@ class RobustLogisticRegression(LinearClassifier):
         *,
         X_unlabeled: Any = None,
         X_target: Any = None,
+        groups: ArrayLike | GroupFunction | None = None,
     ) -> RobustLogisticRegression:
         """Fit the classifier to labeled and unlabeled rows.
 
@@ -157,6 +159,11 @@ class RobustLogisticRegression(LinearClassifier):
         X_target : array of shape (M, d), Unlabeled or None, default=None
             Rows of another population, in any form that X_unlabeled accepts. They replace X and X_unlabeled as the
             feature marginal (for example labels from last year, rows from this year).
+        groups : array of shape (N,), function(rows) -> array, or None, default=None
+            Group of each row of the feature marginal, as for `certify`: rows of X first, then those of X_unlabeled, or
+            the rows of X_target alone. The classifier then minimizes the largest worst expected loss E[ℓ | group] over
+            the groups. `certificate_.groups` has a certificate for each group, and `certificate_.risk` is the largest
+            of their bounds. All rows must be in memory.
 
         Returns
         -------
@@ -166,8 +173,9 @@ class RobustLogisticRegression(LinearClassifier):
         progress = FitProgress(self)
         asked = resolve_radius(self.radius, auto=True)
         problem = FitProblem.from_arguments(
-            self, X, y, sample_weight, X_unlabeled, progress, X_target=X_target, compute=self.compute, merge=True
-        )
+            self, X, y, sample_weight, X_unlabeled, progress, X_target=X_target, groups=groups, compute=self.compute,
+            merge=True,
+        )  # fmt: skip
         problem.solve(asked).store(self)
         problem.warn_about(self.certificate_)
         progress.done()

@@ -113,14 +113,16 @@ def join_labels(
 
 
 @compiled(fastmath=FAST, inline="always")
-def respond(j, soft, alpha, kappa, U, tau, share, scores):  # pragma: no cover (compiled)
-    """Add to U (B, K) = −λ in row j the losses −log h of the best response h ∝ exp(share · a) to the prices.
+def respond(j, soft, alpha, kappa, U, tau, response, labels, values, prices, share, cov):  # pragma: no cover (compiled)
+    """Add to U (B, K) = −λ in row j the losses with which the softmax over labels is the best response's own.
 
-    share is 1 / (1 + τ); soft (C,) are the soft minima of the classes; scores (K,) is work space.
+    soft (C,) are the soft minima of the classes. With V = 0 vertices, the response is h ∝ exp(response · a), and the
+    losses are −log h. Otherwise it is the softmax over vertices of the game of the row, labels (V, K) with values (V,).
+    prices (K,), share (V,): work space. Written: cov (K, K), τ times the second derivatives of Φ in a.
     """
     K, C = kappa.shape
+    V = labels.shape[0]
     inv_tau = 1.0 / tau
-    highest = 0.0
     for k in range(K):
         low = alpha * kappa[k, 0] + soft[0]
         for c in range(1, C):
@@ -128,22 +130,58 @@ def respond(j, soft, alpha, kappa, U, tau, share, scores):  # pragma: no cover (
         total = 0.0
         for c in range(C):
             total += math.exp(max((low - alpha * kappa[k, c] - soft[c]) * inv_tau, -_MOST_EXPONENT))
-        scores[k] = share * (U[j, k] - low + tau * math.log(total))
-        highest = scores[k] if k == 0 else max(highest, scores[k])
+        prices[k] = U[j, k] - low + tau * math.log(total)
+    if V == 0:
+        highest = prices[0]
+        for k in range(1, K):
+            highest = max(highest, prices[k])
+        total = 0.0
+        for k in range(K):
+            total += math.exp(max(response * (prices[k] - highest), -_MOST_EXPONENT))
+        for k in range(K):
+            loss = response * (highest - prices[k]) + math.log(total)
+            U[j, k] += loss
+            prices[k] = math.exp(-loss)
+        for k in range(K):
+            for other in range(K):
+                cov[k, other] = (response - 1.0) * prices[k] * prices[other]
+            cov[k, k] += (1.0 - response) * prices[k]
+        return
+    highest = 0.0
+    for v in range(V):
+        value = values[v]
+        for k in range(K):
+            value += labels[v, k] * prices[k]
+        share[v] = value
+        highest = value if v == 0 else max(highest, value)
     total = 0.0
+    for v in range(V):
+        share[v] = math.exp(max((share[v] - highest) * inv_tau, -_MOST_EXPONENT))
+        total += share[v]
+    value = highest + tau * math.log(total)
+    inv = 1.0 / total
     for k in range(K):
-        total += math.exp(max(scores[k] - highest, -_MOST_EXPONENT))
+        q = 0.0
+        for v in range(V):
+            q += share[v] * labels[v, k]
+        U[j, k] += value + tau * math.log(q * inv) - prices[k]
+        prices[k] = q * inv
     for k in range(K):
-        U[j, k] += highest - scores[k] + math.log(total)
+        for other in range(k + 1):
+            both = 0.0
+            for v in range(V):
+                both += share[v] * (labels[v, k] - prices[k]) * (labels[v, other] - prices[other])
+            cov[k, other] = both * inv
+            cov[other, k] = both * inv
 
 
 @compiled(fastmath=FAST, inline="always")
-def respond_moments(j, q, cck, s, share, pairs, shift):  # pragma: no cover (compiled)
-    """Reduce the second moments of row j by those of the best response, which follows the point.
+def respond_moments(j, q, cck, s, cov, mj, pairs, shift, moved, moved_cost, h_ll):  # pragma: no cover (compiled)
+    """Replace the second moments of row j by those of the best response, which follows the point.
 
-    The response takes the share 1 / (1 + τ) of the covariance, over labels, of the means given each label. Written:
-    pairs (B, C, C), the factors of a aᵀ by class, and shift (C,), the decrease of E c of each class. Returns the
-    decrease of Var c.
+    The covariance over labels of the means given each label is that of cov (K, K) instead of diag q − q qᵀ.
+    moved (K, C), moved_cost (K,): work space. Written: pairs (B, C, C), the factors of a aᵀ by class, and shift (C,),
+    the decrease of E c of each class. Added to: h_ll (K, K) = Σ m cov. Returns the decrease of Var c.
     """
     K, C = s.shape[1], s.shape[2]
     variance = 0.0
@@ -152,33 +190,46 @@ def respond_moments(j, q, cck, s, share, pairs, shift):  # pragma: no cover (com
         for other in range(C):
             pairs[j, c, other] = 1.0
     for k in range(K):
-        if q[j, k] > _LEAST_CLASS:
-            per = share / q[j, k]
-            variance += per * cck[j, k] * cck[j, k]
-            for c in range(C):
-                shift[c] += per * s[j, k, c] * cck[j, k]
-                for other in range(C):
-                    pairs[j, c, other] += per * s[j, k, c] * s[j, k, other]
-        cck[j, k] *= 1.0 - share
+        moved_cost[k] = 0.0
         for c in range(C):
-            s[j, k, c] *= 1.0 - share
+            moved[k, c] = 0.0
+        for other in range(K):
+            h_ll[k, other] += mj * cov[k, other]
+            if q[j, other] > _LEAST_CLASS:
+                per = cov[k, other] / q[j, other]
+                moved_cost[k] += per * cck[j, other]
+                for c in range(C):
+                    moved[k, c] += per * s[j, other, c]
+    for k in range(K):
+        if q[j, k] > _LEAST_CLASS:
+            per = 1.0 / q[j, k]
+            less = per * (cck[j, k] - moved_cost[k])
+            variance += less * cck[j, k]
+            for c in range(C):
+                shift[c] += less * s[j, k, c]
+                for other in range(C):
+                    pairs[j, c, other] += per * s[j, k, c] * (s[j, k, other] - moved[k, other])
+    for k in range(K):
+        cck[j, k] = moved_cost[k]
+        for c in range(C):
+            s[j, k, c] = moved[k, c]
     return variance
 
 
 @compiled(fastmath=FAST)
 def soft_rows(
-    D, m, alpha, beta, offsets, kappa, U, tau, response, least, A, phi, q, cck, s, pairs, g_beta, h_ab, h_lb, small,
-    second
+    D, m, alpha, beta, offsets, kappa, U, tau, response, labels, values, least, A, phi, q, cck, s, pairs, g_beta, h_ab,
+    h_lb, h_ll, small, second
 ):  # fmt: skip # pragma: no cover (compiled)
     """Softmax of each row of a chunk, with the moments of the gradient and, with `second`, those of the Hessian.
 
     Inputs: D (B, n), m (B,), beta (n,), offsets (C+1,), kappa (K, C), U (B, K) = ℓ − λ. response: 0 for given losses;
-    1 / (1 + τ) if the best response is to be added to U = −λ. The moments are then those of the response (with pairs
-    (B, C, C), the factors of a aᵀ by class).
+    positive if the best response is to be added to U = −λ, see `respond` (also for labels and values). The moments are
+    then those of the response (with pairs (B, C, C), the factors of a aᵀ by class).
     Outputs per row: A (B, n) weights a of anchors, 0 where √m a is below `least`, phi (B,), q (B, K),
     cck (B, K) = Cov(c, e_k), s (B, K, C) = P(k | c) − P(k).
-    Added to: g_beta (n,) = Σ m a_ji, h_ab (n,) = Σ m Cov(c, e_i), h_lb (K, n) = Σ m Cov(e_k, e_i),
-    small = [Σ m φ, Σ m E c, Σ m Var c, Σ m H(P)], with H the entropy.
+    Added to: g_beta (n,) = Σ m a_ji, h_ab (n,) = Σ m Cov(c, e_i), h_lb (K, n) = Σ m Cov(e_k, e_i), for a response h_ll
+    (K, K) = Σ m Cov(e_k, e_l), small = [Σ m φ, Σ m E c, Σ m Var c, Σ m H(P)], with H the entropy.
     The second moments cck, s, h_ab and h_lb are computed with `second` only. Returns the number of weights that are not
     negligible.
     """
@@ -189,7 +240,8 @@ def soft_rows(
     v, scratch = np.empty(n), np.empty(n)
     bits = scratch.view(np.int64)
     soft, norm, at_class = np.empty((4, C)), np.empty(C), np.empty((3, C))
-    scores, shift = np.empty(K), np.zeros(C)
+    scores, shift, share = np.empty(K), np.zeros(C), np.empty(labels.shape[0])
+    cov, moved, moved_cost = np.empty((K, K)), np.empty((K, C)), np.empty(K)
     cost, pair_scratch, flat = np.empty(K * C), np.empty(K * C), np.empty(K * C)
     pair_bits = pair_scratch.view(np.int64)
     inv_tau = 1.0 / tau
@@ -227,12 +279,12 @@ def soft_rows(
             soft[2, c] = t2 * inv
             soft[3, c] = tv * inv * inv_tau + log_total
         if response > 0.0:
-            respond(j, soft[0], alpha, kappa, U, tau, response, scores)
+            respond(j, soft[0], alpha, kappa, U, tau, response, labels, values, scores, share, cov)
         phi[j], mean_c, variance, entropy = join_labels(
             j, soft, alpha, kappa, U, tau, cost, pair_scratch, pair_bits, flat, q, cck, s, at_class, second
         )
         if second and response > 0.0:
-            variance -= respond_moments(j, q, cck, s, response, pairs, shift)
+            variance -= respond_moments(j, q, cck, s, cov, m[j], pairs, shift, moved, moved_cost, h_ll)
         mj = m[j]
         small[0] += mj * phi[j]
         small[1] += mj * mean_c
@@ -356,8 +408,8 @@ def list_near(D, alpha, beta, offsets, limits, starts, anchors, distances):  # p
 
 @compiled(fastmath=FAST)
 def soft_listed(
-    starts, anchors, distances, beyond, gap, loose, fails, m, alpha, beta, kappa, U, tau, response, a, phi, q, cck, s,
-    pairs, g_beta, h_ab, h_lb, small, second
+    starts, anchors, distances, beyond, gap, loose, fails, m, alpha, beta, kappa, U, tau, response, labels, values, a,
+    phi, q, cck, s, pairs, g_beta, h_ab, h_lb, h_ll, small, second
 ):  # fmt: skip # pragma: no cover (compiled)
     """`soft_rows` over lists: starts (B·C+1,) into anchors and distances (L,); a (L,) are the weights, in list order.
 
@@ -370,7 +422,8 @@ def soft_listed(
     first = starts[0]
     v, scratch = np.empty(len(a)), np.empty(len(a))
     soft, norm, at_class = np.empty((4, C)), np.empty(C), np.empty((3, C))
-    scores, shift = np.empty(K), np.zeros(C)
+    scores, shift, share = np.empty(K), np.zeros(C), np.empty(labels.shape[0])
+    cov, moved, moved_cost = np.empty((K, K)), np.empty((K, C)), np.empty(K)
     cost, pair_scratch, flat = np.empty(K * C), np.empty(K * C), np.empty(K * C)
     pair_bits = pair_scratch.view(np.int64)
     inv_tau = 1.0 / tau
@@ -430,12 +483,12 @@ def soft_listed(
             soft[2, c] = t2 * inv
             soft[3, c] = tv * inv * inv_tau + log_total
         if response > 0.0:
-            respond(j, soft[0], alpha, kappa, U, tau, response, scores)
+            respond(j, soft[0], alpha, kappa, U, tau, response, labels, values, scores, share, cov)
         phi[j], mean_c, variance, entropy = join_labels(
             j, soft, alpha, kappa, U, tau, cost, pair_scratch, pair_bits, flat, q, cck, s, at_class, second
         )
         if second and response > 0.0:
-            variance -= respond_moments(j, q, cck, s, response, pairs, shift)
+            variance -= respond_moments(j, q, cck, s, cov, m[j], pairs, shift, moved, moved_cost, h_ll)
         mj = m[j]
         small[0] += mj * phi[j]
         small[1] += mj * mean_c

@@ -19,7 +19,7 @@ _GROUP = 2048
 class SoftRows:
     """A dual point and a smoothing on a device: alpha, beta (n,), kappa (K, C), the columns of each class.
 
-    response : as for `soft_rows`.
+    response : a `dual.models.Response` with tensors in place of arrays, or None for given losses.
     """
 
     alpha: float
@@ -27,14 +27,17 @@ class SoftRows:
     beta: Tensor
     kappa: Tensor
     columns: tuple[tuple[int, int], ...]
-    response: float = 0.0
+    response: Any = None
 
     @classmethod
     def from_decision_set(
-        cls, ds: Any, point: Any, tau: float, device: str, dtype: torch.dtype, response: float = 0.0
+        cls, ds: Any, point: Any, tau: float, device: str, dtype: torch.dtype, response: Any = None
     ) -> SoftRows:
         beta = torch.as_tensor(point.beta, dtype=dtype, device=device)
         kappa = torch.as_tensor(ds.present_label_cost, dtype=dtype, device=device)
+        if response is not None:
+            tables = (torch.as_tensor(part, dtype=dtype, device=device) for part in response[1:])
+            response = response._make([response.share, *tables])
         return cls(point.alpha, tau, beta, kappa, ds.class_columns, response)
 
 
@@ -55,9 +58,11 @@ def soft_moments(at: SoftRows, D: Tensor, gain: Tensor) -> dict[str, Any]:
     """Per row: phi (B,), q (B, K), pc (B, C), cost moments, entropy, s (B, K, C), and the anchors' weights (B, n)."""
     by_class = [class_moments(D[:, lo:hi], at.beta[lo:hi], at.alpha, at.tau) for lo, hi in at.columns]
     S, inverse, T1, T2, entropy = (torch.stack([part[i] for part in by_class], dim=1) for i in range(1, 6))
-    if at.response:  # the best response to the prices
-        a = gain + at.tau * torch.logsumexp((-at.alpha * at.kappa - S[:, None, :]) / at.tau, dim=2)
-        gain = gain - torch.log_softmax(at.response * a, dim=1)
+    cov = None
+    if at.response is not None:
+        cheapest = at.tau * torch.logsumexp((-at.alpha * at.kappa - S[:, None, :]) / at.tau, dim=2)
+        losses, cov = _respond(at, gain + cheapest)
+        gain = gain + losses
     value = gain[:, :, None] - at.alpha * at.kappa - S[:, None, :]
     flat = value.flatten(1) / at.tau
     log_total = torch.logsumexp(flat, dim=1)
@@ -74,12 +79,14 @@ def soft_moments(at: SoftRows, D: Tensor, gain: Tensor) -> dict[str, Any]:
     for c in range(len(by_class)):
         by_class[c][0].mul_((pc[:, c] * inverse[:, c])[:, None])
     label_cost, variance, pairs = by_label - mean[:, None] * q, second - mean * mean, None
-    if at.response:
-        per = torch.where(q > 1e-30, at.response / q.clamp(min=1e-30), 0.0)
-        variance = variance - (per * label_cost * label_cost).sum(dim=1)
-        kbar = kbar - ((per * label_cost)[:, :, None] * s).sum(dim=1)
-        pairs = 1.0 + torch.einsum("bk,bkc,bke->bce", per, s, s)
-        label_cost, s = (1.0 - at.response) * label_cost, (1.0 - at.response) * s
+    if cov is not None:
+        per = torch.where(q > 1e-30, 1.0 / q.clamp(min=1e-30), 0.0)
+        moved, moved_cost = (cov * per[:, None, :]) @ s, torch.einsum("bkl,bl->bk", cov, per * label_cost)
+        less = per * (label_cost - moved_cost)
+        variance = variance - (less * label_cost).sum(dim=1)
+        kbar = kbar - (less[:, :, None] * s).sum(dim=1)
+        pairs = 1.0 + torch.einsum("bk,bkc,bke->bce", per, s, s - moved)
+        label_cost, s = moved_cost, moved
     return {
         "phi": at.tau * log_total,
         "q": q,
@@ -90,8 +97,24 @@ def soft_moments(at: SoftRows, D: Tensor, gain: Tensor) -> dict[str, Any]:
         "kbar": kbar,
         "s": s,
         "pairs": pairs,
+        "cov": cov,
         "weights": torch.hstack([part[0] for part in by_class]) if len(by_class) > 1 else by_class[0][0],
     }
+
+
+def _respond(at: SoftRows, a: Tensor) -> tuple[Tensor, Tensor]:
+    """Losses (B, K) of the best response to prices a (B, K), and cov (B, K, K), as in `soft_rows.respond`."""
+    if len(at.response.labels) == 0:
+        q = torch.softmax(at.response.share * a, dim=1)
+        cov = torch.diag_embed(q) - q[:, :, None] * q[:, None, :]
+        return -torch.log_softmax(at.response.share * a, dim=1), (1.0 - at.response.share) * cov
+    value = (a @ at.response.labels.T + at.response.values) / at.tau
+    share = torch.softmax(value, dim=1)
+    q = share @ at.response.labels
+    off = at.response.labels[None, :, :] - q[:, None, :]
+    cov = (share[:, :, None] * off).transpose(1, 2) @ off
+    best = torch.logsumexp(value, dim=1, keepdim=True)
+    return at.tau * (best + torch.log(q.clamp(min=1e-30))) - a, cov
 
 
 def add_row_sums(
@@ -114,7 +137,10 @@ def add_row_sums(
     sums["small"] += torch.stack([m @ moments[name].double() for name in ("phi", "mean", "variance", "entropy")])
     sums["label"] += m @ q
     sums["label_cost"] += m @ label_cost
-    sums["label_label"] -= (1.0 - at.response) * (m[:, None] * q).T @ q + at.response * torch.diag(m @ q)
+    if moments["cov"] is None:
+        sums["label_label"] -= (m[:, None] * q).T @ q
+    else:
+        sums["label_label"] += torch.einsum("b,bkl->kl", m, moments["cov"].double()) - torch.diag(m @ q)
     sums["beta"] += (small @ a).double()
     for c, (lo, hi) in enumerate(at.columns):
         part = a[:, lo:hi]

@@ -6,6 +6,9 @@ finite are accepted. They give losses that are not finite, which a line search c
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
 from typing import Literal
 
 import numpy as np
@@ -19,6 +22,11 @@ LOG_LOSS: Literal["log_loss"] = "log_loss"
 ZERO_ONE: Literal["zero_one"] = "zero_one"
 
 _SUM_TOLERANCE = 1e-4
+
+# The game of a row has up to 2^K − 1 vertices for the zero-one loss, and up to (2K choose K) − 1 for other costs.
+MOST_CLASSES_ZERO_ONE, MOST_CLASSES_OF_COSTS = 10, 6
+# Vertices of systems with a larger condition number, and beyond this rounding error, are none.
+_SINGULAR, _EPSILON = 1e12, 1e-9
 
 
 def log_loss_matrix(scores: ArrayLike) -> FloatArray:
@@ -74,6 +82,93 @@ def loss_matrix_from_proba(proba: ArrayLike, loss: str, clip: float = 1e-12) -> 
         losses[np.arange(len(p)), p.argmax(axis=1)] = 0.0
         return losses
     raise ParameterError("loss", f"must be {LOG_LOSS!r} or {ZERO_ONE!r}", repr(loss), "Pass one of the two.")
+
+
+@dataclass(frozen=True, eq=False)
+class CostGame:
+    """The game of one row, for costs L (K, K) of [label, prediction] and prices a (K,) of labels.
+
+        min over h in the simplex of max_k (L h)_k + a_k  =  max over label probabilities q of q·a + min_c (q L)_c
+
+    The right-hand side is piecewise linear and concave in q, so it is largest at a vertex of the Bayes risk, which does
+    not depend on a. For the zero-one loss, these are the uniform distributions on sets of labels.
+
+    labels : (V, K) vertices q; values : (V,) their Bayes risks min_c (q L)_c.
+    bases : per vertex, the maps (K, K+1) from (a, 1) to the rules h that may be optimal there, one for each choice of
+        tied predictions.
+    """
+
+    costs: FloatArray
+    labels: FloatArray
+    values: FloatArray
+    bases: tuple[tuple[FloatArray, ...], ...]
+
+    @classmethod
+    def from_costs(cls, costs: FloatArray) -> CostGame:
+        """Enumerate the vertices: sets of labels, and as many predictions that tie."""
+        K, unit = len(costs), float(np.ptp(costs)) or 1.0
+        _check_number_of_vertices(costs)
+        found: dict[tuple[float, ...], tuple[FloatArray, float, list[FloatArray]]] = {}
+        for support, ties in _supports(costs):
+            m = len(support)
+            system = np.zeros((m + 1, m + 1))
+            system[:m, :m], system[:m, m], system[m, :m] = costs[np.ix_(support, ties)] / unit, -1.0, 1.0
+            if np.linalg.cond(system) > _SINGULAR:
+                continue
+            inverse = np.linalg.inv(system)
+            q = np.zeros(K)
+            q[support] = -inverse[m, :m]
+            if q.min() < -_EPSILON or (q @ costs).min() < unit * (inverse[m, m] - _EPSILON):
+                continue
+            rule = np.zeros((K, K + 1))
+            rule[np.ix_(ties, support)], rule[ties, K] = -inverse[:m, :m] / unit, inverse[:m, m]
+            q = np.maximum(q, 0.0) / np.maximum(q, 0.0).sum()
+            same = found.setdefault(tuple(np.round(q, 9)), (q, float((q @ costs).min()), []))
+            same[2].append(rule)
+        labels, values, bases = zip(*found.values(), strict=True)
+        return cls(costs, np.array(labels), np.array(values), tuple(tuple(some) for some in bases))
+
+    def rule(self, prices: FloatArray) -> FloatArray:
+        """Predictions h (B, K) that minimise the largest loss plus price at each row."""
+        h = np.empty_like(prices)
+        best = (prices @ self.labels.T + self.values).argmax(axis=1)
+        with_one = np.column_stack([prices, np.ones(len(prices))])
+        for vertex in np.unique(best).tolist():
+            rows = np.flatnonzero(best == vertex)
+            tried = np.maximum(np.stack([with_one[rows] @ basis.T for basis in self.bases[vertex]]), 0.0)
+            tried /= tried.sum(axis=2, keepdims=True)
+            largest = (tried @ self.costs.T + prices[rows]).max(axis=2)
+            h[rows] = tried[largest.argmin(axis=0), np.arange(len(rows))]
+        return h
+
+
+def _supports(costs: FloatArray) -> Iterator[tuple[list[int], list[int]]]:
+    """Sets of labels and of predictions of one size. For the zero-one loss, only equal sets tie."""
+    K, same = len(costs), _is_zero_one(costs)
+    for m in range(1, K + 1):
+        for labels in combinations(range(K), m):
+            for ties in [labels] if same else combinations(range(K), m):
+                yield list(labels), list(ties)
+
+
+def has_game(costs: FloatArray) -> bool:
+    """Return True if the game of a row has few enough vertices."""
+    return len(costs) <= (MOST_CLASSES_ZERO_ONE if _is_zero_one(costs) else MOST_CLASSES_OF_COSTS)
+
+
+def _check_number_of_vertices(costs: FloatArray) -> None:
+    if not has_game(costs):
+        raise ParameterError(
+            "loss",
+            f"allows at most {MOST_CLASSES_ZERO_ONE} classes if it is {ZERO_ONE!r}, and {MOST_CLASSES_OF_COSTS} if it "
+            "is a matrix of costs",
+            f"{len(costs)} classes",
+            f"Pass {LOG_LOSS!r}, or merge classes.",
+        )
+
+
+def _is_zero_one(costs: FloatArray) -> bool:
+    return bool(np.array_equal(costs, 1.0 - np.eye(len(costs))))
 
 
 def _check_scores(scores: ArrayLike) -> FloatArray:

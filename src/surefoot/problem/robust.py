@@ -34,6 +34,7 @@ from surefoot.dual.models import (
 from surefoot.dual.row_store import InMemoryRows, RowStore, table_of
 from surefoot.priors import LabelPrior
 from surefoot.problem.distances import kept_transport
+from surefoot.problem.losses import has_game
 from surefoot.problem.rows import LabeledData, fingerprints
 from surefoot.problem.sets import DecisionSet, plain_label_cost
 from surefoot.solvers.minimal_radius import MinimalRadius, solve_minimal_radius
@@ -210,8 +211,8 @@ class RobustProblem(ABC):
         """Return the problem of a fixed classifier with losses (N, K), or over blocks a function of rows."""
 
     @abstractmethod
-    def any_classifier(self) -> Objective:
-        """Return the problem of learning over all classifiers, with log loss."""
+    def any_classifier(self, costs: FloatArray | None = None) -> Objective:
+        """Return the problem of learning over all classifiers, with log loss or with costs (K, K)."""
 
     @abstractmethod
     def sample(self, most: int, seed: int) -> RobustProblem:
@@ -257,18 +258,17 @@ class RobustProblem(ABC):
         return self.at_radius(self.minimal.feature_part + excess + float(ds.label_cost.max()) * shares)
 
     def limit(self, members: Sequence[SetAtRadius], *, tol: float, costs: FloatArray | None = None) -> float:
-        """Return a lower bound on the worst expected log loss of every classifier over a set or a union of sets.
+        """Return a lower bound on the worst expected loss of every classifier over a set or a union of sets.
 
-        costs : (K, K), entry [k, c] is the loss of predicting c if the class is k, instead of the log loss. The bound
-        is then the smallest loss under the distribution of largest entropy in a set.
+        costs : (K, K), entry [k, c] is the loss of predicting c if the class is k, instead of the log loss. With too
+        many classes for `CostGame`, the bound is the smallest loss under the distribution of largest entropy in a set.
         """
+        if costs is None or has_game(costs):
+            game = self.any_classifier(costs)
+            return max(game.solve([member], tol=tol).lower for member in members)
         game, found = self.any_classifier(), []
         for member in members:
-            solution = game.solve([member], tol=tol)
-            if costs is None:
-                found.append(solution.lower)
-                continue
-            q = table_of(game.sweep, member.problem(game.model), solution.adversary)
+            q = table_of(game.sweep, member.problem(game.model), game.solve([member], tol=tol).adversary)
             found.append(float(self.row_weights @ (q @ costs).min(axis=1)))
         return max(found)
 
@@ -343,8 +343,8 @@ class InMemoryProblem(RobustProblem):
     def fixed(self, losses: Any, scale: float | None = None) -> InMemoryObjective:
         return self.play(FixedLosses(np.asarray(losses), scale))
 
-    def any_classifier(self) -> InMemoryObjective:
-        return self.play(AnyClassifier(self.decision_set.n_classes))
+    def any_classifier(self, costs: FloatArray | None = None) -> InMemoryObjective:
+        return self.play(AnyClassifier.with_costs(self.decision_set.n_classes, costs))
 
     def play(self, model: Model, coordinates: Coordinates | None = None) -> InMemoryObjective:
         """Pair any model with the rows."""

@@ -13,11 +13,11 @@ from functools import cached_property
 import numpy as np
 
 from surefoot._validation import FloatArray
-from surefoot.dual.adversary import Adversary, allowance, feasible_adversary, mixture, opened_radius
+from surefoot.dual.adversary import Adversary, LabelTable, allowance, feasible_adversary, mixture, opened_radius
 from surefoot.dual.block import Block, DualProblem
 from surefoot.dual.bounds import LowerBound, reduced_dual_constant
 from surefoot.dual.models import DualPoint, LinearModel, Model
-from surefoot.dual.row_store import RowStore
+from surefoot.dual.row_store import InMemoryRows, RowStore, table_of
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.joint_objective import JointPoint
 from surefoot.solvers.minimal_radius import MinimalRadius
@@ -36,10 +36,15 @@ JointState = PathState[JointPoint]
 
 @dataclass(frozen=True, eq=False)
 class SetAtRadius:
-    """One decision set of a union, or the only one, with its minimal radius."""
+    """One decision set of a union, or the only one, with its minimal radius.
+
+    within : (N,) factors of the losses, for the worst case within a group of rows: 1 / (share of the group) inside, 0
+    outside; None for the worst case over all rows.
+    """
 
     decision_set: DecisionSet
     minimal: MinimalRadius
+    within: FloatArray | None = None
 
     @cached_property
     def opened(self) -> DecisionSet:
@@ -53,7 +58,11 @@ class SetAtRadius:
         return radius < self.opened.radius or radius == self.minimal.value == 0.0
 
     def problem(self, model: Model) -> DualProblem:
-        return DualProblem.from_decision_set(self.decision_set, model)
+        return DualProblem.from_decision_set(self.decision_set, self.model(model))
+
+    def model(self, model: Model) -> Model:
+        """The model with losses within the group of rows. Fixed losses contain the factors already."""
+        return replace(model, within=self.within) if isinstance(model, LinearModel) else model
 
 
 @dataclass(frozen=True)
@@ -135,7 +144,7 @@ class BestBounds:
             return
         constant = float(np.log(self.model.n_classes))
         room = self.lower.bound.value + _HEDGE * tol - constant
-        largest = self._without_constraints(theta)[1][0][0] - constant
+        largest = max(risk for risk, _ in self._without_constraints(theta)[1]) - constant
         if room <= 0 or not np.isfinite(largest):
             return
         # the loss at θ is convex along a line from zero, so a share of θ loses at most that share of the difference
@@ -144,11 +153,12 @@ class BestBounds:
         self.consider_points(points, found, np.full(len(self.members), 1.0 / len(self.members)), path)
 
     def _without_constraints(self, theta: FloatArray) -> tuple[list[DualPoint], list[tuple[float, float]]]:
-        """Dual points without prices: the mean over rows of the largest loss, the same for every set."""
+        """Dual points without prices: the mean of the largest loss over the rows of each set."""
         n, K = len(self.members[0].decision_set.anchor_weights), self.members[0].decision_set.n_classes
         point = DualPoint(theta, 0.0, np.zeros(K), np.zeros(n))
-        found = self.risk(0, point)
-        return [point] * len(self.members), [found] * len(self.members)
+        alike = all(member.within is None for member in self.members)
+        found = [self.risk(s, point) for s in ([0] if alike else range(len(self.members)))]
+        return [point] * len(self.members), found * (len(self.members) if alike else 1)
 
     def soft_adversaries(
         self, weights: FloatArray, points: list[DualPoint], tau: float
@@ -167,11 +177,34 @@ class BestBounds:
             adversaries[s] = feasible_adversary(self.members[s].decision_set, one, labels, self._retreat(s))
             shares[s] = weights[s]
         shares /= shares.sum()
-        mixed = mixture(adversaries, shares)
-        bound = self.sweep.lower_bound(self.problems[0], mixed, theta)
-        if self.lower is None or bound.value > self.lower.bound.value:
-            self.lower = MixtureBound(bound, shares, tuple(adversaries), mixed)
+        found = self._mixed(adversaries, shares, theta)
+        if self.lower is None or found.bound.value > self.lower.bound.value:
+            self.lower = found
         return self.lower.bound.value
+
+    def _mixed(self, adversaries: list[Adversary], shares: FloatArray, theta: FloatArray) -> MixtureBound:
+        """The lower bound of a mixture of adversaries of all sets, with shares (S,)."""
+        mixed = mixture(adversaries, shares)
+        if all(member.within is None for member in self.members):
+            bound = self.sweep.lower_bound(self.problems[0], mixed, theta)
+        else:
+            bound = self._within_groups(adversaries, shares, theta)
+        return MixtureBound(bound, shares, tuple(adversaries), mixed)
+
+    def _within_groups(self, adversaries: list[Adversary], shares: FloatArray, theta: FloatArray) -> LowerBound:
+        """The smallest loss of a mixture of losses within groups: one regression, with weights and labels by row."""
+        if not isinstance(self.sweep, InMemoryRows):
+            raise TypeError("groups of rows require rows in memory")
+        mass = np.zeros((self.sweep.n_rows, self.members[0].decision_set.n_classes))
+        for s, adversary in enumerate(adversaries):
+            within = self.members[s].within
+            factor = shares[s] * (np.ones(len(mass)) if within is None else within)
+            mass += factor[:, None] * table_of(self.sweep, self.problems[s], adversary)
+        total = mass.sum(axis=1)
+        labels = np.divide(mass, total[:, None], out=np.full_like(mass, 1.0 / mass.shape[1]), where=total[:, None] > 0)
+        rows = replace(self.sweep, weights=self.sweep.weights * total)
+        problem = DualProblem(self.problems[0].decision_set, self.model)
+        return rows.lower_bound(problem, LabelTable(labels, np.inf), theta)
 
     def uncross(self, tol: float) -> None:
         """Move an adversary that attains more than the upper bound towards those of the minimal radius.
@@ -196,9 +229,7 @@ class BestBounds:
         sets = zip(found.adversaries, self.members, strict=True)
         weights = np.array([1.0 - share, share])
         adversaries = [mixture([one, member.minimal.adversary], weights) for one, member in sets]
-        mixed = mixture(adversaries, found.weights)
-        bound = self.sweep.lower_bound(self.problems[0], mixed, theta)
-        return MixtureBound(bound, found.weights, tuple(adversaries), mixed)
+        return self._mixed(adversaries, found.weights, theta)
 
     def _retreat(self, s: int) -> Adversary:
         """The adversary to retreat to: the best so far if it is as cheap as the cheapest, otherwise the cheapest."""

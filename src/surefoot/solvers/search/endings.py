@@ -178,7 +178,7 @@ class InteriorEnd:
         judge = self.judge
         if not isinstance(judge.model, LinearModel) or not isinstance(judge.sweep, InMemoryRows):
             return False
-        if len(judge.members) > 1 or judge.members[0].closed:
+        if len(judge.members) > 1 or judge.members[0].closed or judge.members[0].within is not None:
             return False
         return judge.sweep.distances.size <= _MOST_DISTANCES
 

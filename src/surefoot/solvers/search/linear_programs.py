@@ -411,7 +411,7 @@ def repair_by_linear_program(judge: BestBounds, slack: float) -> None:
     points, weights, path = list(judge.upper.points), judge.upper.weights, judge.upper.path
     repaired: dict[int, tuple[Adversary, FloatArray]] = {}
     for s, (one, shares) in judge.soft_adversaries(weights, points, path.tau).items():
-        opened = DualProblem.from_decision_set(judge.members[s].opened, judge.model)
+        opened = DualProblem.from_decision_set(judge.members[s].opened, judge.problems[s].model)
         triples = triples_within(judge.sweep, opened, points[s], slack)
         found = None
         if triples is not None:

@@ -154,7 +154,7 @@ class Search:
 
     def dual(self, member: SetAtRadius, *, exact: bool = True) -> SmoothedDual:
         """The smoothed problem of one set, with a wider radius while τ is large, or with α fixed if it is."""
-        model, sweep, minimal = self.judge.model, self.judge.sweep, member.minimal
+        model, sweep, minimal = member.model(self.judge.model), self.judge.sweep, member.minimal
         if self.fixed_alpha and member.closed:
             return SmoothedDual(member.decision_set, model, sweep, alpha_free=False, exact=exact)
         return SmoothedDual(
@@ -354,7 +354,7 @@ class Search:
 
         It is only as exact as necessary to decide whether it is at most `allowed`.
         """
-        model = self.judge.model
+        model = self.judge.problems[s].model
         if not isinstance(model, LinearModel):
             raise TypeError("only learning against a union of sets drops sets")
         sweep, frozen = self.judge.sweep.at_coefficients(model, theta)

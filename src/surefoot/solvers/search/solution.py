@@ -255,7 +255,6 @@ def quick_start_in_memory(search: Search) -> JointState | None:
     sweep, model = search.judge.sweep, search.judge.model
     if not isinstance(sweep, InMemoryRows):
         raise TypeError("a coarse start requires rows in memory")
-    with_rows = model.over(sweep)
     coarse = []
     for member in search.members:
         transport = member.minimal.transport
@@ -265,7 +264,7 @@ def quick_start_in_memory(search: Search) -> JointState | None:
         found = coarsen(
             replace(member.opened, row_weights=sweep.weights),
             sweep.distances,
-            with_rows,
+            member.model(model).over(sweep),
             transport,
             search.scale,
             rng,
