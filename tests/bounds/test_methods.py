@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.stats import beta, binomtest, hypergeom
@@ -11,6 +13,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import make_scorer
 from sklearn.model_selection import cross_val_predict, cross_val_score
 from sklearn.neighbors import KNeighborsClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import surefoot as sf
@@ -55,6 +59,52 @@ class TestCrossfit:
         y[3] = 1  # the fold without it shows one class only, which LogisticRegression refuses
         found = sf.error_bound(LogisticRegression(), X[:12], y)
         assert found.n_errors >= 1
+
+    def test_the_result_does_not_depend_on_threads(self) -> None:
+        recipe = make_pipeline(StandardScaler(), KNeighborsClassifier(5))
+        one, two = (
+            sf.error_bound(recipe, X[FEW], Y[FEW], X_unlabeled=X[REST], control_variate=True, n_jobs=n_jobs)
+            for n_jobs in (None, 2)
+        )
+        assert one.value == two.value
+        np.testing.assert_array_equal(one.predicted, two.predicted)
+        with refuses("n_jobs", 0):
+            sf.error_bound(CLF, X[FEW], Y[FEW], n_jobs=0)
+
+    def test_an_error_in_a_thread_is_raised(self) -> None:
+        clf = sf.RobustLogisticRegression(radius=1e-9)
+        with pytest.raises(sf.InfeasibleRadiusError):
+            sf.error_bound(clf, X[FEW], Y[FEW], X_unlabeled=X[REST][:50], n_jobs=2)
+
+    def test_folds_of_the_robust_classifier_stop_early_with_a_certified_gap(self) -> None:
+        fits: list[sf.RobustLogisticRegression] = []
+
+        class Watched(sf.RobustLogisticRegression):
+            def fit(self, X: Any, y: Any, sample_weight: Any = None, *, X_unlabeled: Any = None) -> Watched:
+                super().fit(X, y, sample_weight, X_unlabeled=X_unlabeled)
+                fits.append(self)
+                return self
+
+        rows, U = X[FEW], X[REST][:300]
+        found = sf.error_bound(Watched(), rows, Y[FEW], X_unlabeled=U)
+        assert [clf.tol for clf in fits] == [1e-2] * 10
+        assert found.predicted is not None
+        folds = fold_numbers(Y[FEW], 10, 0)
+        agreed = 0
+        for k, rough in enumerate(fits):
+            held = folds == k
+            exact = sf.RobustLogisticRegression()
+            exact.fit(rows[~held], Y[FEW][~held], X_unlabeled=np.vstack([U, rows[held]]))
+            assert rough.certificate_.gap <= 1e-2
+            # both intervals contain the optimum of the same problem
+            assert rough.certificate_.lower <= exact.certificate_.risk + 1e-9
+            assert exact.certificate_.lower <= rough.certificate_.risk + 1e-9
+            assert rough.certificate_.radius == pytest.approx(exact.certificate_.radius)
+            agreed += int(np.sum(exact.predict(rows[held]) == found.predicted[held]))
+        assert agreed >= 57
+        # a gap that is larger anyway is kept, also in a pipeline
+        sf.error_bound(make_pipeline(StandardScaler(), Watched(tol=0.05)), rows, Y[FEW], n_folds=2)
+        assert [clf.tol for clf in fits[10:]] == [0.05] * 2
 
     def test_text_labels_and_level(self) -> None:
         names = np.array(["no", "yes"])[Y]

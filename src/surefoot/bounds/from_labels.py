@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import numbers
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from sklearn.dummy import DummyClassifier
 from sklearn.utils import _safe_indexing
+from sklearn.utils.parallel import Parallel, delayed
 from sklearn.utils.validation import has_fit_parameter
 
 from surefoot._errors import ParameterError
@@ -52,11 +56,11 @@ class CrossFitted:
     mean_belief: float
 
 
-def crossfit_bound(asked: Arguments, control_variate: bool, n_folds: int) -> ErrorBound:
+def crossfit_bound(asked: Arguments, control_variate: bool, n_folds: int, n_jobs: int | None) -> ErrorBound:
     """Bound the loss of the final classifier by the losses of clones that did not see the labels."""
     if control_variate:
         _check_control_variate(asked)
-    fitted = _cross_fit(asked, control_variate, n_folds)
+    fitted = _cross_fit(asked, control_variate, n_folds, n_jobs)
 
     def bound_of(labels: NDArray[np.intp], _pool: Any, level: float, by_cluster: bool) -> ErrorBound:
         some = fitted.seen.at_rows(labels)
@@ -78,36 +82,54 @@ def crossfit_bound(asked: Arguments, control_variate: bool, n_folds: int) -> Err
     return replace(found, predicted=fitted.seen.predicted)
 
 
-def _cross_fit(asked: Arguments, control_variate: bool, n_folds: int) -> CrossFitted:
+def _cross_fit(asked: Arguments, control_variate: bool, n_folds: int, n_jobs: int | None) -> CrossFitted:
     """Test every row on a clone trained on the other folds. No cluster is split between folds."""
     X, y, U = asked.X, asked.y, asked.X_unlabeled
     takes_rows = U is not None and has_fit_parameter(asked.classifier, "X_unlabeled")
     classes = known_classes(asked.classifier, y, asked.classes)
     asked.clusters.check_several(2)
     folds = fold_numbers(y, n_folds, asked.random_state, asked.clusters.of_labeled)
-    parts, beliefs, means, order = [], np.zeros(len(y)), 0.0, []
-    for fold in np.unique(folds):
-        held, rest = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
+    recipe = _for_folds(asked.classifier)
+
+    def test(held: NDArray[np.intp], rest: NDArray[np.intp]) -> tuple[ObservedLosses, FloatArray | float, float]:
         rows = _safe_indexing(X, held)
         # the held-out rows without their labels, so that the feature marginal is that of the final fit
         more = np.vstack([np.asarray(U), np.asarray(rows)]) if takes_rows else None
         with repeated_solves(n_folds):
-            model = fit_clone(asked.classifier, _safe_indexing(X, rest), y[rest], more)
+            model = fit_clone(recipe, _safe_indexing(X, rest), y[rest], more)
         if model is None:
             model = DummyClassifier(strategy="most_frequent").fit(_safe_indexing(X, rest), y[rest])
-        parts.append(observe(model, rows, y[held], classes, asked.loss, asked.clip))
-        order.append(held)
-        if control_variate:
-            beliefs[held] = expected_error(model, rows)
-            means += float(expected_error(model, U).mean()) * len(held) / len(y)
-    back = np.argsort(np.concatenate(order))
+        seen = observe(model, rows, y[held], classes, asked.loss, asked.clip)
+        if not control_variate:
+            return seen, 0.0, 0.0
+        return seen, expected_error(model, rows), float(expected_error(model, U).mean())
+
+    held_out = [np.flatnonzero(folds == fold) for fold in np.unique(folds)]
+    work = (delayed(test)(held, np.setdiff1d(np.arange(len(y)), held)) for held in held_out)
+    with warnings.catch_warnings():  # threads restore the filters in any order
+        parts, beliefs_of, means = zip(*Parallel(n_jobs, backend="threading")(work), strict=True)
+    beliefs = np.zeros(len(y))
+    for held, belief in zip(held_out, beliefs_of, strict=True):
+        beliefs[held] = belief
+    mean = sum(mean * len(held) / len(y) for mean, held in zip(means, held_out, strict=True))
+    back = np.argsort(np.concatenate(held_out))
     joined = replace(
         parts[0],
         values=np.concatenate([part.values for part in parts])[back],
         predicted=np.concatenate([part.predicted for part in parts])[back],
         wrong=np.concatenate([part.wrong for part in parts])[back],
     )
-    return CrossFitted(joined, int(folds.max()) + 1, beliefs if control_variate else None, means)
+    return CrossFitted(joined, int(folds.max()) + 1, beliefs if control_variate else None, float(mean))
+
+
+def _for_folds(classifier: Any) -> Any:
+    """Return an unfitted copy for the folds. Solvers of surefoot stop at a gap that suits them, also in a pipeline."""
+    recipe = clone(classifier)
+    for part in (recipe, *recipe.get_params().values()):
+        least = getattr(part, "_tol_of_folds", None)
+        if least is not None and isinstance(part.tol, numbers.Real):
+            part.tol = max(float(part.tol), least)
+    return recipe
 
 
 def _upper(fitted: CrossFitted, some: ObservedLosses, chosen: NDArray[np.intp], level: float) -> tuple[float, str]:

@@ -10,7 +10,7 @@ from sklearn.base import clone
 from sklearn.utils import column_or_1d
 
 from surefoot._errors import ParameterError
-from surefoot._validation import check_positive_integer
+from surefoot._validation import check_n_jobs, check_positive_integer
 from surefoot.bounds._arguments import Arguments, check_level, is_fitted
 from surefoot.bounds.betting import clopper_pearson_upper
 from surefoot.bounds.from_labels import crossfit_bound, transport_bound, unseen_bound
@@ -46,6 +46,7 @@ def error_bound(  # noqa: PLR0913 - one keyword per part of the question
     clip: float = 1e-3,
     cv_groups: ArrayLike | None = None,
     random_state: int | None = 0,
+    n_jobs: int | None = None,
 ) -> ErrorBound:
     """Bound the error rate, or the mean loss, of a classifier.
 
@@ -103,6 +104,9 @@ def error_bound(  # noqa: PLR0913 - one keyword per part of the question
         equal features form a group. Pass range(n) if equal rows are independent, as with features of few values.
     random_state : int or None, default=0
         Seed of the folds and of the held-out half. The fixed default gives the same bound for the same data.
+    n_jobs : int or None, default=None
+        "crossfit": number of folds that are fitted at the same time, in threads. None means 1, and -1 one per core.
+        The result does not depend on it.
 
     Returns
     -------
@@ -140,7 +144,7 @@ def error_bound(  # noqa: PLR0913 - one keyword per part of the question
         return transport_bound(asked, radius, certify_options, X_target=X_target)
     asked.clusters.warn()
     if method == CROSSFIT:
-        return crossfit_bound(asked, control_variate, check_positive_integer(n_folds, "n_folds"))
+        return crossfit_bound(asked, control_variate, check_positive_integer(n_folds, "n_folds"), check_n_jobs(n_jobs))
     return unseen_bound(asked, X_train, anytime=method == ANYTIME)
 
 

@@ -25,8 +25,11 @@ from surefoot.solvers.search.best_bounds import JointState
 from surefoot.solvers.search.solution import Solution, solve_certified
 from surefoot.solvers.transport import solve_transport
 
-# Only the median confidence matters to the search of the as-robust-as-possible rule: its trials are solved to this gap.
-_TRIAL_TOL = 1e-3
+# Only the median confidence matters to the search of the as-robust-as-possible rule: its trials are solved to the first
+# gap, and to the second one if the confidence differs from the required one by less than the margin.
+_ROUGH_TOL, _TRIAL_TOL, _MARGIN = 1e-2, 2e-3, 0.05
+# A solve starts from the end of the path of the previous one if their excesses differ by at most this factor.
+_NEAR = 1.07
 # Radii closer to the minimal radius than this fraction of the first excess tried are treated as equal.
 _NEAREST = 1.0 / 64.0
 
@@ -294,39 +297,51 @@ def largest_confident_radius(
     The excess over the minimal radius is bracketed by factors of 4, and the bracket is narrowed on a log scale to a
     relative `accuracy`. Every solve starts from the previous one. No radius beyond the diameter of the data is tried,
     because the constraint is no longer active there. No excess below 1/64 of the first excess is tried, because α grows
-    without bound and nothing is gained. If no radius is confident, the smallest one tried is returned.
+    without bound and nothing is gained. It is tried at once if, by the trend of the confidence, no larger excess is
+    confident. If no radius is confident, the smallest one tried is returned.
     """
     largest = float(ds.distances[ds.row_weights > 0].max() + ds.label_cost.max())
     tried: list[tuple[float, float]] = []
-    last: JointState | None = None
+    states: tuple[JointState, ...] = ()
+    at, solution = np.inf, None
 
     def surplus(excess: float, tolerance: float) -> tuple[float, Solution]:
         """Return the median confidence minus the required one, and the solution."""
-        nonlocal last
+        nonlocal states, at, solution
         radius = min(minimal.value + excess, largest)
-        solution = solve(ds.with_radius(radius), model, tol=tolerance, minimal=minimal, warm_start=last)
-        last = solution.checkpoint or last
+        if at != excess or solution is None or solution.gap > tolerance:
+            start = None if not states else states[-1] if max(at, excess) <= _NEAR * min(at, excess) else states[0]
+            solution = solve(ds.with_radius(radius), model, tol=tolerance, minimal=minimal, warm_start=start)
+            at, states = excess, solution.checkpoints or states
         value = median_confidence(model, solution.theta, ds.row_weights)
         tried.append((radius, value))
         return value - confidence, solution
 
-    coarse = max(tol, _TRIAL_TOL)
+    def trial(excess: float) -> float:
+        """Return the median confidence minus the required one, as exactly as necessary to compare them."""
+        found = surplus(excess, max(tol, _ROUGH_TOL))[0]
+        return found if abs(found) > _MARGIN else surplus(excess, max(tol, _TRIAL_TOL))[0]
+
     most = max(largest - minimal.value, 0.0)
     first = min(max(0.01 * minimal.value, 1e-4 * largest), most)
-    excess, bracket = first, Bracket()
-    bracket.add(first, surplus(first, coarse)[0])
-    while bracket.low is None and excess > _NEAREST * first:
-        excess /= 4.0
-        bracket.add(excess, surplus(excess, coarse)[0])
+    excess, smallest, bracket = first, _NEAREST * first, Bracket()
+    found, gain = trial(first), np.inf  # gain : of the surplus, when the excess falls to a quarter
+    bracket.add(first, found)
+    while bracket.low is None and excess > smallest:
+        steps = np.log(excess / smallest) / np.log(4.0)
+        excess = smallest if found + gain * steps < 0 else max(excess / 4.0, smallest)
+        before, found = found, trial(excess) if excess > smallest else surplus(excess, tol)[0]
+        gain = found - before
+        bracket.add(excess, found)
     while bracket.high is None and excess < most:
         excess = min(4.0 * excess, most)
-        bracket.add(excess, surplus(excess, coarse)[0])
+        bracket.add(excess, trial(excess))
     if bracket.low is None:
         more, solution = surplus(excess, tol)
         return RadiusSearch(tried[-1][0], solution, more >= 0, tried)
     while not bracket.narrow(accuracy):
         excess = bracket.next(accuracy)
-        bracket.add(excess, surplus(excess, coarse)[0])
+        bracket.add(excess, surplus(excess, max(tol, _TRIAL_TOL))[0])
     _, solution = surplus(bracket.low, tol)
     return RadiusSearch(tried[-1][0], solution, True, tried)
 

@@ -244,7 +244,7 @@ class StochasticFit(FitProblem):
             risk=risk,
             lower=meet(risk, exact.lower),
             status=status,
-            checkpoint=None,
+            checkpoints=(),
             n_steps=int(found.steps[-1]),
         )
 

@@ -282,6 +282,7 @@ def cross_fitted(trained: TrainedModel, choices: FitOptions, clock: Clock) -> Er
             n_folds=n_folds,
             cv_groups=start.groups,
             random_state=choices.seed,
+            n_jobs=choices.n_jobs,
         )
     except InfeasibleRadiusError as error:
         return Note(Code.CROSSFIT_RADIUS, minimal_radius=error.minimal_radius, radius=error.radius)

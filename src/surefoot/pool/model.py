@@ -29,15 +29,13 @@ from surefoot.problem.rows import Unlabeled, unwrap
 
 # Learning the model of `surefoot fit`: as the library does by default, or at a radius asked for, in a given time.
 
-# Gaps of the default model, and of the fits of its cross-validation. At the second no prediction changes on generated
-# tables (python benchmarks/cli.py --tolerances).
-_TOL, _FOLD_TOL = 1e-3, 1e-2
+# Gap of the default model.
+_TOL = 1e-3
 # Unlabeled rows of the quick fit that tells how long the whole one takes, and its gap.
 _PILOT_ROWS, _PILOT_TOL = 400, 1e-3
-# From this size on (rows × labels × classes) a quick fit comes first.
-_LARGE = 2_000_000
-# What a default fit may cost per Newton step, in units of rows × classes² × (labels + features), and fewest rows.
-_WORK, _FEWEST_ROWS = 20_000_000, 1000
+# What a default fit may cost per Newton step, in units of rows × classes² × (labels + features), and fewest rows. A
+# larger fit than the second number, which takes about 10 s, begins with a quick fit.
+_WORK, _LARGE, _FEWEST_ROWS = 20_000_000, 50_000_000, 1000
 # A fit that takes longer than this is announced; and this share of the time given is for learning.
 _SLOW, _SHARE = 20.0, 0.4
 
@@ -66,9 +64,9 @@ class TrainedModel:
 
     @property
     def recipe(self) -> RobustLogisticRegression:
-        """The same classifier, unfitted."""
+        """The same classifier, unfitted and on one thread: the folds of a cross-validation run at the same time."""
         fresh = type(self.clf)(**self.clf.get_params(deep=False))
-        fresh.tol = max(fresh.tol, _FOLD_TOL)
+        fresh.n_jobs = None
         return fresh
 
 
@@ -77,11 +75,12 @@ def train(start: LabeledTable, choices: FitOptions, clock: Clock) -> TrainedMode
     most = most_rows(start) if choices.learn_rows is None else choices.learn_rows or len(start.rest)
     sample = drawn(len(start.rest), most, choices.seed)
     pilot, expected, bounded = None, None, False
-    if clock.budget is not None or _size(start, len(start.rest) if sample is None else len(sample)) > _LARGE:
+    n_rows = len(start.rest) if sample is None else len(sample)
+    if clock.budget is not None or n_rows * _work_per_row(start) > _LARGE:
         # something is returned in any case: the quick fit may take its time
         quick, few = replace(choices, tol=_PILOT_TOL), drawn(len(start.rest), _PILOT_ROWS, choices.seed)
         pilot = _fit(start, few, quick, Clock(None, clock.say), None)
-        n_rows, n_few = (len(start.rest) if at is None else len(at) for at in (sample, few))
+        n_few = len(start.rest) if few is None else len(few)
         expected = pilot.seconds * max(n_rows / n_few, 1.0)
         if clock.budget is None and expected > _SLOW:
             clock.say(f"this takes about {in_words(expected)}; --time 60 would bound it")
@@ -100,12 +99,13 @@ def train(start: LabeledTable, choices: FitOptions, clock: Clock) -> TrainedMode
 
 
 def most_rows(start: LabeledTable) -> int:
-    """Unlabeled rows to learn from by default: a Newton step costs about rows × classes² × (labels + features)."""
-    return max(int(_WORK / (len(start.pool.classes) ** 2 * (len(start.y) + start.rows.shape[1]))), _FEWEST_ROWS)
+    """Unlabeled rows to learn from by default."""
+    return max(_WORK // _work_per_row(start), _FEWEST_ROWS)
 
 
-def _size(start: LabeledTable, n_rows: int) -> int:
-    return n_rows * len(start.y) * len(start.pool.classes)
+def _work_per_row(start: LabeledTable) -> int:
+    """Cost of a row in a Newton step: about classes² × (labels + features)."""
+    return len(start.pool.classes) ** 2 * (len(start.y) + start.rows.shape[1])
 
 
 def _noted(found: TrainedModel, seconds: float | None) -> TrainedModel:

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -300,20 +299,37 @@ def without_pool(clf: RobustLogisticRegression) -> RobustLogisticRegression:
     return light
 
 
+# Parts of scikit-learn that import torch and Dask. They contain no estimator.
+_ADAPTERS = tuple(f"sklearn.externals.array_api_compat.{name}" for name in ("torch", "dask"))
+_importing = threading.Lock()
+
+
 def prepare_saving() -> None:
-    """Import skops in a thread while a model is trained: it imports every estimator, which takes more than a second."""
+    """Import skops in a thread while a model is trained."""
 
     def load() -> None:
         with suppress(ImportError):  # saving says what is missing
-            import_module("skops.io")
+            _import_skops()
 
     if "skops.io" not in sys.modules:
         threading.Thread(target=load, daemon=True).start()
 
 
+def _import_skops() -> Any:
+    """Import skops without torch and Dask: skops lists all estimators, and imports each package of scikit-learn."""
+    with _importing:
+        hidden = [name for name in _ADAPTERS if "skops.io" not in sys.modules and name not in sys.modules]
+        sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: the import fails
+        try:
+            return import_extra("skops.io", "cli", "a model file")
+        finally:
+            for name in hidden:
+                sys.modules.pop(name, None)
+
+
 def save_model(path: str | os.PathLike[str], model: ModelFile) -> None:
     """Write a model, whole or not at all."""
-    skops_io = import_extra("skops.io", "cli", "a model file")
+    skops_io = _import_skops()
     content = {"kind": _KIND, "format": _VERSION, **{name: getattr(model, name) for name in _FIELDS}}
     write_bytes(path, skops_io.dumps(content))
 
@@ -336,7 +352,7 @@ def load_model(path: str | os.PathLike[str], *, trust: Iterable[str] = ()) -> Mo
     Refuses a file with unreviewed types before loading it (trees and forests of
     scikit-learn are among these) or that unpacks to more than a gibibyte; `trust` names further types, or "size".
     """
-    skops_io = import_extra("skops.io", "cli", "a model file")
+    skops_io = _import_skops()
     trusted = set(trust)
     data = _read(path)
     try:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 from surefoot._errors import FileError
@@ -64,16 +65,20 @@ class Clock:
             yield
 
     def counted(self, what: str, n: int) -> Callable[[], None]:
-        """A function to call before each of n equal pieces of work: says which one, and how long the rest takes."""
-        began, done = time.monotonic(), 0
+        """A function to call before each of n equal pieces of work: says which one, and how long the rest takes.
+
+        Any thread may call it.
+        """
+        began, done, lock = time.monotonic(), 0, Lock()
 
         def tick() -> None:
             nonlocal done
             self.check()
-            rest = (n - done) * (time.monotonic() - began) / done if done else None
-            done += 1
-            left = "" if rest is None else f", about {in_words(rest)} left"
-            self.say(f"{what} {min(done, n)} of {n}{left}")
+            with lock:
+                rest = (n - done) * (time.monotonic() - began) / done if done else None
+                done += 1
+                left = "" if rest is None else f", about {in_words(rest)} left"
+                self.say(f"{what} {min(done, n)} of {n}{left}")
 
         return tick
 

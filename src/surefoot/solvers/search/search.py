@@ -64,8 +64,8 @@ _REPAIR_SHARE, _FEW_TO_REPAIR = 1e-2, 2_000_000
 # Learning over all classifiers ends at a smoothing gap of this multiple of tol, because bounds are much closer than
 # that. Its steps have at least a ridge of this share of tol.
 _RESPONSE_GAP, _RESPONSE_RIDGE = 8.0, 1e-3
-# Problems of at most this many distances are solved to rounding at their last τ.
-SMALL = 100_000
+# Problems of at most this many distances are solved to rounding at their last τ, unless tol is at least this.
+SMALL, _ROUGH_TOL = 100_000, 2e-3
 
 
 @dataclass
@@ -113,6 +113,11 @@ class Search:
     def fixed_losses(self) -> bool:
         """True if no classifier is learned, so that the problem is a linear program."""
         return not (self.judge.model.learns or self.judge.model.responds)
+
+    @property
+    def exact(self) -> bool:
+        """True if the result should not depend on the order of rows: small problems, up to rounding."""
+        return self.n_distances <= SMALL and self.tol < _ROUGH_TOL
 
     @property
     def n_distances(self) -> int:
@@ -278,7 +283,7 @@ class Search:
         """Try to end by an interior-point method, if it is due."""
         if self.stop.reached or not self.interior.due:
             return False
-        found = self.interior.run(path, exact=self.n_distances <= SMALL)
+        found = self.interior.run(path, exact=self.exact)
         if found:
             self.log.ended_by(INSIDE, self.gap)
         return found
@@ -394,7 +399,7 @@ class Search:
 
     def _refine(self, joint: JointDual, inside: list[int], path: JointState) -> JointState:
         """On small problems, continue to rounding at the last τ, so that the order of rows and steps has no effect."""
-        if self.n_distances > SMALL:
+        if not self.exact:
             return path
         options, before = replace(self.options, round_steps=12), np.inf
 
@@ -414,13 +419,18 @@ class Search:
             self.judge.upper = found
         return exact
 
-    def checkpoint(self) -> JointState | None:
-        """An early point of the path, smooth enough to start a nearby problem from; None if no path led here."""
+    def checkpoints(self) -> tuple[JointState, ...]:
+        """An early and the last point of the path, to start a nearby or a very near problem; none if no path led here.
+
+        The early one is smooth.
+        """
         if not self.log.visited:
-            return None
+            return ()
         largest_tau = 0.02 * self.scale
         smooth = next((state for state in self.log.visited if state.tau <= largest_tau), self.log.visited[-1])
-        return replace(smooth, steps=0, smoothing_gap=np.inf, stalled=False)
+        return tuple(
+            replace(state, steps=0, smoothing_gap=np.inf, stalled=False) for state in (smooth, self.log.visited[-1])
+        )
 
 
 def response_options(options: NewtonOptions, tol: float) -> NewtonOptions:

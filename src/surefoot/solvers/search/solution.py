@@ -56,9 +56,9 @@ class Solution:
     risk, lower : bounds of min_θ max_s max_μ E_μ ℓ_θ + penalty; the first holds for this θ, the second for every θ.
     status : "optimal" (gap ≤ tol), "separable" (no finite θ attains the minimum; the bounds are valid), or "stopped"
         (gap > tol).
-    path : the state at which the upper bound was found; checkpoint : an early point of the path, smooth enough to start
-    a
-        nearby problem from, or None.
+    path : the state at which the upper bound was found.
+    checkpoints : an early point of the path, smooth enough to start a nearby problem from, and its last one; empty if
+        no path led here.
     stages : of the search, in order; n_steps : the total of their Newton steps.
     """
 
@@ -70,7 +70,7 @@ class Solution:
     lower: float
     status: str
     path: JointState
-    checkpoint: JointState | None
+    checkpoints: tuple[JointState, ...]
     stages: tuple[Stage, ...]
     n_steps: int
 
@@ -98,7 +98,7 @@ class Solution:
             least,
             status,
             upper.path,
-            search.checkpoint(),
+            search.checkpoints(),
             tuple(search.log.stages),
             search.log.n_steps,
         )
@@ -106,6 +106,11 @@ class Solution:
     @property
     def gap(self) -> float:
         return self.risk - self.lower
+
+    @property
+    def checkpoint(self) -> JointState | None:
+        """An early point of the path, or None."""
+        return self.checkpoints[0] if self.checkpoints else None
 
     @property
     def decision_set(self) -> DecisionSet:
