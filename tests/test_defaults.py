@@ -71,9 +71,22 @@ EXCEPTIONS: dict[tuple[str, str], tuple[Any, str]] = {
     ("load", "random_state"): (0, "a name stands for the same rows"),
     ("RobustNetClassifier", "random_state"): (0, SEEDED),
     ("AssistedPrior", "random_state"): (0, SEEDED),
+    ("CombinedClassifier", "random_state"): (0, SEEDED),
 }
 # Words that mean another thing in each place: no reader takes one for the other.
-OTHER_THINGS = {"limit", "max_error", "method", "n_labels", "sampling", "progress", "rule", "target", "training"}
+OTHER_THINGS = {
+    "limit",
+    "max_error",
+    "method",
+    "n_folds",
+    "n_labels",
+    "n_splits",
+    "sampling",
+    "progress",
+    "rule",
+    "target",
+    "training",
+}
 
 
 def signatures() -> Iterator[tuple[str, inspect.Signature]]:

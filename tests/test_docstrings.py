@@ -102,7 +102,7 @@ def problems(owner: Any, name: str = "") -> list[str]:
 
 def test_public_names_stay_few() -> None:
     """A name is public if users type it: what they get as a result, or pass as a string or an array, is not."""
-    assert sum(map(len, names_by_module().values())) <= 67
+    assert sum(map(len, names_by_module().values())) <= 69
 
 
 @pytest.mark.parametrize("name", sorted({**OBJECTS, **MEMBERS}))

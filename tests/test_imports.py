@@ -36,6 +36,7 @@ ORDER = [
     {"backends"},
     {"problem.placement"},
     {"certificates"},
+    {"estimators.combined"},
     {"bounds"},
     {"estimators"},
     {"active"},
@@ -49,7 +50,7 @@ ORDER = [
 # A result draws itself by the display that stands above it: imported where `plot` is called, never with the module.
 DRAWN = {
     ("surefoot.certificates.certificate", "surefoot.plots"),
-    ("surefoot.certificates.curves", "surefoot.plots"),
+    ("surefoot.estimators.curves", "surefoot.plots"),
 }
 # What the views take of each other: the command line starts the server and writes a report, each through one function.
 VIEWS = {"cli", "report", "serve"}

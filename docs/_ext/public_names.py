@@ -31,7 +31,7 @@ RESULTS = [
     "surefoot.bounds.population.Shift",
     "surefoot.bounds.result.ErrorBounds",
     "surefoot.bounds.size.AuditSize",
-    "surefoot.certificates.curves.RadiusCurve",
+    "surefoot.estimators.curves.RadiusCurve",
     "surefoot.certificates.verify.Verification",
     "surefoot.paper.runner.Reproduction",
 ]

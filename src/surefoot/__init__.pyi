@@ -15,6 +15,8 @@ from .certificates.fresh import FreshCertificate
 from .certificates.radius import calibrate_radius, minimal_radius, transport_distance
 from .certificates.verify import verify
 from .estimators.ball import WassersteinLogisticRegression
+from .estimators.base import labeled_folds
+from .estimators.combined import CombinedClassifier
 from .estimators.curves import radius_curve
 from .estimators.minimax import MinimaxClassifier
 from .estimators.robust import RobustLogisticRegression
@@ -24,6 +26,7 @@ __all__ = [
     "Audit",
     "CalibratedRadius",
     "Certificate",
+    "CombinedClassifier",
     "Compute",
     "ErrorBound",
     "FreshCertificate",
@@ -47,6 +50,7 @@ __all__ = [
     "error_bound",
     "error_bounds",
     "error_rate_bound",
+    "labeled_folds",
     "minimal_radius",
     "paper",
     "priors",

@@ -25,7 +25,7 @@ from sklearn.preprocessing import scale
 
 import surefoot as sf
 from refusals import refuses
-from surefoot.certificates.curves import RadiusCurve
+from surefoot.estimators.curves import RadiusCurve
 from surefoot.plots import CertificateDisplay, RadiusCurveDisplay, WorstCaseDisplay
 
 BASELINE = Path(__file__).parent / "baseline"

@@ -229,12 +229,17 @@ def logistic_impact(
             "Pass impact=function(clf, X) -> array (N, K).",
         )
     p = spread_over(proba, last.classes_, classes)
-    if p.shape[1] == 2:
-        sizes = 1.0 - p
-    else:
-        # ‖p − e_k‖² = ‖p‖² − 2 p_k + 1
-        sizes = np.sqrt(np.maximum(np.square(p).sum(axis=1, keepdims=True) - 2.0 * p + 1.0, 0.0))
+    sizes = label_surprise(p)
     return sizes * np.linalg.norm(with_constant(X_seen, last), axis=1)[:, None] if feature_norm else sizes
+
+
+def label_surprise(p: FloatArray) -> FloatArray:
+    """Return (N, K) norms of the gradient of the log loss in the scores: 1 − p_k for two classes, else ‖p − e_k‖₂."""
+    if p.shape[1] == 2:
+        return 1.0 - p
+    # ‖p − e_k‖² = ‖p‖² − 2 p_k + 1
+    sizes: FloatArray = np.sqrt(np.maximum(np.square(p).sum(axis=1, keepdims=True) - 2.0 * p + 1.0, 0.0))
+    return sizes
 
 
 def torch_impact(

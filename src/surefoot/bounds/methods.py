@@ -17,6 +17,7 @@ from surefoot.bounds.from_labels import crossfit_bound, transport_bound, unseen_
 from surefoot.bounds.result import ErrorBound, ErrorBounds
 from surefoot.certificates.calibration import CalibratedRadius
 from surefoot.certificates.groups import GroupFunction
+from surefoot.estimators.combined import BEST, CombinedClassifier
 from surefoot.priors.clopper_pearson import hypergeometric_upper
 from surefoot.problem.losses import ZERO_ONE
 from surefoot.problem.rows import Unlabeled
@@ -55,8 +56,10 @@ def error_bound(  # noqa: PLR0913 - one keyword per part of the question
 
     Parameters
     ----------
-    classifier : classifier
+    classifier : classifier, or list of classifiers
         "crossfit": any scikit-learn classifier, fitted or not. The bound covers this classifier trained on all of X, y.
+        A list of candidates stands for `CombinedClassifier(candidates, rule="best")`, which chooses one of them by
+        cross-validation within each fold: the bound covers the choice as well.
         "holdout", "anytime": a fitted classifier that has not seen X, y. If it is unfitted, a clone is trained on a
         random half of the labels and tested on the other half; the clone is the bound's `classifier`.
         "transport": a fitted classifier.
@@ -136,6 +139,8 @@ def error_bound(  # noqa: PLR0913 - one keyword per part of the question
         raise ParameterError(
             "cv_groups", "must be None for the transport bound", 'method="transport"', "Omit cv_groups."
         )
+    if isinstance(classifier, list | tuple):
+        classifier = CombinedClassifier(classifier, BEST)
     in_memory = method != TRANSPORT
     asked = Arguments(
         classifier, X, y, X_unlabeled, level, loss, groups, classes, clip, cv_groups, random_state, in_memory

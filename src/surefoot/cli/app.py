@@ -18,9 +18,11 @@ from surefoot._printing import count, in_words
 from surefoot._version import __version__
 from surefoot.cli.output import Output
 from surefoot.pool.options import (
+    CLASSIFIERS,
     KEPT,
     FitOptions,
     KeptOptions,
+    read_classifier,
     read_prior,
     read_radius,
     settle,
@@ -85,6 +87,16 @@ Prior = Annotated[
         "--prior",
         "-p",
         help="Class probabilities such as '0.3,0.7' in sorted order, 'weak' (estimated from the labels) or 'none'.",
+    ),
+]
+Classifier = Annotated[
+    str,
+    typer.Option(
+        "--classifier",
+        help="'robust', 'minimax', 'logistic', 'forest', 'boosting', 'blend' (of robust and forest), 'auto' (the best "
+        "of these in cross-validation), or MODULE:OBJECT for a scikit-learn classifier. The default is robust.",
+        show_default=False,
+        autocompletion=lambda incomplete: [name for name in CLASSIFIERS if name.startswith(incomplete)],
     ),
 ]
 Loss = Annotated[str, typer.Option("--loss", help="'log_loss', or 'zero_one' for the error rate.")]
@@ -161,7 +173,8 @@ class Json:
 # Sections of a command's help, by the names of its parameters. All others are advanced options.
 _SECTIONS = {
     "Input": "label predictions score classes drop categories text missing delimiter encoding reference guidelines",
-    "Model": "model radius prior loss worst_case target target_error target_risk max_error level labels sampling n",
+    "Model": "model classifier radius prior loss worst_case target target_error target_risk max_error level labels "
+    "sampling n",
     "Output": "out report no_report full_report evidence answers in_place verbose json force",
 }
 # Sections of the program's help, by the names of its commands.
@@ -331,10 +344,15 @@ class Call:
 
     def choices(self, **more: Any) -> FitOptions:
         """Return the options of a fit."""
-        options = {"radius": "default", **self.values}
+        options = {"radius": "default", "classifier": "default", **self.values}
         seed, jobs = self.ctx.params["seed"], self.ctx.params["jobs"] or 1
         return FitOptions(
-            radius=read_radius(options["radius"]), prior=read_prior(options["prior"]), seed=seed, n_jobs=jobs, **more
+            radius=read_radius(options["radius"]),
+            prior=read_prior(options["prior"]),
+            classifier=read_classifier(options["classifier"]),
+            seed=seed,
+            n_jobs=jobs,
+            **more,
         )
 
     def check_pool(self) -> None:

@@ -33,6 +33,7 @@ def fit(
     call: Call,
     pool: o.PoolPath,
     label: o.Label = None,
+    classifier: o.Classifier = "default",
     radius: o.Radius = "default",
     prior: o.Prior = "weak",
     out: Annotated[
@@ -159,6 +160,9 @@ def predict(
         float | None,
         typer.Option("--abstain", min=0.0, max=1.0, help="Leave rows empty whose confidence is below this."),
     ] = None,
+    explain: Annotated[
+        bool, typer.Option("--explain", help="Add the three columns that matter most for each prediction.")
+    ] = False,
     force: o.Force = False,
     trust: o.Trust = "",
 ) -> int:
@@ -178,12 +182,18 @@ def predict(
     call.settle(table, classifier.options(table))
     cells = read_table(table, call.form)
     with output.working("predicting"):
-        found = predict_rows(classifier, cells, abstain)
+        found = predict_rows(classifier, cells, abstain, explain=explain)
     output.note(*found.unread)
     if found.n_abstained:
         output.note(
             f"{found.n_abstained} of {count(len(cells), 'row')} left empty: the confidence is below {abstain:g}. The "
             "bound of the fit covers predictions for all rows, not for the rest alone."
+        )
+    if found.why is not None:
+        effect = "the log-odds of the predicted class" if found.why.additive else "the predicted probability"
+        output.note(
+            f"why_1 to why_3 name the columns that matter most. The number is the change in {effect}, compared with "
+            "the median or the most frequent value of the column. It does not describe a cause."
         )
     if found.n_known:
         output.note(
@@ -201,6 +211,7 @@ def predict(
         data["predictions"] = found.predicted.tolist()
         data["probabilities"] = None if found.proba is None else found.proba.round(6).tolist()
         data["classes"] = found.classes
+        data |= {} if found.why is None else {"why": found.why.data()}
         return output.finish(data)
     text = io.StringIO()
     found.listed().to_csv(text, index=False, lineterminator="\n")
@@ -378,10 +389,13 @@ def card(
     return call.output.finish({"card": str(path)})
 
 
-def _target(output: Output, name: str, risk: float, target: float | None, *, guaranteed: bool) -> int:
+def _target(output: Output, name: str, risk: float | None, target: float | None, *, guaranteed: bool) -> int:
     """Return the exit code for a risk, and note a risk above the target."""
-    if target is None or risk <= target:
+    if target is None or (risk is not None and risk <= target):
         return OK
+    if risk is None:
+        output.note(f"the {name} has no bound to compare with --target-risk {target:g}.", always=True)
+        return NOT_REACHED
     word = "certified" if guaranteed else "worst-case"
     output.note(f"the {word} {name} {rounded_up(risk, 4)} is above --target-risk {target:g}.", always=True)
     return NOT_REACHED

@@ -104,6 +104,7 @@ def query(
     pool: o.PoolPath,
     label: o.Label = None,
     n: Annotated[int, typer.Option("-n", min=1, help="How many rows.")] = 10,
+    classifier: o.Classifier = "default",
     radius: o.Radius = "default",
     prior: o.Prior = "weak",
     pool_size: Annotated[int, typer.Option("--pool-size", min=0, help="Unlabeled rows to draw; 0 for all.")] = 4000,
@@ -159,6 +160,7 @@ def label(
     level: Annotated[float, typer.Option("--level", help="Confidence level of the proof.")] = 0.9,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Model file. The default is POOL.skops.")] = None,
     force: o.Force = False,
+    classifier: o.Classifier = "default",
     radius: o.Radius = "default",
     prior: o.Prior = "weak",
     random_first: Annotated[
@@ -336,6 +338,7 @@ def finish(
     out: Annotated[Path | None, typer.Option("--out", "-o", help="Finished table. Default: POOL.finished.*.")] = None,
     evidence: o.Evidence = None,
     force: o.Force = False,
+    classifier: o.Classifier = "default",
     radius: o.Radius = "default",
     prior: o.Prior = "weak",
     pool_size: o.PoolSize = 2000,
@@ -356,10 +359,10 @@ def finish(
         raise typer.BadParameter("--model and --predictions cannot be combined. Pass one of the two.")
     if score is not None and predictions is None:
         raise typer.BadParameter("--score requires --predictions. Pass --predictions, or omit --score.")
-    classifier = None if model is None else Classifier.load(model, split_names(trust))
-    call.settle(pool, None if classifier is None else classifier.options(pool))
-    if classifier is not None:
-        call.values["label"] = classifier.label_or(label or call.values["label"])
+    stored = None if model is None else Classifier.load(model, split_names(trust))
+    call.settle(pool, None if stored is None else stored.options(pool))
+    if stored is not None:
+        call.values["label"] = stored.label_or(label or call.values["label"])
     choices = call.choices(tol=1e-3)
     call.check_pool()
     check_writable(pool)
@@ -373,7 +376,7 @@ def finish(
     check_outputs(outputs, [*files_of(pool), *([] if model is None else [model])], force=force)
     content = read_content(pool)
     given = None if predictions is None else call.read_predictions(content, predictions, score)
-    read = partial(call.read_labelable, more=given.classes if given else classifier.classes if classifier else ())
+    read = partial(call.read_labelable, more=given.classes if given else stored.classes if stored else ())
     table = read(content)
     check_labelable(table)
     check_unfinished(table)
@@ -381,8 +384,8 @@ def finish(
     n_learn = 0
     if given is not None:
         predict = partial(given_predictions, given)
-    elif classifier is not None:
-        predict = partial(model_predictions, classifier)
+    elif stored is not None:
+        predict = partial(model_predictions, stored)
     else:
         cleaned = clean(table, **call.columns)
         call.output.note(*cleaned.notes)
@@ -394,7 +397,7 @@ def finish(
         call.share_distances()
         loop = FinishLoop(sitting, asked.goal(choices.seed), predict, n_learn, choices.seed)
         asked.check_begun(loop)
-        subject = given or classifier
+        subject = given or stored
         save = None if evidence is None else partial(save_finish, evidence, table=table, how=call.form, subject=subject)
         return FinishAsking(call.output, sitting, loop, path, save).run()
 
@@ -477,6 +480,7 @@ def serve(
     guidelines: Annotated[Path | None, typer.Option("--guidelines", help="Markdown file that the page shows.")] = None,
     allow_host: Annotated[str, typer.Option("--allow-host", help="Names of this server, separated by commas.")] = "",
     demo: Annotated[bool, typer.Option("--demo", help="Try the page on sample data, with simulated labels.")] = False,
+    classifier: o.Classifier = "default",
     radius: o.Radius = "default",
     prior: o.Prior = "weak",
     random_first: Annotated[

@@ -18,6 +18,7 @@ from surefoot._validation import (
     FloatArray,
     SeparableWarning,
     check_all_labeled,
+    check_positive_integer,
     check_weights,
     encode_labels,
     warn_about_gap,
@@ -25,6 +26,7 @@ from surefoot._validation import (
 from surefoot.backends.compute import Compute
 from surefoot.costs.learned import resolve_metric
 from surefoot.costs.metrics import Precomputed
+from surefoot.priors.clopper_pearson import fold_numbers
 from surefoot.problem.losses import log_loss_matrix, probabilities
 from surefoot.problem.placement import (
     RowPlacement,
@@ -35,7 +37,7 @@ from surefoot.problem.placement import (
     robust_problem,
 )
 from surefoot.problem.robust import RobustProblem
-from surefoot.problem.rows import TARGET, LabeledData, check_unlabeled
+from surefoot.problem.rows import TARGET, LabeledData, check_unlabeled, is_unlabeled, move_unlabeled
 
 PRECOMPUTED = "precomputed"
 # Precomputed distances between labeled rows may differ from their mirror image by this share of the largest one.
@@ -124,6 +126,48 @@ class LinearClassifier(CertifiedClassifier):
         return -log_loss_matrix(self.decision_function(X))
 
 
+def labeled_folds(
+    y: ArrayLike, n_folds: int = 10, *, classes: ArrayLike | None = None, random_state: int | None = None
+) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
+    """Split rows for cross-validation so that only labeled rows are scored, as `cv` of scikit-learn's functions.
+
+    Every row without a label is in every training part. Each class is spread evenly over the folds.
+
+    Parameters
+    ----------
+    y : array of shape (n,)
+        Labels. -1, None or NaN mark a row without a label, as for `RobustLogisticRegression.fit`.
+    n_folds : int, default=10
+        Number of folds.
+    classes : array of shape (K,) or None, default=None
+        All classes, if -1 is one of them.
+    random_state : int or None, default=None
+        Seed of the folds.
+
+    Returns
+    -------
+    list of (train, test)
+        Positions of rows, for each fold.
+
+    Examples
+    --------
+    >>> [(train.tolist(), test.tolist()) for train, test in labeled_folds([0, -1, 1, 0, 1], 2, random_state=0)]
+    [([0, 1, 2], [3, 4]), ([1, 3, 4], [0, 2])]
+    """
+    n_folds, labels = check_positive_integer(n_folds, "n_folds"), np.asarray(y).ravel()
+    known = np.flatnonzero(~is_unlabeled(labels, classes))
+    if not 2 <= n_folds <= len(known):
+        raise ParameterError(
+            "n_folds",
+            f"must be at least 2 and at most the number of labels, {len(known)}",
+            n_folds,
+            "Label more rows.",
+        )
+    folds = fold_numbers(labels[known], n_folds, random_state)
+    tests = [known[folds == fold] for fold in range(n_folds)]
+    return [(np.setdiff1d(np.arange(len(labels)), test), test) for test in tests]
+
+
 def check_labeled(
     estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, classes: ArrayLike | None
 ) -> tuple[FloatArray, NDArray[np.intp], FloatArray]:
@@ -154,8 +198,11 @@ def problem_of_fit(  # noqa: PLR0913 - one keyword per part of the problem
 ) -> RobustProblem:
     """Build the robust problem of the arguments of fit. Sets classes_ and the feature names of the estimator.
 
+    Rows of X without a label count as rows of X_unlabeled.
     metric : "precomputed" if the rows themselves are distances to the labeled rows. merge : as for `robust_problem`.
     """
+    if not is_precomputed(metric):
+        X, y, sample_weight, X_unlabeled = move_unlabeled(X, y, sample_weight, X_unlabeled, estimator.classes)
     rows, codes, weights = check_labeled(estimator, X, y, sample_weight, estimator.classes)
     measured = is_precomputed(metric)
     data = LabeledData(rows, codes, weights, None, estimator.classes_, resolve_metric("l2" if measured else metric))

@@ -150,9 +150,10 @@ class RobustLogisticRegression(LinearClassifier):
         Parameters
         ----------
         X : array of shape (n, d)
-            Labeled rows.
+            Labeled rows, and possibly rows without a label.
         y : array of shape (n,)
-            Their labels, of two or more classes.
+            Their labels, of two or more classes. -1, None or NaN mark a row without a label, which then counts like a
+            row of X_unlabeled. -1 is a class if `classes` holds it, or if all labels are -1 and 1.
         sample_weight : array of shape (n,) or None, default=None
             Weight of each labeled row, both among the labeled rows and in the feature marginal. Each unlabeled row has
             weight 1 in the feature marginal.

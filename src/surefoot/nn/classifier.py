@@ -32,6 +32,7 @@ from surefoot.problem.rows import (
     LabeledData,
     Unlabeled,
     check_unlabeled,
+    move_unlabeled,
     settle_ground_cost,
     unwrap,
     warn_about_unlabeled,
@@ -311,9 +312,9 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
         Parameters
         ----------
         X : array of shape (n, d)
-            Labeled rows.
+            Labeled rows, and possibly rows without a label.
         y : array of shape (n,)
-            Their labels.
+            Their labels. -1, None or NaN mark a row without a label, as for `RobustLogisticRegression`.
         sample_weight : array of shape (n,) or None, default=None
             How many times each labeled row counts, among the labeled rows and in the feature marginal.
         X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
@@ -325,6 +326,7 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
             The estimator itself, fitted.
         """
         radius, tol = resolve_radius(self.radius), check_positive_scalar(self.tol, "tol")
+        X, y, sample_weight, X_unlabeled = move_unlabeled(X, y, sample_weight, X_unlabeled, self.classes)
         rows, codes, weights = check_labeled(self, X, y, sample_weight, self.classes)
         bare, wrapped = unwrap(X_unlabeled)
         U = None if bare is None else check_unlabeled(self, rows, bare)

@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike
 from surefoot._errors import ParameterError
 from surefoot._validation import check_finite_array, check_labeled_rows, encode_labels
 from surefoot.certificates.certificate import Certificate
-from surefoot.certificates.curves import RadiusCurve
 from surefoot.certificates.fresh import FreshCertificate
-from surefoot.estimators.curves import radius_curve
+from surefoot.estimators.curves import RadiusCurve, radius_curve
 from surefoot.problem.losses import LOG_LOSS, loss_matrix_from_proba
 from surefoot.problem.rows import Unlabeled, unwrap
 

@@ -15,8 +15,9 @@ from surefoot._errors import InfeasibleRadiusError, first_line
 from surefoot._validation import FloatArray
 from surefoot.bounds.methods import error_bound
 from surefoot.bounds.result import ErrorBound
-from surefoot.estimators.robust import RobustLogisticRegression
-from surefoot.pool.model import TrainedModel, most_rows, sampled
+from surefoot.estimators.base import CertifiedClassifier, LinearClassifier
+from surefoot.estimators.combined import CombinedClassifier
+from surefoot.pool.model import CLIP, TrainedModel, most_rows, sampled
 from surefoot.pool.notes import ClassResult, Code, Note, about_answers, about_classes, class_results, verdict_on
 from surefoot.pool.options import Clock, FitOptions, TimeIsUpError
 from surefoot.pool.report_findings import suspect_columns
@@ -25,7 +26,7 @@ from surefoot.pool.stored import Classifier
 from surefoot.pool.table import Pool
 from surefoot.pool.table.pool import as_targets
 from surefoot.pool.table.reading import listed
-from surefoot.pool.training import LabeledTable
+from surefoot.pool.training import LabeledTable, label_intervals
 from surefoot.pool.worst import PoolWorstCase, certificate_data, worst_case
 from surefoot.problem.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
 from surefoot.problem.rows import Unlabeled
@@ -35,7 +36,6 @@ LEVEL = 0.9
 _FEWEST_FOR_CROSSFIT, _CROSSFIT_ROWS = 20, 1000
 # Of a time given, the share of what is left that cross-validation may take; it uses so many rows at least.
 _CROSSFIT_SHARE, _FEWEST_ROWS = 0.7, 100
-_CLIP = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,7 +77,10 @@ class Appraisal:
 
     @property
     def missing(self) -> list[Note]:
-        return [note for note in (self.no_crossfit, self.no_worst) if note is not None]
+        trained = self.trained
+        linear = trained is None or isinstance(trained.clf, LinearClassifier)
+        no_weights = None if linear else Note(Code.NOT_LINEAR, name=self.model.name)
+        return [note for note in (self.no_crossfit, self.no_worst, no_weights) if note is not None]
 
     @property
     def notes(self) -> list[Note]:
@@ -122,17 +125,19 @@ class Appraisal:
         return self.worst is not None and self.worst.guaranteed
 
     @property
-    def risk(self) -> float:
+    def risk(self) -> float | None:
         """The worst log loss of a trained model: at the radius of the worst case, else at the radius of training."""
         found = None if self.worst is None else self.worst.risk(LOG_LOSS)
-        return float(self.model.certificate.risk if found is None else found)
+        if found is None and self.model.certificate is not None:
+            return float(self.model.certificate.risk)
+        return found
 
     @property
     def cautions(self) -> list[Note]:
         """Warnings about the data and the predictions of a trained model."""
         return [
             *([Note(Code.LEAK, names=listed(self.suspects), first=self.suspects[0])] if self.suspects else []),
-            *about_answers(self.shares, self.model.certificate.label_intervals.tolist()),
+            *about_answers(self.shares, self.model.intervals.tolist()),
             *about_classes(self.classes),
         ]
 
@@ -179,11 +184,14 @@ class Appraisal:
     def data(self) -> dict[str, Any]:
         """The appraisal of a trained model as it is stored with the model and printed with --json."""
         trained, classes = self.model, self.model.start.pool.classes
-        training = {
-            **certificate_data(trained.certificate, classes, guaranteed=False, tied=False),
-            "radius_from": str(trained.clf.radius) if isinstance(trained.clf.radius, str) else "training",
-        }
+        training = None
+        if trained.certificate is not None:
+            training = {
+                **certificate_data(trained.certificate, classes, guaranteed=False, tied=False),
+                "radius_from": str(trained.clf.radius) if isinstance(trained.clf.radius, str) else "training",
+            }
         return {
+            "classifier": trained.name,
             "bounds": self.bounds,
             "missing": self.missing,
             "accuracy": self.accuracy_data,
@@ -236,7 +244,8 @@ def appraise(trained: TrainedModel, choices: FitOptions, clock: Clock, *, worst:
         losses = losses_of(trained.clf, trained.start)
         try:
             with clock.stage("finding the worst case"):
-                found = worst_case(trained.start, choices, losses, auto=trained.certificate.radius)
+                auto = None if trained.certificate is None else trained.certificate.radius
+                found = worst_case(trained.start, choices, losses, auto=auto)
         except TimeIsUpError:
             found = Note(Code.WORST_TIME)
     return Appraisal.from_parts(crossfit, found, trained, choices.max_error)
@@ -254,7 +263,7 @@ def losses_of(clf: Any, start: LabeledTable) -> dict[str, FloatArray]:
     """Losses (N, K) of a classifier, labeled rows first: of wrong answers, and of its probabilities."""
     rows = np.vstack([start.rows, start.rest])
     wrong = (np.asarray(clf.predict(rows))[:, None] != start.classes[None, :]).astype(np.float64)
-    return {ZERO_ONE: wrong, LOG_LOSS: loss_matrix_from_proba(clf.predict_proba(rows), LOG_LOSS, _CLIP)}
+    return {ZERO_ONE: wrong, LOG_LOSS: loss_matrix_from_proba(clf.predict_proba(rows), LOG_LOSS, CLIP)}
 
 
 def cross_fitted(trained: TrainedModel, choices: FitOptions, clock: Clock) -> ErrorBound | Note:
@@ -295,8 +304,8 @@ def cross_fitted_recipe(
 ) -> ErrorBound | Note:
     """Return the cross-fitted bound of a stored classifier's settings on these labels."""
     last = classifier.model[-1] if classifier.stored is not None else None
-    if isinstance(last, RobustLogisticRegression):
-        return cross_fitted(TrainedModel(start, last, 0.0), choices, clock)
+    if isinstance(last, CertifiedClassifier | CombinedClassifier):
+        return cross_fitted(TrainedModel(start, last, 0.0, label_intervals(choices, start)), choices, clock)
     if not start.all_random or len(start.y) < _FEWEST_FOR_CROSSFIT:
         return Note(Code.CROSSFIT_RANDOM, needed=_FEWEST_FOR_CROSSFIT)
     try:

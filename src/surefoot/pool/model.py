@@ -10,21 +10,24 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.base import clone
 from sklearn.utils.validation import check_is_fitted
 
-from surefoot._errors import ParameterError
+from surefoot._errors import ParameterError, first_line
 from surefoot._printing import cell_text, in_words
 from surefoot._validation import FloatArray, check_labeled_rows, check_more_rows, encode_labels
-from surefoot.certificates.calibration import CalibratedRadius, resolve_radius
+from surefoot.certificates.calibration import PREDICTIVE, CalibratedRadius, resolve_radius
 from surefoot.certificates.certificate import Certificate, WorstCase
-from surefoot.costs.learned import LearnedMetric
 from surefoot.costs.metrics import FeatureMetric, Precomputed
+from surefoot.estimators.base import CertifiedClassifier
+from surefoot.estimators.combined import CombinedClassifier
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.pool.notes import Code, Note
-from surefoot.pool.options import DEFAULT, Clock, FitOptions, TimeIsUpError
-from surefoot.pool.table import Pool
-from surefoot.pool.training import LabeledTable, about_picked, learn, prior_from_options
+from surefoot.pool.options import BEST, BLEND, CLASSIFIERS, DEFAULT, MINIMAX, ROBUST, Clock, FitOptions, TimeIsUpError
+from surefoot.pool.table import TableError
+from surefoot.pool.training import LabeledTable, about_picked, label_intervals, learn, learned_metric, unfitted
 from surefoot.problem.distances import row_chunks
+from surefoot.problem.losses import LOG_LOSS, loss_matrix_from_proba
 from surefoot.problem.rows import Unlabeled, unwrap
 
 # Learning the model of `surefoot fit`: as the library does by default, or at a radius asked for, in a given time.
@@ -36,6 +39,10 @@ _PILOT_ROWS, _PILOT_TOL = 400, 1e-3
 # What a default fit may cost per Newton step, in units of rows × classes² × (labels + features), and fewest rows. A
 # larger fit than the second number, which takes about 10 s, begins with a quick fit.
 _WORK, _LARGE, _FEWEST_ROWS = 20_000_000, 50_000_000, 1000
+# Classifiers by name that learn from unlabeled rows too.
+_LEARN_FROM_UNLABELED = (ROBUST, MINIMAX, BLEND, BEST)
+# Rows of the median distance, in whose unit a label costs something.
+_MEDIAN_ROWS = 400
 # A fit that takes longer than this is announced; and this share of the time given is for learning.
 _SLOW, _SHARE = 20.0, 0.4
 
@@ -44,12 +51,15 @@ _SLOW, _SHARE = 20.0, 0.4
 class TrainedModel:
     """A fitted classifier; `seconds` is what learning took, `sample` the unlabeled rows (positions) that took part.
 
-    sample : None where all did.
+    intervals : (K, 2) the shares that classes may have; name : of the classifier, as for --classifier.
+    sample : None where all rows took part.
     """
 
     start: LabeledTable
-    clf: RobustLogisticRegression
+    clf: Any
     seconds: float
+    intervals: FloatArray
+    name: str = ROBUST
     sample: NDArray[np.intp] | None = None
     notes: list[Note] = field(default_factory=list)
 
@@ -58,20 +68,45 @@ class TrainedModel:
         return self.sample is None
 
     @property
-    def certificate(self) -> Certificate:
-        """The certificate at the radius of training, which has no guarantee."""
-        return self.clf.certificate_
+    def certificate(self) -> Certificate | None:
+        """The certificate at the radius of training, which has no guarantee; None without such a radius."""
+        return getattr(self.clf, "certificate_", None)
 
     @property
-    def recipe(self) -> RobustLogisticRegression:
+    def recipe(self) -> Any:
         """The same classifier, unfitted and on one thread: the folds of a cross-validation run at the same time."""
-        fresh = type(self.clf)(**self.clf.get_params(deep=False))
-        fresh.n_jobs = None
-        return fresh
+        return _recipe(self.clf)
+
+    @cached_property
+    def stated(self) -> Stated:
+        """What is known of the training: the certificate, or that of a part, or only distances between rows."""
+        parts = [self.clf, *getattr(self.clf, "classifiers_", [])]
+        found = next((one for one in parts if hasattr(one, "certificate_")), None)
+        if found is not None:
+            stated = Stated.from_fit(found)
+            return stated if found is self.clf else replace(stated, certificate=None)
+        start = self.start
+        metric = learned_metric(start.pool).learn(start.rows, start.y, X_unlabeled=start.rest)
+        some = start.rest[:: max(len(start.rest) // _MEDIAN_ROWS, 1)]
+        cost = float(np.median(metric.distances(some, start.rows))) or 1.0
+        return Stated(None, metric, cost, PREDICTIVE, "auto", self.intervals, self.intervals)
+
+
+def _recipe(clf: Any) -> Any:
+    """Return a classifier, unfitted and on one thread."""
+    options = clf.get_params(deep=False)
+    if isinstance(clf, CombinedClassifier):
+        return type(clf)(**{**options, "classifiers": [_recipe(one) for one in clf.classifiers]})
+    fresh: Any = type(clf)(**options) if isinstance(clf, CertifiedClassifier) else clone(clf)
+    if "n_jobs" in options:
+        fresh.set_params(n_jobs=None)
+    return fresh
 
 
 def train(start: LabeledTable, choices: FitOptions, clock: Clock) -> TrainedModel:
     """Train on the labels of a pool and on a sample of its unlabeled rows that size and time allow."""
+    if choices.chosen not in _LEARN_FROM_UNLABELED:
+        return _fit(start, None, choices, clock, None)
     most = most_rows(start) if choices.learn_rows is None else choices.learn_rows or len(start.rest)
     sample = drawn(len(start.rest), most, choices.seed)
     pilot, expected, bounded = None, None, False
@@ -121,28 +156,22 @@ def _fit(
     began = time.monotonic()
     some = start if sample is None else replace(start, rest=np.ascontiguousarray(start.rest[sample]))
     with clock.stage(f"learning from {len(some.y)} labels and {len(some.rest)} unlabeled rows", seconds):
-        if choices.radius == DEFAULT:
-            clf = RobustLogisticRegression(
-                label_prior=prior_from_options(choices.prior, start),
-                metric=learned_metric(start.pool),
-                classes=start.classes,
-                tol=max(choices.tol, _TOL),
-                n_jobs=choices.n_jobs,
-            ).fit(some.rows, some.y, some.weights, X_unlabeled=Unlabeled(some.rest))
-            notes = about_picked(some)
-        else:
+        if choices.chosen == ROBUST and choices.radius != DEFAULT:
             fit = learn(some, choices, error=False)
             clf, notes = fit.clf, fit.notes
-    return TrainedModel(start, clf, time.monotonic() - began, sample, notes)
-
-
-def learned_metric(pool: Pool) -> LearnedMetric:
-    """The library's metric with the scales that cleaning gave the features, before it divided by the largest entry.
-
-    Columns of 0 and 1 and directions of texts keep their variance. If standardized, each rare category and each
-    faint direction would have the weight of a numeric column.
-    """
-    return LearnedMetric(unit=1.0 / float(pool.cleaner.named_steps["scale"].scale_))
+        else:
+            clf, notes = unfitted(choices, start, max(choices.tol, _TOL)), about_picked(some)
+            try:
+                clf.fit(some.rows, some.y, some.weights, X_unlabeled=Unlabeled(some.rest))
+            except (ValueError, TypeError, AttributeError) as error:
+                if choices.chosen in CLASSIFIERS:
+                    raise
+                raise TableError(
+                    f"--classifier {choices.chosen} could not be trained on this table ({type(error).__name__}: "
+                    f"{first_line(error)}). See the recipes in the documentation of --classifier."
+                ) from error
+    seconds, intervals = time.monotonic() - began, label_intervals(choices, start)
+    return TrainedModel(start, clf, seconds, intervals, choices.chosen, sample, notes)
 
 
 def drawn(n: int, most: int, seed: int) -> NDArray[np.intp] | None:
@@ -156,27 +185,34 @@ def sampled(start: LabeledTable, most: int, seed: int) -> LabeledTable:
     return start if at is None else replace(start, rest=np.ascontiguousarray(start.rest[at]))
 
 
+# Smallest probability in the log loss of a classifier that may predict 0.
+CLIP = 1e-12
 # Cells of a row that are shown, and characters of a cell.
 _MOST_CELLS, LONGEST_CELL = 12, 60
 
 
 @dataclass(frozen=True, eq=False)
 class Stated:
-    """A certificate of a model and its decision set.
+    """A certificate of a model and its decision set; certificate : None for a model without one.
 
     radius : the rule that set it, as the parameter of an estimator; l2 : of the models that are compared with this one.
+    prior : of the label shares, as the parameter of an estimator; intervals : (K, 2) these shares.
     """
 
-    certificate: Certificate
+    certificate: Certificate | None
     metric: FeatureMetric
     label_cost: Any
     radius: float | str | CalibratedRadius
     l2: float | str
+    prior: Any
+    intervals: FloatArray
 
     @classmethod
-    def from_fit(cls, clf: RobustLogisticRegression) -> Stated:
+    def from_fit(cls, clf: Any) -> Stated:
         """The certificate of the fit."""
-        return cls(clf.certificate_, clf.metric_, clf.label_cost_, resolve_radius(clf.radius, auto=True), clf.l2)
+        rule, found = resolve_radius(clf.radius, auto=True), clf.certificate_
+        l2 = getattr(clf, "l2", "auto")
+        return cls(found, clf.metric_, clf.label_cost_, rule, l2, clf.label_prior, found.label_intervals)
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,7 +222,7 @@ class ModelWithRows:
     U : rows to predict; `worst_case` and `row_weights` are there only if they are the rows that were certified.
     """
 
-    clf: RobustLogisticRegression
+    clf: Any
     X: FloatArray
     y: NDArray[Any]
     codes: NDArray[np.intp]
@@ -196,21 +232,21 @@ class ModelWithRows:
     @classmethod
     def check(
         cls,
-        clf: RobustLogisticRegression,
+        clf: Any,
         X: ArrayLike,
         y: ArrayLike,
         X_unlabeled: ArrayLike | Unlabeled,
         stated: Stated | None = None,
     ) -> ModelWithRows:
         """Check the model and the unlabeled rows; stated : the certificate, by default that of the fit."""
-        if not isinstance(clf, RobustLogisticRegression):
+        if stated is None and not isinstance(clf, RobustLogisticRegression):
             raise ParameterError(
                 "clf",
                 "must be a RobustLogisticRegression for a report",
                 type(clf).__name__,
                 "Fit one, or use certify for another classifier.",
             )
-        check_is_fitted(clf, "certificate_")
+        check_is_fitted(clf, None if stated is not None else "certificate_")
         rows, labels = check_labeled_rows(X, y)
         if X_unlabeled is None:
             raise ParameterError("X_unlabeled", "must be given", "None", "Pass the unlabeled rows of the fit.")
@@ -234,7 +270,7 @@ class ModelWithRows:
     @cached_property
     def worst_case(self) -> WorstCase:
         """Of the certificate, whose rows these must be."""
-        found = self.stated.certificate.worst_case
+        found = self.certificate.worst_case
         if found is None:
             raise RuntimeError("the certificate of a RobustLogisticRegression holds its adversary; this one does not")
         N = len(found.label_proba)
@@ -249,7 +285,15 @@ class ModelWithRows:
 
     @property
     def certificate(self) -> Certificate:
+        if self.stated.certificate is None:
+            raise RuntimeError("only a model with a certificate has this part")
         return self.stated.certificate
+
+    def losses(self, rows: FloatArray) -> FloatArray:
+        """(N, K) the log loss of the model at rows, if their label were each of the classes."""
+        if isinstance(self.clf, CertifiedClassifier):
+            return -np.asarray(self.clf.predict_log_proba(rows))
+        return loss_matrix_from_proba(self.clf.predict_proba(rows), LOG_LOSS, CLIP)
 
     @property
     def metric(self) -> FeatureMetric:

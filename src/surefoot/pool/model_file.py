@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder
@@ -26,7 +27,8 @@ from surefoot._files import write_bytes
 from surefoot._printing import cut
 from surefoot._version import __version__
 from surefoot.certificates.calibration import CalibratedRadius
-from surefoot.estimators.robust import RobustLogisticRegression
+from surefoot.estimators.base import CertifiedClassifier
+from surefoot.estimators.combined import CombinedClassifier, TreeAverage
 from surefoot.pool.table.cells import row_keys
 from surefoot.pool.table.columns import Columns
 
@@ -46,7 +48,8 @@ _PACKAGES |= {"impute", "linear_model", "model_selection", "multiclass", "naive_
 _PACKAGES |= {"pipeline", "preprocessing"}
 _SOME = {
     "decomposition": {"PCA", "TruncatedSVD"},
-    "ensemble": {"StackingClassifier", "VotingClassifier"},
+    "ensemble": {"RandomForestClassifier", "StackingClassifier", "VotingClassifier"},
+    "tree": {"DecisionTreeClassifier"},  # unfitted: a fitted one holds a Tree, which skops does not trust
 }
 _ARRAY, _ARCHIVE = b"\x93NUMPY", b"PK"  # how an array begins, and an archive
 
@@ -196,6 +199,7 @@ def _check_sparse(matrix: Any) -> None:
 
 _KIND = "surefoot model"
 TAUGHT = "taught"  # fingerprints of the rows that taught a model: their labels say nothing of how it does on others
+TYPICAL = "typical"  # the cell of each column that explanations compare with
 _VERSION = 2
 # Types beyond those that skops trusts by itself (scikit-learn's estimators, numpy's functions), each reviewed: our own
 # estimators, and parts of scikit-learn's classifiers that hold data. Building them runs no code of the file. Of those
@@ -215,11 +219,17 @@ ALLOWED = frozenset(
         "surefoot.costs.metrics.Euclidean",
         "surefoot.costs.metrics.WeightedMetric",
         "surefoot.estimators.ball.WassersteinLogisticRegression",
+        "surefoot.dual.models.DualPoint",
+        "surefoot.estimators.combined.CombinedClassifier",
+        "surefoot.estimators.combined.TreeAverage",
+        "surefoot.estimators.minimax.MinimaxClassifier",
+        "surefoot.estimators.minimax._Response",
         "surefoot.estimators.robust.RobustLogisticRegression",
         "surefoot.pool.table.cleaning.DateParts",
         "surefoot.pool.table.cleaning.LargestEntryScaler",
         "surefoot.pool.table.cleaning.TailScaler",
         "surefoot.pool.table.cleaning.TextParts",
+        "surefoot.problem.sets.DecisionSet",
     }
 )
 _FIELDS: dict[str, type] = {"pipeline": Pipeline, "label": str, "classes": list, "certificate": dict, "version": str}
@@ -266,7 +276,7 @@ def model_file_of(trained: TrainedModel, said: dict[str, Any], options: dict[str
         pool.table.label,
         pool.classes,
         pool.columns.stored(),
-        {**said, TAUGHT: _fingerprints(pool.values[pool.labeled])},
+        {**said, TAUGHT: _fingerprints(pool.values[pool.labeled]), TYPICAL: typical_cells(pool.values)},
         options=options,
     )
 
@@ -283,18 +293,45 @@ def were_taught(stored: ModelFile | None, cells: Any) -> NDArray[np.bool_]:
     return found
 
 
+def typical_cells(frame: Any) -> dict[str, Any]:
+    """Return the median of each column of numbers, and the most frequent value of each other column; None without one.
+
+    frame : the columns as a model reads them.
+    """
+    found: dict[str, Any] = {}
+    for name in frame.columns:
+        known = frame[name].dropna()
+        if not len(known):
+            found[str(name)] = None
+        elif known.dtype.kind in "iuf":
+            found[str(name)] = float(known.median())
+        else:
+            found[str(name)] = str(known.mode().iloc[0])
+    return found
+
+
 def _fingerprints(values: Any) -> list[str]:
     """Return a fingerprint of the values of each row, independent of the file format."""
     return [f"{mark:016x}" for mark in row_keys(values).tolist()]
 
 
-def without_pool(clf: RobustLogisticRegression) -> RobustLogisticRegression:
+def without_pool(clf: Any) -> Any:
     """Return a fitted classifier without its large arrays. Its predictions are unchanged."""
+    if isinstance(clf, RandomForestClassifier):
+        return TreeAverage.from_forest(clf)
+    if not isinstance(clf, CertifiedClassifier | CombinedClassifier):
+        return clf
     light = type(clf)(**clf.get_params(deep=False))
     light.__dict__.update(
-        {name: value for name, value in vars(clf).items() if name not in _LEFT_OUT and name[0] != "_"}
+        {
+            name: value
+            for name, value in vars(clf).items()
+            if name not in _LEFT_OUT and (name[0] != "_" or name == "_response")
+        }
     )
-    if isinstance(clf.radius, CalibratedRadius):
+    if isinstance(clf, CombinedClassifier):
+        light.classifiers_ = [without_pool(one) for one in clf.classifiers_]
+    elif isinstance(clf.radius, CalibratedRadius):
         light.radius = "calibrated"  # its level and seed are in the summary
     return light
 
@@ -331,7 +368,14 @@ def save_model(path: str | os.PathLike[str], model: ModelFile) -> None:
     """Write a model, whole or not at all."""
     skops_io = _import_skops()
     content = {"kind": _KIND, "format": _VERSION, **{name: getattr(model, name) for name in _FIELDS}}
-    write_bytes(path, skops_io.dumps(content))
+    try:
+        data = skops_io.dumps(content)
+    except TypeError as error:  # skops says which type it cannot store
+        raise FileError(
+            f"{path} could not be written, because skops cannot store this classifier ({first_line(error)}). Pass "
+            "another --classifier."
+        ) from error
+    write_bytes(path, data)
 
 
 def is_model_file(path: Path) -> bool:
@@ -400,10 +444,13 @@ def _as_model_file(content: Any) -> ModelFile | Any:
 
 def _check_said(model: ModelFile) -> None:
     """Marks of the rows that taught the model are texts, its certificate is a dict, and options are plain values."""
-    taught, inner = model.certificate.get(TAUGHT, []), model.certificate.get("certificate", {})
+    taught, inner = model.certificate.get(TAUGHT, []), model.certificate.get("certificate") or {}
     marked = isinstance(taught, list) and all(isinstance(mark, str) for mark in taught)
     plain = all(isinstance(value, str | int | float | None) for value in model.options.values())
-    if not (marked and plain and isinstance(inner, dict)):
+    typical = model.certificate.get(TYPICAL, {})
+    cells = isinstance(typical, dict) and all(isinstance(one, str | float | None) for one in typical.values())
+    whole = cells and (not typical or set(typical) == set(model.columns.used))
+    if not (marked and plain and whole and isinstance(inner, dict)):
         raise FileError("the model file does not describe its training rows and options. Fit the model again.")
 
 

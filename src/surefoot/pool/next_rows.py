@@ -13,6 +13,7 @@ from sklearn.cluster import KMeans
 from surefoot._printing import cell_text, percent
 from surefoot._validation import FloatArray, check_positive_integer
 from surefoot.active import PAPER_MARGIN, RobustModelChange
+from surefoot.active.impact import label_surprise
 from surefoot.pool.model import ModelWithRows, TrainedModel, train
 from surefoot.pool.notes import Note
 from surefoot.pool.options import Clock, FitOptions
@@ -99,7 +100,8 @@ def _strategy(fitted: ModelWithRows, seed: int) -> RobustModelChange:
     # from 2κ/N on the adversary may force any label at any row: the score needs no transport problem
     margin = None if n * N <= _NARROW else kappa * max(PAPER_MARGIN, 2.0 / N)
     return RobustModelChange(
-        label_prior=clf.label_prior,
+        impact=impact_of,
+        label_prior=fitted.stated.prior,
         margin=margin,
         label_cost=fitted.stated.label_cost,
         metric=fitted.metric,
@@ -107,6 +109,15 @@ def _strategy(fitted: ModelWithRows, seed: int) -> RobustModelChange:
         missing_label=None,
         random_state=seed,
     )
+
+
+def impact_of(clf: Any, X: FloatArray) -> FloatArray:
+    """(N, K) by how much each label of a row would change a model, from its probabilities.
+
+    That is the gradient of the log loss of a linear model with these probabilities: exact for one, and else how much
+    the label surprises.
+    """
+    return label_surprise(clf.predict_proba(X)) * np.sqrt(1.0 + np.square(X).sum(axis=1))[:, None]
 
 
 def reason_of(proba: Sequence[float], names: tuple[str, ...], farther_than: float, nearest_label: str) -> str:
@@ -139,7 +150,7 @@ def working_rows(pool: Pool, most: int, seed: int) -> NDArray[np.intp]:
 def candidates(fit: Fit | TrainedModel, n: int, seed: int) -> tuple[Candidate, ...]:
     """Positions among the unlabeled rows of a fit, best first; only rows that took part in training are chosen."""
     start, sample = fit.start, fit.sample if isinstance(fit, TrainedModel) else None
-    fitted = ModelWithRows.check(fit.clf, start.rows, start.y, start.rest).at_rows(sample)
+    fitted = ModelWithRows.check(fit.clf, start.rows, start.y, start.rest, fit.stated).at_rows(sample)
     chosen = choose(fitted, tuple(start.pool.classes), min(n, len(fitted.U)), seed)
     return chosen if sample is None else tuple(replace(one, position=int(sample[one.position])) for one in chosen)
 

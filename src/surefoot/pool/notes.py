@@ -54,6 +54,8 @@ class Code(StrEnum):
     WORST_TIME = auto()
     WORST_FEW = auto()
     WORST_CLASSES = auto()
+    # why a model has no coefficients and no radius of training
+    NOT_LINEAR = auto()
     # how a model was trained
     PICKED_LABELS = auto()
     AUTO_FEW = auto()
@@ -163,6 +165,7 @@ _WORDS: dict[Code, Any] = {
         "no worst case: calibrating a radius with label intervals is possible for at most {most} classes (got "
         "{n_classes}). Pass the class probabilities as --prior."
     ),
+    Code.NOT_LINEAR: "no coefficients and no curves over the radius, which only --classifier robust has (got {name}).",
     Code.PICKED_LABELS: (
         "active learning chose {n_picked} of {n_labels} labels. The radius and the label intervals are estimated from "
         "the {n_random} random labels."

@@ -96,11 +96,19 @@ WEAK, NONE = "weak", "none"
 LOSSES = {"log_loss": "log_loss", "zero_one": "zero_one", "log": "log_loss", "error": "zero_one"}
 
 
+# Classifiers by name. Any other is MODULE:OBJECT, which is imported.
+ROBUST, MINIMAX, LOGISTIC, FOREST, BOOSTING, BLEND, BEST = (
+    "robust", "minimax", "logistic", "forest", "boosting", "blend", "auto",
+)  # fmt: skip
+CLASSIFIERS = (ROBUST, MINIMAX, LOGISTIC, FOREST, BOOSTING, BLEND, BEST)
+
+
 @dataclass(frozen=True)
 class FitOptions:
     """Options of a fit.
 
     radius : "default", "calibrated", "auto" or a number; prior : "weak", "none" or probabilities (K,).
+    classifier : "default", one of CLASSIFIERS, or module:object.
     learn_rows : unlabeled rows to learn from, 0 for all; None by size. max_error : largest error rate that is wanted.
     """
 
@@ -111,6 +119,14 @@ class FitOptions:
     tol: float = 1e-4
     learn_rows: int | None = None
     max_error: float | None = None
+    classifier: str = DEFAULT
+
+    @property
+    def chosen(self) -> str:
+        """The classifier: by default the blend, or with a radius the classifier with the smallest worst case."""
+        if self.classifier != DEFAULT:
+            return self.classifier
+        return ROBUST
 
 
 def split_names(text: str) -> list[str]:
@@ -153,6 +169,17 @@ def read_prior(text: str) -> str | tuple[float, ...]:
     return shares
 
 
+def read_classifier(text: str) -> str:
+    """The classifier option: a name, or module:object."""
+    module, colon, name = text.partition(":")
+    named = all(part.isidentifier() for part in [*module.split("."), *name.split(".")])
+    if text not in (DEFAULT, *CLASSIFIERS) and not (colon and named):
+        raise TableError(
+            f"--classifier must be {', '.join(map(repr, CLASSIFIERS))}, or MODULE:OBJECT; got {text!r}. Pass one."
+        )
+    return text
+
+
 def read_loss(text: str) -> str:
     """The loss option, by the names that --json prints; 'log' and 'error' are short for them."""
     if text not in LOSSES:
@@ -163,8 +190,8 @@ def read_loss(text: str) -> str:
 # Of the file itself; of its columns; of one label column.
 OF_FILE = ("delimiter", "encoding", "missing")
 OF_COLUMNS = ("drop", "categories", "text", "strict")
-OF_LABEL = ("classes", "prior", "radius")
-LABEL = "label"
+OF_LABEL = ("classes", "prior", "radius", "classifier")
+LABEL, CLASSIFIER = "label", "classifier"
 KEPT = (*OF_FILE, LABEL, *OF_COLUMNS, *OF_LABEL)
 
 
@@ -210,9 +237,14 @@ def settle(table: Path, values: Mapping[str, Any], given: set[str], *, forget: b
     if LABEL in given and LABEL in usable and values[LABEL] != usable[LABEL]:
         usable = {name: value for name, value in usable.items() if name in OF_FILE}
     kept = {name: value for name, value in usable.items() if name in values and name not in given}
-    typed = {name: values[name] for name in KEPT if name in given}
+    typed = {name: values[name] for name in KEPT if name in given and not _imports(name, values[name])}
     others = {name: value for name, value in usable.items() if name not in values}
     return KeptOptions(path, {**values, **kept}, {**others, **typed}, kept, before)
+
+
+def _imports(name: str, value: Any) -> bool:
+    """Whether an option names a module to import, which must be typed each time."""
+    return name == CLASSIFIER and value not in CLASSIFIERS
 
 
 def read_options(path: Path) -> dict[str, Any]:
@@ -222,7 +254,8 @@ def read_options(path: Path) -> dict[str, Any]:
     with Store(path) as store:
         found = store.options()
     for name, value in found.items():
-        if name not in KEPT or not isinstance(value, bool if name == "strict" else str):
+        # a store may come from elsewhere: it must not name a module to import
+        if name not in KEPT or _imports(name, value) or not isinstance(value, bool if name == "strict" else str):
             raise FileError(
                 f"{path} must hold options of surefoot; {name!r} is {value!r}. Restore it, or move it away."
             )

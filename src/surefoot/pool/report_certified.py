@@ -17,9 +17,9 @@ from surefoot._validation import FitProgress, FloatArray
 from surefoot.certificates.calibration import PREDICTIVE, CalibratedRadius, RadiusEstimate
 from surefoot.certificates.certificate import Certificate
 from surefoot.certificates.certification import ClassifierLoss, certify_over
-from surefoot.certificates.curves import bound_along
 from surefoot.certificates.fresh import FreshCertificate, RowBound
 from surefoot.certificates.radius import weighted_median
+from surefoot.estimators.curves import bound_along
 from surefoot.estimators.fit_problem import FitProblem
 from surefoot.pool.model import ModelWithRows, drawn
 from surefoot.pool.report_contents import BoundsBar, RadiusChart
@@ -209,7 +209,7 @@ def bounds_of(fitted: ModelWithRows, fresh: FreshCertificate | None) -> BoundsBa
     """The certificate as a bar. Without fresh rows the sampling term is that of the unlabeled rows of the fit."""
     certificate, n = fitted.certificate, len(fitted.X)
     weights = fitted.row_weights[:n]
-    losses = log_loss_matrix(fitted.clf.decision_function(fitted.X))
+    losses = fitted.losses(fitted.X)
     training = float(np.average(losses[np.arange(n), fitted.codes], weights=weights))
     if fresh is None:
         rough, N = _rough_sampling(fitted), len(fitted.row_weights)
@@ -241,7 +241,7 @@ def _rough_sampling(fitted: ModelWithRows) -> float:
     first, second = np.zeros(len(bound.sets)), np.zeros(len(bound.sets))
     for at, rows in chunks((fitted.X, fitted.U), len(bound.anchors)):
         distances = fitted.metric.distances(rows, bound.anchors)
-        losses = log_loss_matrix(fitted.clf.decision_function(rows))
+        losses = fitted.losses(rows)
         values = np.array([one.values(distances, losses) for one in bound.sets])
         first += values @ fitted.row_weights[at]
         second += np.square(values) @ fitted.row_weights[at]

@@ -338,7 +338,7 @@ class Report:
     curves.
     bound : the cross-fitted bound, None without one; by_class : how its cross-validation does on each class.
     max_error : the error rate that is wanted at most, None if nobody said.
-    missing : why a part is missing, a sentence each.
+    missing : why a part is missing, a sentence each. weights : None for a model that is not linear.
     findings : results of the checks, cautions first; next_command : the next command to run.
     """
 
@@ -356,7 +356,7 @@ class Report:
     bound: ErrorBound | None
     missing: tuple[str, ...]
     next_command: str | None
-    weights: tuple[Weight, ...]
+    weights: tuple[Weight, ...] | None
     by_class: tuple[ClassResult, ...] = ()
     max_error: float | None = None
 
@@ -391,7 +391,7 @@ class Report:
     @property
     def weights_vanish(self) -> bool:
         """Whether nothing is left of any weight against the worst case."""
-        left = [(one.worst, one.now) for one in self.weights if one.worst is not None]
+        left = [(one.worst, one.now) for one in self.weights or () if one.worst is not None]
         return bool(left) and all(abs(worst) < _VANISHING * abs(now) for worst, now in left)
 
     @property

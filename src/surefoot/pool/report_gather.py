@@ -15,8 +15,8 @@ from surefoot._version import __version__
 from surefoot.bounds.result import ErrorBound
 from surefoot.certificates.calibration import CalibratedRadius
 from surefoot.certificates.fresh import FreshCertificate
-from surefoot.estimators.robust import RobustLogisticRegression
-from surefoot.pool.model import LONGEST_CELL, ModelWithRows, Names
+from surefoot.estimators.base import LinearClassifier
+from surefoot.pool.model import LONGEST_CELL, ModelWithRows, Names, Stated
 from surefoot.pool.next_rows import choose
 from surefoot.pool.notes import ClassResult, class_results
 from surefoot.pool.report_certified import (
@@ -59,7 +59,7 @@ from surefoot.priors import (
     NoPrior,
     resolve_prior,
 )
-from surefoot.problem.losses import ZERO_ONE, log_loss_matrix
+from surefoot.problem.losses import ZERO_ONE
 from surefoot.problem.rows import Unlabeled
 from surefoot.problem.sets import label_cost_matrix
 
@@ -73,7 +73,7 @@ Progress = Callable[[str, float], None]
 
 
 def build_report(  # noqa: PLR0913 - one keyword per part of the page
-    clf: RobustLogisticRegression,
+    clf: Any,
     X: ArrayLike,
     y: ArrayLike,
     X_unlabeled: ArrayLike | Unlabeled,
@@ -88,6 +88,7 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     created: str | None = None,
     notes: Sequence[str] = (),
     fresh: FreshCertificate | None = None,
+    stated: Stated | None = None,
     worst: PoolWorstCase | None = None,
     sample: NDArray[np.intp] | None = None,
     with_worst_case: bool = True,
@@ -106,7 +107,7 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     Parameters
     ----------
     clf : RobustLogisticRegression
-        A fitted model.
+        A fitted model. Other classifiers require `stated`.
     X : array of shape (n, d)
         Labeled rows of its fit.
     y : array of shape (n,)
@@ -133,6 +134,8 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
         Descriptions of the cleaning steps, one sentence each.
     fresh : FreshCertificate or None, default=None
         The certificate over rows that were kept apart, if there are such rows.
+    stated : surefoot.pool.model.Stated or None, default=None
+        Distances and label shares of a model that has no certificate.
     worst : surefoot.pool.worst.PoolWorstCase or None, default=None
         The worst case shown in the report; None for the worst case of the fit.
     sample : array of int or None, default=None
@@ -164,7 +167,8 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     Report
         The contents, for `render_report` and `write_report`.
     """
-    fitted = ModelWithRows.check(clf, X, y, X_unlabeled, None if worst is None else worst.stated)
+    fitted = ModelWithRows.check(clf, X, y, X_unlabeled, stated if worst is None else worst.stated)
+    linear = isinstance(clf, LinearClassifier)
     names = Names.check(fitted, feature_names, class_names, row_labels, raw_rows, label_name)
     say: Progress = progress or (lambda _step, _share: None)
     n_query = check_positive_integer(n_query, "n_query")
@@ -178,7 +182,7 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
             error = worst_error_bound(certified, SampledRows.from_fit(certified, seed))
         guarantee, bounds = _guarantee(certified, shares, error), bounds_of(certified, fresh)
         adversary = _adversary(certified, names, places)
-        if curves:
+        if curves and linear:
             say("following the radius", 0.3)
             curve, worst_coef = radius_chart(certified, SampledRows.from_fit(certified, seed, CURVE_ENTRIES))
     say("choosing rows to label", 0.7)
@@ -211,7 +215,7 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
         bound,
         tuple(missing),
         next_command,
-        feature_weights(fitted, names, worst_coef),
+        feature_weights(fitted, names, worst_coef) if linear else None,
         _by_class(fitted, names, bound),
         max_error,
     )
@@ -227,13 +231,13 @@ def _by_class(fitted: ModelWithRows, names: Names, bound: ErrorBound | None) -> 
 
 def _label_shares(fitted: ModelWithRows, names: Names) -> tuple[LabelShare, ...]:
     counts = np.bincount(fitted.codes, minlength=fitted.n_classes).tolist()
-    shares = zip(names.classes, counts, fitted.certificate.label_intervals.tolist(), strict=True)
+    shares = zip(names.classes, counts, fitted.stated.intervals.tolist(), strict=True)
     return tuple(LabelShare(name, count, low, high) for name, count, (low, high) in shares)
 
 
 def _guarantee(fitted: ModelWithRows, shares: tuple[LabelShare, ...], error: float) -> Guarantee:
     clf, certificate = fitted.clf, fitted.certificate
-    rule, prior = fitted.stated.radius, resolve_prior(clf.label_prior)
+    rule, prior = fitted.stated.radius, resolve_prior(fitted.stated.prior)
     kinds = {
         ClopperPearson: "clopper-pearson",
         HypergeometricPrior: "hypergeometric",
@@ -308,8 +312,7 @@ def _adversary(fitted: ModelWithRows, names: Names, places: NDArray[np.intp]) ->
     everywhere = np.concatenate([np.arange(len(fitted.X)), len(fitted.X) + places]).tolist()
     n, q, m = len(fitted.X), fitted.worst_case.label_proba, fitted.row_weights
     moved, reference = _moved(fitted)
-    scores = np.concatenate([fitted.clf.decision_function(rows) for rows in (fitted.X, fitted.U)])
-    joint = m[:, None] * q * log_loss_matrix(scores)
+    joint = m[:, None] * q * np.concatenate([fitted.losses(rows) for rows in (fitted.X, fitted.U)])
     loss = float(joint.sum())
     joint[np.arange(len(q)), reference] = 0.0
     from_moved = joint.sum(axis=1)

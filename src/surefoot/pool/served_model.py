@@ -110,6 +110,7 @@ def report_of(judged: Appraisal, notes: list[str], writing: Writing, say: Any, *
             *cleaning_notes(pool),
             *[note[0].upper() + note[1:] for note in notes if not _is_told_by_cleaning(note)],
         ],
+        stated=trained.stated,
         worst=judged.worst,
         sample=sample,
         with_worst_case=judged.worst is not None,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,10 @@ from sklearn.metrics import accuracy_score, confusion_matrix
 
 from surefoot._errors import first_line
 from surefoot._files import whole_file
-from surefoot._printing import cut
+from surefoot._printing import cell_text, cut
 from surefoot._validation import FloatArray
-from surefoot.pool.model_file import ModelFile, load_model, were_taught
+from surefoot.estimators.base import LinearClassifier
+from surefoot.pool.model_file import TYPICAL, ModelFile, load_model, typical_cells, were_taught
 from surefoot.pool.notes import ClassResult, Note
 from surefoot.pool.schedule import NO_CLASS
 from surefoot.pool.table import FileError, Format, Pool, Table, TableError, clean, clean_with, read_table
@@ -69,7 +70,7 @@ class Classifier:
     @property
     def auto_radius(self) -> float | None:
         """The radius of the rule of thumb that a model of ours was trained at."""
-        known = {} if self.stored is None else self.stored.certificate.get("certificate", {})
+        known = {} if self.stored is None else self.stored.certificate.get("certificate") or {}
         return known.get("radius") if known.get("radius_from") == "auto" else None
 
     def cleaned(self, table: Table, **columns: Any) -> Pool:
@@ -266,6 +267,88 @@ def _typed(frame: Any) -> Any:
     return pd.DataFrame(columns, index=frame.index)
 
 
+# Columns that explain a prediction.
+_MOST_REASONS = 3
+WHY = tuple(f"why_{at + 1}" for at in range(_MOST_REASONS))
+
+
+def column_effects(score: Callable[[Any], FloatArray], frame: Any, typical: Mapping[str, Any]) -> FloatArray:
+    """(N, C) how much the score of each row falls if one of its cells is replaced by the typical cell of the column.
+
+    score : from a frame of columns to (N,). For a score that is a sum over columns these are its terms, each less the
+    term of the typical cell.
+    """
+    whole, effects = score(frame), np.empty((len(frame), len(frame.columns)))
+    for at, name in enumerate(frame.columns):
+        value, other = typical[str(name)], frame.copy()
+        other[name] = np.nan if value is None else value
+        effects[:, at] = whole - score(other)
+    return effects
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """Why a model predicts what it does: for each row the columns that speak most for the predicted class, or against.
+
+    columns, effects : (N, 3) places of the columns and their effects, largest first; names : of all columns.
+    additive : whether effects are terms of the score of a linear model; else changes of the predicted probability.
+    """
+
+    names: list[str]
+    columns: NDArray[np.intp]
+    effects: FloatArray
+    additive: bool
+
+    @classmethod
+    def of_rows(cls, classifier: Classifier, inputs: Any, proba: FloatArray) -> Explanation:
+        """Explain the most probable class of each row."""
+        import pandas as pd
+
+        frame = inputs if hasattr(inputs, "columns") else pd.DataFrame(inputs)
+        best, at = proba.argmax(axis=1), np.arange(len(proba))
+        steps = getattr(classifier.model, "steps", None)
+        additive = isinstance(steps[-1][1] if steps else classifier.model, LinearClassifier)
+
+        def score(some: Any) -> FloatArray:
+            given = some if hasattr(inputs, "columns") else some.to_numpy()
+            if not additive:
+                return classifier.proba(given)[at, best]
+            scores = np.asarray(classifier.model.decision_function(given))
+            if scores.ndim == 1:
+                return np.where(best == 1, scores, -scores)
+            return scores[at, best] - scores.mean(axis=1)
+
+        known = {} if classifier.stored is None else classifier.stored.certificate.get(TYPICAL, {})
+        effects = column_effects(score, frame, known or typical_cells(frame))
+        order = np.argsort(-np.abs(effects), axis=1, kind="stable")[:, :_MOST_REASONS]
+        return cls([str(name) for name in frame.columns], order, np.take_along_axis(effects, order, axis=1), additive)
+
+    def told(self, cells: Any) -> list[list[str]]:
+        """(N, 3) "column = cell (effect)" for each row of a table, empty where a column has no effect."""
+        shown = [cells[name].map(cell_text, na_action=None).tolist() for name in self.names]
+        return [
+            [
+                f"{self.names[at]} = {shown[at][row]} ({effect:+.3f})" if abs(effect) >= _NO_EFFECT else ""
+                for at, effect in zip(columns, effects, strict=True)
+            ]
+            for row, (columns, effects) in enumerate(zip(self.columns.tolist(), self.effects.tolist(), strict=True))
+        ]
+
+    def data(self) -> list[list[dict[str, Any]]]:
+        return [
+            [
+                {"column": self.names[at], "effect": effect}
+                for at, effect in zip(columns, effects, strict=True)
+                if abs(effect) >= _NO_EFFECT
+            ]
+            for columns, effects in zip(self.columns.tolist(), self.effects.tolist(), strict=True)
+        ]
+
+
+# A smaller effect would be printed as 0.000.
+_NO_EFFECT = 5e-4
+
+
 @dataclass(frozen=True, eq=False)
 class Predictions:
     """What a model predicts for the rows of a table.
@@ -281,6 +364,7 @@ class Predictions:
     proba: FloatArray | None
     n_known: int
     unread: list[Note]
+    why: Explanation | None = None
 
     @property
     def counts(self) -> dict[str, int]:
@@ -297,6 +381,9 @@ class Predictions:
         added: dict[str, Any] = {f"{PREDICTED}{self.label or 'class'}": self.predicted}
         if self.proba is not None:
             added |= {f"p({name})": self.proba[:, k].round(6) for k, name in enumerate(self.classes)}
+        if self.why is not None:
+            told = self.why.told(self.cells)
+            added |= {name: [row[at] if at < len(row) else "" for row in told] for at, name in enumerate(WHY)}
         return added
 
     def table(self) -> Any:
@@ -313,11 +400,17 @@ class Predictions:
         return pd.DataFrame({"row": np.arange(1, len(self.cells) + 1), **self.columns})
 
 
-def predict_rows(classifier: Classifier, cells: Any, abstain: float | None = None) -> Predictions:
-    """Predict every row of a table; rows with a confidence below `abstain` get no prediction."""
-    if abstain is not None and not classifier.has_proba:
+def predict_rows(
+    classifier: Classifier, cells: Any, abstain: float | None = None, *, explain: bool = False
+) -> Predictions:
+    """Predict every row of a table; rows with a confidence below `abstain` get no prediction.
+
+    explain : also find the columns that matter most for each prediction.
+    """
+    if (abstain is not None or explain) and not classifier.has_proba:
+        option = "--explain" if abstain is None else "--abstain"
         raise FileError(
-            f"--abstain needs a model with probabilities; {classifier.name} has none. Predict without --abstain."
+            f"{option} needs a model with probabilities; {classifier.name} has none. Predict without {option}."
         )
     label = None if classifier.stored is None else classifier.stored.label
     inputs = classifier.inputs(cells, label)
@@ -336,12 +429,15 @@ def predict_rows(classifier: Classifier, cells: Any, abstain: float | None = Non
         proba,
         int((~were_taught(classifier.stored, cells[known])).sum()) if known.any() else 0,
         classifier.unread(cells),
+        Explanation.of_rows(classifier, inputs, proba) if explain and proba is not None else None,
     )
 
 
 def is_predictions(path: Path) -> bool:
-    """Whether a table ends in the columns that `predict` adds: predicted_NAME, then p(CLASS) for each class."""
+    """Whether a table ends in the columns that `predict` adds: predicted_NAME, p(CLASS) for each class, and reasons."""
     names = list(read_names(path))
+    while names and names[-1] in WHY:
+        names.pop()
     while names and names[-1].startswith("p(") and names[-1].endswith(")"):
         names.pop()
     return bool(names) and names[-1].startswith(PREDICTED)

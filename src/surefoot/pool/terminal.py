@@ -20,20 +20,23 @@ from surefoot.active.strategies import RandomSampling, RobustModelChange
 from surefoot.bounds.engine import AuditPolicy, FreezeSchedule
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.pool import database as e
+from surefoot.pool.appraisal import losses_of
 from surefoot.pool.database import LEARN, RANDOM, Event
 from surefoot.pool.finishing import FinishGoal, Finishing, sample_size
 from surefoot.pool.label_log import OPEN, LabelLog, check_known
-from surefoot.pool.model import learned_metric, train
+from surefoot.pool.model import train
 from surefoot.pool.model_file import ModelFile, save_model, without_pool
-from surefoot.pool.next_rows import candidates, working_rows
-from surefoot.pool.options import DEFAULT, NONE, WEAK, Clock, FitOptions
+from surefoot.pool.next_rows import candidates, impact_of, working_rows
+from surefoot.pool.notes import Note
+from surefoot.pool.options import DEFAULT, NONE, ROBUST, WEAK, Clock, FitOptions
 from surefoot.pool.schedule import AuditSchedule, Goal, freeze_events
 from surefoot.pool.store import MOVED_AUDITS, FrozenBlobs, Log, Store
 from surefoot.pool.store_labels import open_store, picked_mask, write_table
 from surefoot.pool.stored import Classifier, GivenPredictions
 from surefoot.pool.table import Pool, Table, TableError
 from surefoot.pool.table.editing import label_writer
-from surefoot.pool.training import Fit, LabeledTable, learn, says_little
+from surefoot.pool.training import Fit, LabeledTable, learn, says_little, unfitted
+from surefoot.pool.worst import worst_case
 from surefoot.problem.losses import LOG_LOSS, ZERO_ONE
 
 # A terminal at the store of a table: it claims rows, stores answers, and writes the table when it ends.
@@ -239,7 +242,10 @@ class LabelLoop:
         if self.n_random < self.random_first or self.n_seen < 2 or self.pool.labeled[self.keep].all():
             return
         start = LabeledTable.from_pool(self.pool.subset(self.keep), self.sitting.picked()[self.keep], nearest=True)
-        self.fit = learn(start, self.choices, error=self.loss == ZERO_ONE)
+        if self.choices.classifier in (DEFAULT, ROBUST):
+            self.fit = learn(start, self.choices, error=self.loss == ZERO_ONE)
+        else:
+            self.fit = _learn_other(start, self.choices, self.loss)
         self.risks.append(float(self.fit.certificate.risk if self.loss == LOG_LOSS else self.fit.error or 0.0))
 
     def choose(self) -> tuple[int, str | None] | None:
@@ -266,10 +272,20 @@ class LabelLoop:
     def _chooser(self, fit: Fit) -> Fit:
         """The classifier that chooses rows: a constant one has no opinion; one of a smaller radius takes its place."""
         certificate = fit.certificate
-        if not says_little(certificate):
+        if fit.stated is not None or not says_little(certificate):
             return fit
         smaller = certificate.minimal_radius + (certificate.radius - certificate.minimal_radius) / 16
         return learn(fit.start, replace(self.choices, radius=smaller), error=False)
+
+
+def _learn_other(start: LabeledTable, choices: FitOptions, loss: str) -> Fit:
+    """Train the classifier of --classifier and certify it at a calibrated or given radius."""
+    trained = train(start, choices, Clock())
+    found = worst_case(start, choices, {loss: losses_of(trained.clf, start)[loss]})
+    if isinstance(found, Note):
+        raise TableError(f"--classifier {choices.chosen} cannot be certified: {found} Or omit --classifier.")
+    error = found.risk(ZERO_ONE)
+    return Fit(start, trained.clf, found.first, error, found.kind, trained.notes, trained.stated)
 
 
 # A table that is finished: labels to learn from, a sample that judges the predictions, and the rows that are left.
@@ -427,19 +443,21 @@ class RandomFirst(RandomSampling):
         labeled = sum(value is not None for value in np.asarray(y, dtype=object))
         if labeled < self.random_first:
             return super().query(X, y, **options)
-        return RobustModelChange(random_state=self.seed, missing_label=None).query(X, y, **options)
+        strategy = RobustModelChange(impact=impact_of, random_state=self.seed, missing_label=None)
+        return strategy.query(X, y, **options)
 
 
 def proven_labeling(
     pool: Pool, choices: FitOptions, log: Log, *, target_error: float, level: float, random_first: int
 ) -> ProvenLabeling:
     """The loop for a pool, resumed where its log is there."""
-    own: dict[str, Any] = {"radius": choices.radius}
-    if choices.radius == DEFAULT:
-        own = {"metric": learned_metric(pool)}
-    if choices.prior != WEAK:
-        own["label_prior"] = None if choices.prior == NONE else np.array(choices.prior)
-    clf = RobustLogisticRegression(tol=choices.tol, classes=pool.classes, n_jobs=choices.n_jobs, **own)
+    prior = NONE if choices.prior == WEAK else choices.prior  # the labels are chosen: their shares say nothing
+    start = LabeledTable.from_pool(pool, np.zeros(len(pool.rows), dtype=bool))
+    clf = unfitted(replace(choices, prior=prior), start, choices.tol, np.array(pool.classes))
+    if choices.radius != DEFAULT and isinstance(clf, RobustLogisticRegression):
+        clf.set_params(
+            radius=choices.radius, metric="auto", label_prior="auto" if choices.prior == WEAK else clf.label_prior
+        )
     return ProvenLabeling(
         clf,
         pool.rows,

@@ -1,30 +1,55 @@
-"""From a pool to a certified classifier: which radius and which label intervals its labels allow."""
+"""From a pool to a classifier: which one, and which radius and label intervals its labels allow."""
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass, field, replace
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.stats import entropy
+from sklearn.base import clone
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import pairwise_distances_argmin
 
+from surefoot._errors import first_line
 from surefoot._validation import FitProgress, FloatArray
 from surefoot.bounds.clusters import equal_rows, share_intervals
 from surefoot.certificates.calibration import CalibratedRadius, RadiusEstimate
 from surefoot.certificates.certificate import Certificate
 from surefoot.certificates.certification import ClassifierLoss, certify_over
 from surefoot.certificates.radius import calibrate_radius
+from surefoot.costs.learned import LearnedMetric
+from surefoot.estimators.combined import BEST as CHOOSE_BEST
+from surefoot.estimators.combined import CombinedClassifier
 from surefoot.estimators.fit_problem import FitProblem, FittedModel
+from surefoot.estimators.minimax import MinimaxClassifier
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.pool.notes import Code, Note
-from surefoot.pool.options import AUTO, CALIBRATED, DEFAULT, NONE, NUMBER, WEAK, FitOptions
+from surefoot.pool.options import (
+    AUTO,
+    BEST,
+    BLEND,
+    BOOSTING,
+    CALIBRATED,
+    DEFAULT,
+    FOREST,
+    LOGISTIC,
+    MINIMAX,
+    NONE,
+    NUMBER,
+    ROBUST,
+    WEAK,
+    FitOptions,
+)
 from surefoot.pool.table import Pool, TableError
 from surefoot.pool.table.cells import as_texts
 from surefoot.pool.table.pool import as_targets
-from surefoot.priors import ClopperPearson
+from surefoot.priors import ClopperPearson, resolve_prior
 from surefoot.priors.clopper_pearson import tighten
 from surefoot.problem.losses import ZERO_ONE
 from surefoot.problem.robust import RobustProblem
@@ -97,16 +122,95 @@ class LabeledTable:
         return _NEGLIGIBLE * np.bincount(nearest, minlength=len(self.rows)).astype(np.float64)
 
 
+# Trees of the forest, and rows in a leaf of boosting, whose default of 20 leaves nothing to split in 50 rows.
+_TREES, _LEAF = 100, 5
+
+
+def unfitted(choices: FitOptions, start: LabeledTable, tol: float, classes: NDArray[Any] | None = None) -> Any:
+    """The classifier of --classifier, before its fit; all know all classes and accept unlabeled rows."""
+    name, classes = choices.chosen, start.classes if classes is None else classes
+    own = {
+        "label_prior": prior_from_options(choices.prior, start),
+        "metric": learned_metric(start.pool),
+        "classes": classes,
+        "tol": tol,
+        "n_jobs": choices.n_jobs,
+    }
+    if name == ROBUST:
+        return RobustLogisticRegression(**own)
+    if name == MINIMAX:
+        return MinimaxClassifier(**own)
+    # the penalty is on features as they were scaled on purpose, before they were divided by the largest entry
+    unit = float(own["metric"].unit)
+    logistic = LogisticRegression(C=1.0 / unit**2, max_iter=1000)
+    forest = RandomForestClassifier(_TREES, n_jobs=choices.n_jobs, random_state=choices.seed)
+    boosting = HistGradientBoostingClassifier(min_samples_leaf=_LEAF, random_state=choices.seed)
+    blend = [RobustLogisticRegression(**own), forest]
+    members = {LOGISTIC: [logistic], FOREST: [forest], BOOSTING: [boosting], BLEND: blend}
+    if name == BEST:
+        # without boosting: it had the smallest log loss on none of 46 tables (benchmarks/classifiers.py)
+        candidates = [blend[0], logistic, forest, CombinedClassifier(blend, classes=classes)]
+        return CombinedClassifier(candidates, CHOOSE_BEST, classes=classes, random_state=choices.seed)
+    found = members[name] if name in members else [imported(name)]
+    return CombinedClassifier(found, classes=classes, random_state=choices.seed)
+
+
+def imported(name: str) -> Any:
+    """The unfitted classifier that module:object names: an estimator, or a class or function that returns one.
+
+    Modules in the working folder are found as well.
+    """
+    module, _, rest = name.partition(":")
+    if "" not in sys.path:
+        sys.path.insert(0, "")
+    try:
+        found: Any = import_module(module)
+        for part in rest.split("."):
+            found = getattr(found, part)
+        found = found if hasattr(found, "fit") and not isinstance(found, type) else found()
+        found = clone(found)
+    except Exception as error:
+        raise TableError(
+            f"--classifier must name a classifier as MODULE:OBJECT; {name} fails with {type(error).__name__}: "
+            f"{first_line(error)}. Check the name, and install the package."
+        ) from error
+    if not hasattr(found, "predict_proba"):
+        raise TableError(
+            f"--classifier must name a classifier with predict_proba; {name} is a {type(found).__name__}. Wrap it in "
+            "CalibratedClassifierCV."
+        )
+    return found
+
+
+def learned_metric(pool: Pool) -> LearnedMetric:
+    """The library's metric with the scales that cleaning gave the features, before it divided by the largest entry.
+
+    Columns of 0 and 1 and directions of texts keep their variance. If standardized, each rare category and each
+    faint direction would have the weight of a numeric column.
+    """
+    return LearnedMetric(unit=1.0 / float(pool.cleaner.named_steps["scale"].scale_))
+
+
+def label_intervals(choices: FitOptions, start: LabeledTable) -> FloatArray:
+    """(K, 2) the shares that classes may have, by the labels or by --prior."""
+    counts = np.array([(start.y == name).sum() for name in start.classes], dtype=np.float64)
+    return resolve_prior(prior_from_options(choices.prior, start)).intervals(counts)
+
+
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A classifier, its certificate for the log loss, a bound on its share of errors, and how the radius was chosen."""
+    """A classifier, its certificate for the log loss, a bound on its share of errors, and how the radius was chosen.
+
+    stated : of a classifier that is not learned for the worst case, the distances of its training; else None.
+    """
 
     start: LabeledTable
-    clf: RobustLogisticRegression
+    clf: Any
     certificate: Certificate
     error: float | None
     radius_kind: str
     notes: list[Note] = field(default_factory=list)
+    stated: Any = None
 
 
 def prior_from_options(prior: str | tuple[float, ...], start: LabeledTable) -> Any:

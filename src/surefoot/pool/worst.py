@@ -53,6 +53,7 @@ class PoolWorstCase:
     certificates : by loss; kind : where the radius comes from; constant, constant_error : the best constant answer over
     the same set, and its worst share of errors. sample : unlabeled rows (positions) over which it was solved, None for
     all; the bounds are of all rows in any case, and `lower` then speaks of those rows alone.
+    prior : of the label shares, as the parameter of an estimator.
     start, losses, row_weights : the rows that were certified, labeled ones first, with their losses (N, K) and weights.
     """
 
@@ -63,6 +64,7 @@ class PoolWorstCase:
     kind: str
     constant: str
     constant_error: float
+    prior: Any
     sample: NDArray[np.intp] | None = None
 
     @property
@@ -86,7 +88,8 @@ class PoolWorstCase:
         if found is None:
             return None
         rule: float | str | CalibratedRadius = found.radius if self.guaranteed else AUTO
-        return Stated(found, Euclidean(), 1.0, CalibratedRadius() if self.kind == CALIBRATED else rule, "auto")
+        how = CalibratedRadius() if self.kind == CALIBRATED else rule
+        return Stated(found, Euclidean(), 1.0, how, "auto", self.prior, found.label_intervals)
 
     def risk(self, loss: str) -> float | None:
         return self.certificates[loss].risk if loss in self.certificates else None
@@ -134,7 +137,8 @@ def worst_case(
         for name, values in losses.items()
     }
     best, share = worst_constant_error(members)
-    return PoolWorstCase(start, losses, whole.row_weights, found, kind, start.pool.classes[best], share, sample)
+    prior = prior_from_options(choices.prior, start)
+    return PoolWorstCase(start, losses, whole.row_weights, found, kind, start.pool.classes[best], share, prior, sample)
 
 
 def _problem(
@@ -168,7 +172,7 @@ def radius_kind(choices: FitOptions, start: LabeledTable, auto: float | None) ->
     if choices.radius == AUTO:
         if auto is None:
             raise TableError(
-                "--radius auto is not available for a classifier from a file. Pass --radius calibrated, or a "
+                "--radius auto requires --classifier robust, and a model trained so. Pass --radius calibrated, or a "
                 "number such as that of surefoot radius --reference."
             )
         return AUTO

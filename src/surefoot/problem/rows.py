@@ -13,11 +13,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import squareform
-from sklearn.utils.validation import validate_data
+from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import _num_samples, validate_data
 
 from surefoot._errors import ParameterError, UnlabeledRowsWarning, see, warn_caller
 from surefoot._machine import check_fits
-from surefoot._validation import FloatArray, check_labeled_rows, check_more_rows, check_weights, encode_labels
+from surefoot._validation import (
+    FloatArray,
+    check_labeled_rows,
+    check_more_rows,
+    check_weights,
+    encode_labels,
+    is_source,
+)
 from surefoot.costs.learned import LearnedMetric, feature_spread, resolve_metric
 from surefoot.costs.metrics import FeatureMetric, Precomputed
 from surefoot.priors import LabelPrior
@@ -289,6 +297,52 @@ def unwrap(X_unlabeled: Any) -> tuple[Any, bool]:
     if isinstance(X_unlabeled, tuple) and len(X_unlabeled) == 1 and np.ndim(X_unlabeled[0]) == 2:
         return X_unlabeled[0], True
     return X_unlabeled, False
+
+
+def move_unlabeled(
+    X: Any, y: Any, sample_weight: Any, X_unlabeled: Any, classes: ArrayLike | None
+) -> tuple[Any, Any, Any, Any]:
+    """Return the labeled rows, their labels and weights, and all rows without a label.
+
+    Rows of X whose label is missing (see `is_unlabeled`) come before those of X_unlabeled.
+    """
+    if y is None or np.asarray(y).size != _num_samples(X):
+        return X, y, sample_weight, X_unlabeled  # refused later
+    missing = is_unlabeled(y, classes)
+    if not missing.any():
+        return X, y, sample_weight, X_unlabeled
+    if missing.all():
+        raise ParameterError("y", "must hold a label", f"{len(missing)} rows without one", "Label rows of two classes.")
+    labels = np.asarray(y).ravel()[~missing]
+    rows, more = (_safe_indexing(X, np.flatnonzero(chosen)) for chosen in (~missing, missing))
+    weights = None if sample_weight is None else np.asarray(sample_weight)[~missing]
+    bare = unwrap(X_unlabeled)[0]
+    if bare is not None:
+        if is_source(bare) or hasattr(bare, "__dask_graph__"):
+            raise ParameterError(
+                "y",
+                "must hold a label for each row if X_unlabeled is not in memory",
+                f"{int(missing.sum())} rows without one",
+                "Pass all rows without a label in X_unlabeled.",
+            )
+        more = np.vstack([np.asarray(more), np.asarray(bare)])
+    # an array of objects becomes one of the type of its labels
+    return rows, np.array(labels.tolist()) if labels.dtype == object else labels, weights, Unlabeled(more)
+
+
+def is_unlabeled(y: ArrayLike, classes: ArrayLike | None = None) -> NDArray[np.bool_]:
+    """Return (n,) which labels are missing: None, NaN, and -1 as in scikit-learn.
+
+    -1 is a class if `classes` holds it, or without `classes` if the labels are -1 and 1, a common coding of classes.
+    """
+    labels = np.asarray(y).ravel()
+    missing = np.array([label is None or label != label for label in labels], dtype=bool)  # noqa: PLR0124 - NaN
+    if labels.dtype.kind not in "ifO":
+        return missing
+    numbers = np.array([isinstance(label, int | float | np.number) and label == -1 for label in labels], dtype=bool)
+    others = set(labels[~missing & ~numbers].tolist())
+    is_class = others <= {1} if classes is None else -1 in np.asarray(classes).tolist()
+    return missing if is_class else missing | numbers
 
 
 def choose_marginal(X_unlabeled: Any, X_target: Any) -> tuple[Any, str]:

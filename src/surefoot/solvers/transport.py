@@ -47,7 +47,7 @@ def _emd() -> Callable[..., Any]:
         import ot
 
         emd = ot.emd
-    for name in [name for name in sys.modules if name == "ot" or name.startswith("ot.")]:
+    for name in [name for name in list(sys.modules) if name == "ot" or name.startswith("ot.")]:
         # compiled modules cannot be loaded twice: another import shares them
         if not isinstance(getattr(sys.modules[name].__spec__, "loader", None), ExtensionFileLoader):
             del sys.modules[name]
