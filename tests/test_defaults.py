@@ -74,19 +74,7 @@ EXCEPTIONS: dict[tuple[str, str], tuple[Any, str]] = {
     ("CombinedClassifier", "random_state"): (0, SEEDED),
 }
 # Words that mean another thing in each place: no reader takes one for the other.
-OTHER_THINGS = {
-    "limit",
-    "max_error",
-    "method",
-    "n_folds",
-    "n_labels",
-    "n_splits",
-    "sampling",
-    "progress",
-    "rule",
-    "target",
-    "training",
-}
+OTHER_THINGS = {"limit", "max_error", "method", "n_labels", "sampling", "progress", "rule", "target", "training"}
 
 
 def signatures() -> Iterator[tuple[str, inspect.Signature]]:
