@@ -123,9 +123,10 @@ def _cross_fit(asked: Arguments, control_variate: bool, n_folds: int, n_jobs: in
 
 
 def _for_folds(classifier: Any) -> Any:
-    """Return an unfitted copy for the folds. Solvers of surefoot stop at a gap that suits them, also in a pipeline."""
+    """Return an unfitted copy for the folds. Solvers of surefoot stop at a gap that suits them, also inside others."""
     recipe = clone(classifier)
-    for part in (recipe, *recipe.get_params().values()):
+    parts = [recipe, *recipe.get_params().values()]
+    for part in [*parts, *(one for inner in parts if isinstance(inner, list | tuple) for one in inner)]:
         least = getattr(part, "_tol_of_folds", None)
         if least is not None and isinstance(part.tol, numbers.Real):
             part.tol = max(float(part.tol), least)

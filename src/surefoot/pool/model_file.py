@@ -219,6 +219,7 @@ ALLOWED = frozenset(
         "surefoot.costs.metrics.Euclidean",
         "surefoot.costs.metrics.WeightedMetric",
         "surefoot.estimators.ball.WassersteinLogisticRegression",
+        "surefoot.dual.models.AnyClassifier",
         "surefoot.dual.models.DualPoint",
         "surefoot.estimators.combined.CombinedClassifier",
         "surefoot.estimators.combined.TreeAverage",
