@@ -131,6 +131,59 @@ TABLES = {
     "vote": Messy("statsmodels, anes96", "vote", "heavy tails, codes for categories", from_statsmodels("anes96")),
 }  # fmt: skip
 
+# Tables with columns of many categories, by which their encoding was chosen.
+MORE = {
+    "gapminder": Messy("causaldata, gapminder", "continent", "142 countries", from_r("causaldata", "gapminder")),
+    "guns": Messy("AER, Guns", "law", "51 states", from_r("AER", "Guns")),
+    "breaches": Messy(
+        "Ecdat, HHSCyberSecurityBreaches",
+        "Covered.Entity.Type",
+        "names as free text, dates, 206 descriptions",
+        from_r("Ecdat", "HHSCyberSecurityBreaches"),
+    ),
+    "diseases": Messy(
+        "dslabs, us_contagious_diseases", "disease", "51 states", from_r("dslabs", "us_contagious_diseases")
+    ),
+    "covid": Messy(
+        "medicaldata, covid_testing",
+        "patient_class",
+        "831 first names, 88 clinics",
+        from_r("medicaldata", "covid_testing"),
+    ),
+    "hotel": Messy(
+        "modeldata, hotel_rates",
+        "market_segment",
+        "125 agents, 167 companies, 98 countries",
+        from_r("modeldata", "hotel_rates"),
+    ),
+    "churn": Messy("modeldata, mlc_churn", "churn", "51 states", from_r("modeldata", "mlc_churn")),
+    "planes": Messy(
+        "nycflights13, planes", "engine", "127 models of 35 manufacturers", from_r("nycflights13", "planes")
+    ),
+    "birds": Messy(
+        "openintro, birds", "effect", "remarks as free text, 241 species, 285 operators", from_r("openintro", "birds")
+    ),
+    "rats": Messy(
+        "ratdat, complete", "taxa", "48 codes of species", from_r("ratdat", "complete"), ("genus", "species")
+    ),
+    "reddit": Messy(
+        "openintro, reddit_finance", "pan_inc_chg", "66 columns, 54 countries", from_r("openintro", "reddit_finance")
+    ),
+    "kershaw": Messy("Stat2Data, Kershaw", "PitchType", "206 batters", from_r("Stat2Data", "Kershaw")),
+    "usfahr": Messy("stevedata, USFAHR", "region", "214 countries", from_r("stevedata", "USFAHR")),
+    "pizza": Messy("gt, pizzaplace", "type", "dates, times, 32 names", from_r("gt", "pizzaplace")),
+    "lending": Messy("modeldata, lending_club", "Class", "35 grades, 50 states", from_r("modeldata", "lending_club")),
+    "epa": Messy(
+        "openintro, epa2012",
+        "air_aspir_method_desc",
+        "672 car lines",
+        from_r("openintro", "epa2012"),
+        ("air_aspir_method",),
+    ),
+    "resume": Messy("AER, ResumeNames", "ethnicity", "36 first names", from_r("AER", "ResumeNames")),
+    "areas": Messy("stevedata, usa_migration", "category", "273 areas", from_r("stevedata", "usa_migration")),
+}
+
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         pool, whole = TABLES[name].pool(50, 0)

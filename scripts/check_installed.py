@@ -1,6 +1,6 @@
 """Try what was installed into a clean environment: import, fit, certify, and what an extra is for.
 
-Usage: python scripts/check_installed.py EXTRA, where EXTRA is none, plots, cli, card, serve, torch or dask.
+Usage: python scripts/check_installed.py EXTRA, where EXTRA is none, plots, cli, xlsx, card, serve, torch or dask.
 """
 
 from __future__ import annotations
@@ -54,6 +54,18 @@ def card() -> None:
     assert bill_of_materials(read_evidence(file))["specVersion"] == "1.6"
 
 
+def workbook() -> None:
+    """A table in an Excel workbook."""
+    from surefoot.pool.table import read_table
+
+    file = Path(sys.prefix) / "table.xlsx"
+    book = importlib.import_module("openpyxl").Workbook()
+    for row in [("x", "y"), (1, "a"), (2, None)]:
+        book.active.append(row)
+    book.save(file)
+    assert read_table(file)["y"].tolist() == ["a", None]
+
+
 def page() -> None:
     """The labeling page: its command is there, and what it imports is installed."""
     subprocess.run([Path(sys.prefix) / "bin" / "surefoot", "serve", "--help"], check=True, capture_output=True)
@@ -87,7 +99,15 @@ def main() -> None:
     assert Path(sf.__file__).is_relative_to(sys.prefix), f"another surefoot was imported: {sf.__file__}"
     assert version("surefoot") == sf.__version__
     plain()
-    own = {"plots": demonstration, "cli": demonstration, "card": card, "serve": page, "torch": network, "dask": cluster}
+    own = {
+        "plots": demonstration,
+        "cli": demonstration,
+        "xlsx": workbook,
+        "card": card,
+        "serve": page,
+        "torch": network,
+        "dask": cluster,
+    }
     own.get(extra, plain)()
     print(f"surefoot {sf.__version__} with extra {extra} on Python {sys.version.split()[0]}: works")
 

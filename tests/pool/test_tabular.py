@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+from datetime import datetime
 from pathlib import Path
 
 import numpy as np
+import openpyxl
 import pandas as pd
 import pytest
 from hypothesis import given, settings
@@ -16,6 +20,7 @@ from sklearn.utils.estimator_checks import check_estimator
 from surefoot.datasets._catalogue import standardize
 from surefoot.pool.notes import Code, one_per_kind
 from surefoot.pool.table import (
+    FileError,
     Format,
     LargestEntryScaler,
     TableError,
@@ -37,6 +42,12 @@ def table_of(tmp_path: Path, text: str, label: str = "y", name: str = "t.csv", *
 
 
 cell = st.text(st.characters(codec="utf-8", exclude_characters="\x00\r", exclude_categories=["Cs"]), max_size=6)
+
+
+# openpyxl takes a text that begins with = for a formula, and refuses control characters, as Excel does
+sheet_cell = st.text(
+    st.characters(codec="utf-8", exclude_characters="=\ufffe\uffff", exclude_categories=["Cs", "Cc"]), max_size=6
+)
 
 
 @settings(max_examples=60, deadline=None)
@@ -107,6 +118,71 @@ def test_a_header_is_no_title(tmp_path: Path, text: str) -> None:
     path = tmp_path / "t.csv"
     path.write_text(text, encoding="utf-8")
     assert read_header(path, text.encode(), Format(",")).n_above == 0
+
+
+class TestWorkbooks:
+    """A sheet of Excel is read as the CSV that holds the same cells."""
+
+    ROWS = (("age", "when", "done", "note", "y"), (31, datetime(2024, 1, 31), True, "N/A", "a"),
+            (2.5, datetime(2024, 2, 1, 8, 30), False, "later", None), (None, None, True, " 1,5", "b"))  # fmt: skip
+
+    @staticmethod
+    def save(path: Path, sheets: dict[str, Sequence[Sequence[object]]]) -> Path:
+        book = openpyxl.Workbook()
+        book.remove(book.active)
+        for name, rows in sheets.items():
+            sheet = book.create_sheet(name)
+            for row in rows:
+                sheet.append(list(row))
+        book.save(path)
+        return path
+
+    def test_cells_and_labels(self, tmp_path: Path) -> None:
+        table = read_labeled_table(self.save(tmp_path / "t.xlsx", {"Data": self.ROWS}), "y")
+        text = "age,when,done,note,y\n31,2024-01-31,True,N/A,a\n2.5,2024-02-01 08:30:00,False,later,\n"
+        same = table_of(tmp_path, text + ',,True," 1,5",b\n')
+        pd.testing.assert_frame_equal(table.cells, same.cells)
+        assert table.labels.tolist() == ["a", None, "b"]
+        assert not table.notes
+
+    @given(st.lists(st.tuples(sheet_cell, sheet_cell), min_size=1, max_size=6))
+    @settings(max_examples=30, deadline=None)
+    def test_a_sheet_is_read_as_its_csv(self, rows: list[tuple[str, str]]) -> None:
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            frame = pd.DataFrame([("k", *row) for row in rows], columns=["key", "a", "b"], dtype=object)
+            frame.to_csv(Path(folder) / "t.csv", index=False, quoting=1, lineterminator="\r\n")
+            self.save(Path(folder) / "t.xlsx", {"Data": [tuple(frame.columns), *frame.itertuples(index=False)]})
+            pd.testing.assert_frame_equal(read_table(Path(folder) / "t.xlsx"), read_table(Path(folder) / "t.csv"))
+
+    @pytest.mark.parametrize("above", [[("Sales",)], [("Sales",), (), ("by region", None, None)], [(), ("Sales", "")]])
+    def test_titles_blank_rows_and_blank_columns(self, tmp_path: Path, above: list[tuple[object, ...]]) -> None:
+        rows = [("Total\namount", " when", "y", None), (1, "x", "a", None), (), (2, "z", None, " "), ()]
+        table = read_labeled_table(self.save(tmp_path / "t.xlsx", {"Data": [*above, *rows]}), "y")
+        assert list(table.cells.columns) == ["Total amount", "when", "y"]
+        assert table.labels.tolist() == ["a", None]
+        (note,) = table.notes
+        assert note.code is Code.TITLE
+
+    def test_the_first_sheet_with_cells_is_read(self, tmp_path: Path) -> None:
+        path = self.save(tmp_path / "t.xlsx", {"Blank": [], "Data": self.ROWS, "Other": [("x", "z"), (1, 2)]})
+        (note,) = read_labeled_table(path, "y").notes
+        assert (note.code, note.parameters) == (Code.SHEET, {"file": "t.xlsx", "sheet": "Data", "others": ["Other"]})
+        with pytest.raises(TableError, match="a visible sheet with cells"):
+            read_table(self.save(tmp_path / "none.xlsx", {"Blank": []}))
+
+    def test_what_cannot_be_done(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path = self.save(tmp_path / "t.xlsx", {"Data": self.ROWS})
+        with pytest.raises(TableError, match=r"must be written to a \.csv"):
+            label_writer(read_labeled_table(path, "y"), path.read_bytes())
+        (tmp_path / "bad.xlsx").write_bytes(b"PK\x03\x04 is no workbook")
+        with pytest.raises(FileError, match="could not be read as a workbook"):
+            read_table(tmp_path / "bad.xlsx")
+        monkeypatch.setitem(sys.modules, "openpyxl", None)
+        path.write_bytes(path.read_bytes() + b" ")  # a content that was not read before
+        with pytest.raises(ImportError, match=r"surefoot\[xlsx\]"):
+            read_table(path)
 
 
 def test_names_are_told_apart_by_more_than_blanks(tmp_path: Path) -> None:

@@ -57,7 +57,9 @@ def _columns(ctx: typer.Context, incomplete: str) -> list[str]:
     return [f"{head}{comma}{name}" for name in known if name.startswith(last)]
 
 
-PoolPath = Annotated[Path, typer.Argument(help="Table (.csv, .tsv, .parquet). Rows with an empty label are unlabeled.")]
+PoolPath = Annotated[
+    Path, typer.Argument(help="Table (.csv, .tsv, .xlsx, .parquet). Rows with an empty label are unlabeled.")
+]
 ModelPath = Annotated[Path, typer.Argument(help="Model file (.skops).")]
 Label = Annotated[str | None, typer.Option("--label", "-l", help="Name of the label column.", autocompletion=_columns)]
 Classes = Annotated[str, typer.Option("--classes", help="All classes, separated by commas, if some have no label yet.")]

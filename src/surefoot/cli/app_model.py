@@ -17,7 +17,7 @@ from surefoot.cli.app import Call, command, command_line
 from surefoot.cli.output import FAILED, NOT_REACHED, OK, Output, whole_percent
 from surefoot.pool.options import DEFAULT, read_loss, split_names
 from surefoot.pool.table.cells import TableError
-from surefoot.pool.table.reading import SUFFIXES, listed
+from surefoot.pool.table.reading import WRITABLE, listed
 
 if TYPE_CHECKING:
     from surefoot.pool.appraisal import Appraisal
@@ -174,8 +174,8 @@ def predict(
 
     output = call.output
     if out is not None:
-        if out.suffix.lower() not in SUFFIXES:
-            raise FileError(f"--out must end in one of {', '.join(SUFFIXES)}; got {out}. Change the name.")
+        if out.suffix.lower() not in WRITABLE:
+            raise FileError(f"--out must end in one of {', '.join(WRITABLE)}; got {out}. Change the name.")
         file = OutputFile(out, "table of predictions", "--out", is_predictions)
         check_outputs([file], [model, *files_of(table)], force=force)
     classifier = Classifier.load(model, split_names(trust))

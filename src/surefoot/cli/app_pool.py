@@ -447,7 +447,7 @@ _Share = {"min": 0.0, "max": 1.0}
 def serve(
     call: Call,
     pool: Annotated[
-        Path | None, typer.Argument(help="Table (.csv, .tsv, .parquet); rows with an empty label are unlabeled.")
+        Path | None, typer.Argument(help="Table (.csv, .tsv, .xlsx, .parquet); rows with an empty label are unlabeled.")
     ] = None,
     label: o.Label = None,
     target: Annotated[

@@ -34,6 +34,7 @@ class Code(StrEnum):
     DELIMITER = auto()
     ENCODING = auto()
     TITLE = auto()
+    SHEET = auto()
     SIMILAR_CLASSES = auto()
     # why a column is ignored
     ASKED = auto()
@@ -103,9 +104,9 @@ def _left_out(reasons: dict[str, Note]) -> str:
     return f"ignoring {'; '.join(f'{name!r} ({why})' for name, why in reasons.items())}."
 
 
-def _many_categories(counts: dict[str, int], shown: int) -> str:
+def _many_categories(counts: dict[str, int], most: int) -> str:
     named = ", ".join(f"{name!r} ({n})" for name, n in counts.items())
-    return f"merging all but the {shown} most frequent categories of {named}."
+    return f"encoding columns of more than {most} categories by the letters of the names: {named}."
 
 
 def _unread(name: str, kind: str, row: int, cell: str, n_cells: int) -> str:
@@ -116,6 +117,11 @@ def _unread(name: str, kind: str, row: int, cell: str, n_cells: int) -> str:
 def _dates(name: str, read_as: str, other: str | None) -> str:
     doubt = f"; {other} is also possible" if other else ""
     return f"treating {name!r} as dates or times (format {read_as}{doubt})."
+
+
+def _sheet(file: str, sheet: str, others: list[str]) -> str:
+    names = ", ".join(repr(name) for name in others)
+    return f"reading the sheet {sheet!r} of {file}, not {names}. Move the sheet to read to the front."
 
 
 def _sampled(n_sampled: int, n_rows: int, seconds: float | None) -> str:
@@ -134,6 +140,7 @@ _WORDS: dict[Code, Any] = {
     Code.DELIMITER: "reading {file} with the delimiter {delimiter} (override with --delimiter).",
     Code.ENCODING: "reading {file} as {encoding} (override with --encoding).",
     Code.TITLE: "skipping {n_lines} line{s} above the header of {file}.",
+    Code.SHEET: _sheet,
     Code.SIMILAR_CLASSES: "the labels {names} differ only in capitals or spaces. Correct them if they are one class.",
     Code.ASKED: "by --drop",
     Code.EMPTY: "empty",

@@ -29,6 +29,7 @@ from surefoot.pool.report_gather import build_report
 from surefoot.pool.schedule import ColumnAudit
 from surefoot.pool.table import Pool, Table
 from surefoot.pool.table.cleaning import scale_rules
+from surefoot.pool.table.reading import is_workbook
 from surefoot.pool.training import LabeledTable
 from surefoot.problem.distances import shared_geometry
 
@@ -78,7 +79,7 @@ def next_command(appraisal: Appraisal, writing: Writing) -> str:
     table = appraisal.model.start.pool.table
     if not appraisal.is_useful:
         return shlex.join(["surefoot", "label", str(table.path), "--label", table.label])
-    out = f"{table.path.stem}-predicted{table.path.suffix}"
+    out = f"{table.path.stem}-predicted{'.csv' if is_workbook(table.path) else table.path.suffix}"
     return shlex.join(["surefoot", "predict", str(writing.model), str(table.path), "--out", out])
 
 
@@ -152,10 +153,13 @@ def cleaning_notes(pool: Pool) -> list[str]:
         notes.append(f"Dates and times become {parts}: {', '.join(columns.dates)}.")
     if gaps:
         notes.append(f"Missing numbers become the median, with an indicator column: {', '.join(gaps)}.")
-    if columns.categories:
-        notes.append(f"Categories become one column of 0 and 1 each: {', '.join(columns.categories)}.")
-    if columns.texts:
-        notes.append(f"Texts become TF-IDF of words, in up to 50 leading directions: {', '.join(columns.texts)}.")
+    many = columns.many_categories(pool.values)
+    few = [name for name in columns.categories if name not in many]
+    if few:
+        notes.append(f"Categories become one column of 0 and 1 each: {', '.join(few)}.")
+    for kind, names in {"Columns of many categories": many, "Texts": columns.texts}.items():
+        if names:
+            notes.append(f"{kind} become TF-IDF of n-grams of letters, in up to 20 directions: {', '.join(names)}.")
     notes += [f"Ignored: {name} ({why})." for name, why in columns.useless.items()]
     if columns.asked_out:
         notes.append(f"Ignored by --drop: {', '.join(columns.asked_out)}.")

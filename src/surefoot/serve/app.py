@@ -31,7 +31,7 @@ from surefoot.pool.service import AnswerError
 from surefoot.pool.store import SESSION_SECONDS, Person, clean_name
 from surefoot.pool.store_labels import labels_to_write
 from surefoot.pool.table import TableError
-from surefoot.pool.table.reading import is_parquet
+from surefoot.pool.table.reading import is_text
 from surefoot.serve.guard import form_of, is_forwarded
 from surefoot.serve.pages import (
     BatchQueue,
@@ -327,7 +327,7 @@ class Views:
                 made = label_studio.tasks(table, desk.book, people, self._predictions(), desk.turns.hidden_columns)
                 return json.dumps(made, ensure_ascii=False).encode(), "application/json", f"{stem}.label-studio.json"
         if what == "labels" and form in (CSV, PARQUET) and not (desk.turns.column and desk.turns.phase == AUDITING):
-            end = f".{form}" if is_parquet(table.path) or form == PARQUET else table.path.suffix.lower()
+            end = table.path.suffix.lower() if is_text(table.path) and form != PARQUET else f".{form}"
             return labeled_file(table, self.state.content, labels, end), kind, f"{stem}.labeled{end}"
         if name == "model.skops":
             model = self._model()

@@ -16,7 +16,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from surefoot._validation import FloatArray
-from surefoot.pool.table.columns import SHOWN_CATEGORIES, Columns
+from surefoot.pool.table.columns import Columns
 
 MISSING = "(missing)"
 PLAIN, RARE, TAILS, RANKS = "plain", "rare", "tails", "ranks"
@@ -29,8 +29,8 @@ _QUANTILES = 1000
 # Parts that come round again: how long a round is, and so many different values it takes to be worth two columns.
 _CYCLES = {"weekday": 7.0, "month": 12.0, "hour": 24.0}
 _FEWEST_VALUES = 3
-# Words in fewer rows than this say nothing of other rows; and at most so many words, the most frequent ones.
-_FEWEST_ROWS, _MOST_WORDS = 2, 20_000
+# At most so many n-grams, the most frequent ones; and how many of them name a direction, of those that weigh most.
+_MOST_GRAMS, _GRAMS_NAMED, _GRAMS_LOOKED_AT = 10_000, 3, 50
 
 
 class LargestEntryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
@@ -56,23 +56,22 @@ def make_cleaner(columns: Columns, frame: Any) -> Pipeline:
 
     Numbers: median where missing, then as `TailScaler` has it; dates: as `DateParts` has it; and for each column of
     these with missing cells, 1 where they are. Categories: one column each, 0 or 1, missing a category of its own.
-    Texts: as `TextParts` has it. Then all is divided by the largest absolute entry, as in the paper's experiments, so
-    that distances are comparable with the cost of another label.
+    Texts, and categories of many values: as `TextParts` has it. Then all is divided by the largest absolute entry, as
+    in the paper's experiments, so that distances are comparable with the cost of another label.
     """
     gaps = [name for name in [*columns.numbers, *columns.dates] if frame[name].isna().any()]
+    many = columns.many_categories(frame)
     number = make_pipeline(SimpleImputer(strategy="median"), TailScaler())
     category = make_pipeline(
         SimpleImputer(strategy="constant", fill_value=MISSING),
-        OneHotEncoder(
-            handle_unknown="infrequent_if_exist", max_categories=SHOWN_CATEGORIES, sparse_output=False, dtype=np.float64
-        ),
+        OneHotEncoder(handle_unknown="ignore", sparse_output=False, dtype=np.float64),
     )
     parts: list[tuple[str, Any, Any]] = [
         ("numbers", number, list(columns.numbers)),
         ("dates", DateParts(), list(columns.dates)),
         ("missing", MissingIndicator(features="all"), gaps),
-        ("categories", category, list(columns.categories)),
-        *[(f"text {at}", TextParts(), name) for at, name in enumerate(columns.texts, start=1)],
+        ("categories", category, [name for name in columns.categories if name not in many]),
+        *[(f"text {at}", TextParts(), name) for at, name in enumerate([*many, *columns.texts], start=1)],
     ]
     features = ColumnTransformer([part for part in parts if part[2]], verbose_feature_names_out=False)
     return Pipeline([("features", features), ("scale", LargestEntryScaler())])
@@ -236,57 +235,75 @@ def _position(days: NDArray[np.float64], part: str) -> NDArray[np.float64]:
 
 
 class TextParts(TransformerMixin, BaseEstimator):
-    """A column of texts as its leading directions: TF-IDF of words and pairs of words, then a truncated SVD.
+    """A column of texts, or of many categories, as its leading directions: TF-IDF of n-grams, then a truncated SVD.
 
-    Directions have mean 0 and are divided by one number, so that the first of them has standard deviation 1: a text
-    then weighs about as much as a column of numbers, and directions keep their weights among each other.
+    The n-grams are of three and four letters within words, as in skrub's `StringEncoder`, so that names with a common
+    part are near each other. They are counted among the different texts, and each text weighs as much as its rows.
+    Directions have mean 0 and one common scale. Their variances add up to 1, as those of a category's columns of 0 and
+    1 do at most, or to twice the variance of the n-grams that they keep, whichever is more: few names with common
+    parts then weigh more than texts that hardly have any.
 
     Parameters
     ----------
-    n_components : int, maximum number of directions; fewer words give fewer directions.
+    n_components : int, maximum number of directions; fewer n-grams or texts give fewer directions.
 
-    words_ : str, the words, a line each; idf_ : array (m,), their weights; directions_ : TruncatedSVD;
+    grams_ : str, the n-grams, a line each; idf_ : array (m,), their weights; directions_ : array (k, m);
     mean_ : array (k,); scale_ : float.
     """
 
-    def __init__(self, n_components: int = 50) -> None:
+    def __init__(self, n_components: int = 20) -> None:
         self.n_components = n_components
 
     def fit(self, X: ArrayLike, y: Any = None) -> TextParts:
-        """Find words and directions of the texts X (N,), NaN where missing."""
-        texts = _plain(X)
-        words = _vectorizer(min_df=_FEWEST_ROWS, max_features=_MOST_WORDS)
-        weights = words.fit_transform(texts)
+        """Find n-grams and directions of the texts X (N,), NaN where missing."""
+        texts, _, counts = _different(X)
+        grams = _vectorizer(max_features=_MOST_GRAMS)
+        weights = grams.fit_transform(texts)
         # as one text: a model file writes an entry for each item of a list, which takes long
-        self.words_, self.idf_ = "\n".join(words.get_feature_names_out()), words.idf_
-        most = max(min(self.n_components, weights.shape[1] - 1, len(texts) - 1), 1)
-        self.directions_ = TruncatedSVD(most, random_state=0).fit(weights)
-        found = self.directions_.transform(weights)
-        self.mean_ = found.mean(axis=0)
-        self.scale_ = float(found.std(axis=0).max()) or 1.0
+        self.grams_, self.idf_ = "\n".join(grams.get_feature_names_out()), grams.idf_
+        most = min(self.n_components, *weights.shape)
+        svd = TruncatedSVD(most, random_state=0).fit(weights.multiply(np.sqrt(counts)[:, None]).tocsr())
+        self.directions_ = svd.components_.astype(np.float32)
+        found = weights @ self.directions_.T
+        self.mean_ = np.average(found, axis=0, weights=counts)
+        kept = float(np.average((found - self.mean_) ** 2, axis=0, weights=counts).sum())
+        self.scale_ = np.sqrt(kept / max(1.0, 2.0 * kept)) if kept > 0.0 else 1.0
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
         """(N, k)."""
         check_is_fitted(self)
-        words = _vectorizer(vocabulary=self.words_.split("\n"))
-        words.idf_ = self.idf_
-        found = self.directions_.transform(words.transform(_plain(X)))
-        return (found - self.mean_) / self.scale_
+        texts, rows, _ = _different(X)
+        grams = _vectorizer(vocabulary=self.grams_.split("\n"))
+        grams.idf_ = self.idf_
+        found = (grams.transform(texts) @ self.directions_.T - self.mean_) / self.scale_
+        return found[rows]
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Names such as "note: late parcel refund", by the words that weigh most in a direction."""
+        """Names such as "note 1: late, parc, refu", by n-grams that weigh much in a direction and differ."""
         check_is_fitted(self)
         name = "text" if input_features is None or not len(input_features) else str(input_features[0])
-        words = np.array(self.words_.split("\n"), dtype=object)
-        top = np.argsort(-np.abs(self.directions_.components_), axis=1)[:, :3]
-        return np.array([f"{name} {at + 1}: {', '.join(words[best])}" for at, best in enumerate(top)], dtype=object)
+        grams = np.array([gram.strip() for gram in self.grams_.split("\n")], dtype=object)
+        found = []
+        for at, weights in enumerate(self.directions_, start=1):
+            best: list[str] = []
+            for gram in grams[np.argsort(-np.abs(weights), kind="stable")[:_GRAMS_LOOKED_AT]]:
+                if len(best) < _GRAMS_NAMED and not any(_share_letters(gram, other) for other in best):
+                    best.append(gram)
+            found.append(f"{name} {at}: {', '.join(best)}")
+        return np.array(found, dtype=object)
 
 
 def _vectorizer(**options: Any) -> TfidfVectorizer:
-    """Words and pairs of words, without accents and capitals; none holds the end of a line."""
-    return TfidfVectorizer(strip_accents="unicode", sublinear_tf=True, ngram_range=(1, 2), **options)
+    """N-grams within words, without accents and capitals; none holds the end of a line."""
+    return TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 4), strip_accents="unicode", **options)
 
 
-def _plain(X: ArrayLike) -> list[str]:
-    return [cell if isinstance(cell, str) else "" for cell in np.asarray(X, dtype=object).ravel()]
+def _different(X: ArrayLike) -> tuple[NDArray[Any], NDArray[np.intp], NDArray[np.intp]]:
+    """Return the different texts of a column, the one of each row, and their numbers of rows; missing is no text."""
+    texts = np.array([cell if isinstance(cell, str) else "" for cell in np.asarray(X, dtype=object).ravel()], object)
+    return np.unique(texts, return_inverse=True, return_counts=True)
+
+
+def _share_letters(one: str, other: str) -> bool:
+    return any(one[at : at + 2] in other for at in range(len(one) - 1))

@@ -33,8 +33,8 @@ from surefoot.pool.table.cells import (
 from surefoot.pool.table.cells import number_style as style_of
 from surefoot.pool.table.reading import listed
 
-# From this many on, rare categories are taken together.
-SHOWN_CATEGORIES = 30
+# Of more categories than this, columns of 0 and 1 say little: each is rare. Their names are encoded.
+MOST_CATEGORIES = 30
 # How numbers are written in each style.
 _EXAMPLES = {POINT: "1234.5", COMMA: "1.234,5", THOUSANDS: "1,234.5"}
 # Whole numbers that are told apart as texts, but fewer than this share of them in floating point, are names.
@@ -99,6 +99,10 @@ class Columns:
         """How many of each kind, in words."""
         kinds = {"numbers": self.numbers, "dates": self.dates, "categories": self.categories, "text": self.texts}
         return ", ".join(f"{len(names)} of {kind}" for kind, names in kinds.items() if names)
+
+    def many_categories(self, values: Any) -> list[str]:
+        """Columns of more than `MOST_CATEGORIES` categories; values : the used columns, as `read` gives them."""
+        return [name for name in self.categories if values[name].nunique() > MOST_CATEGORIES]
 
     def stored(self) -> dict[str, Any]:
         """What a model must keep to read another table alike, as plain data."""
@@ -185,7 +189,7 @@ class _Sorting:
         if found.useless:
             notes.append(Note(Code.LEFT_OUT, reasons=found.useless))
         if self.many:
-            notes.append(Note(Code.MANY_CATEGORIES, counts=self.many, shown=SHOWN_CATEGORIES - 1))
+            notes.append(Note(Code.MANY_CATEGORIES, counts=self.many, most=MOST_CATEGORIES))
         if found.texts:
             notes.append(Note(Code.FREE_TEXT, names=listed(found.texts)))
         return replace(found, notes=[*notes, *found.notes])
@@ -315,7 +319,7 @@ def _add_text(found: _Sorting, name: str, column: Any) -> None:
 
 def _add_category(found: _Sorting, name: str, n_values: int) -> None:
     found.columns.categories.append(name)
-    if n_values > SHOWN_CATEGORIES:
+    if n_values > MOST_CATEGORIES:
         found.many[name] = n_values
 
 

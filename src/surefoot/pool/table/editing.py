@@ -13,7 +13,7 @@ from surefoot._errors import import_extra
 from surefoot._files import write_bytes
 from surefoot.pool.table.cells import TableError, as_text
 from surefoot.pool.table.pool import Table, as_class
-from surefoot.pool.table.reading import TextRecords, codec_of, is_parquet, read_header, split_record
+from surefoot.pool.table.reading import TextRecords, codec_of, is_parquet, is_workbook, read_header, split_record
 
 
 class LabelWriter(ABC):
@@ -175,4 +175,10 @@ def _with_pandas_text(arrow: Any, name: str) -> Any:
 
 def label_writer(table: Table, content: bytes) -> LabelWriter:
     """The writer for a table that was read from these bytes."""
+    if is_workbook(table.path):  # saving it would lose its charts, and the values of its formulas
+        raise TableError(
+            f"labels must be written to a .csv, .tsv or .parquet table; {table.path.name} is a workbook. Save the "
+            "sheet as .csv and label that file, or label the workbook with surefoot serve and write the labels to "
+            "another file with surefoot export --out."
+        )
     return ParquetWriter(table, content) if is_parquet(table.path) else TextWriter(table, content)

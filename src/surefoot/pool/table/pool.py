@@ -28,7 +28,9 @@ from surefoot.pool.table.reading import (
     read_content,
     read_header,
     read_table,
+    sheets_of,
     shown_delimiter,
+    text_of,
     written_as,
 )
 
@@ -271,11 +273,14 @@ def _about_reading(file: Path, content: bytes, asked: Format, how: Format) -> li
     if is_parquet(file):
         return []
     notes = []
+    sheets = sheets_of(file, content)
+    if len(sheets) > 1:
+        notes.append(Note(Code.SHEET, file=file.name, sheet=sheets[0], others=sheets[1:]))
     if asked.delimiter is None and how.delimiter not in (None, asked.for_file(file).delimiter):
         notes.append(Note(Code.DELIMITER, file=file.name, delimiter=shown_delimiter(how.delimiter)))
     if asked.encoding == AUTO and how.encoding != "utf-8":
         notes.append(Note(Code.ENCODING, file=file.name, encoding=how.encoding))
-    n_above = read_header(file, content, how).n_above
+    n_above = read_header(file, text_of(file, content), how).n_above
     if n_above:
         notes.append(Note(Code.TITLE, file=file.name, n_lines=n_above, s="s" * (n_above > 1)))
     return notes

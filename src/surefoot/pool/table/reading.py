@@ -1,4 +1,4 @@
-"""Tables from CSV, TSV and Parquet files, cell by cell as they are written there."""
+"""Tables from CSV, TSV, Excel and Parquet files, cell by cell as they are written there."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ import io
 import os
 import re
 import sys
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime, time, timedelta
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -196,7 +199,9 @@ def quoted(value: str, delimiter: str) -> str:
     return value
 
 
-SUFFIXES = (".csv", ".tsv", ".parquet")
+WRITABLE = (".csv", ".tsv", ".parquet")
+WORKBOOK = ".xlsx"
+SUFFIXES = (*WRITABLE, WORKBOOK)
 # Cells that stand for nothing. "None" and "?" are not among them: they may be a class or a category.
 EMPTY = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL")
 # Arrow counts the bytes of a block in 32 bits.
@@ -248,7 +253,11 @@ def read_table(path: str | os.PathLike[str], how: Format = PLAIN, *, content: by
     import_extra("pandas", "cli", "reading tables")
     file = Path(path)
     raw = read_content(file) if content is None else content
-    frame = _read_parquet(file, raw) if is_parquet(file) else _read_text(file, raw, written_as(file, raw, how))
+    if is_parquet(file):
+        frame = _read_parquet(file, raw)
+    else:
+        settled = written_as(file, raw, how)
+        frame = _read_text(file, text_of(file, raw), settled)
     if len(frame) == 0:
         raise TableError(f"{path} has a header and no rows. Pass a table with rows.")
     return frame
@@ -259,6 +268,8 @@ def written_as(file: Path, content: bytes, how: Format) -> Format:
     settled = how.for_file(file)
     if is_parquet(file):
         return settled
+    if is_workbook(file):
+        return replace(settled, delimiter=",", encoding="utf-8")
     if how.encoding == AUTO:
         settled = replace(settled, encoding=recognised(content))
     if how.delimiter is None:
@@ -275,6 +286,74 @@ def written_as(file: Path, content: bytes, how: Format) -> Format:
 def is_parquet(file: Path) -> bool:
     """Whether a table is Parquet, by the end of its name."""
     return file.suffix.lower() == ".parquet"
+
+
+def is_text(file: Path) -> bool:
+    """Whether a table is CSV or TSV, by the end of its name."""
+    return not (is_parquet(file) or is_workbook(file))
+
+
+def is_workbook(file: Path) -> bool:
+    """Whether a table is an Excel workbook, by the end of its name."""
+    return file.suffix.lower() == WORKBOOK
+
+
+def text_of(file: Path, content: bytes) -> bytes:
+    """The content of a text file, or the first sheet of a workbook as CSV, so that both are read by the same rules."""
+    return _first_sheet(str(file), content).text if is_workbook(file) else content
+
+
+def sheets_of(file: Path, content: bytes) -> list[str]:
+    """The names of a workbook's sheets that have cells, the one that is read first; none for other files."""
+    return list(_first_sheet(str(file), content).names) if is_workbook(file) else []
+
+
+@dataclass(frozen=True)
+class _Sheet:
+    """A sheet of a workbook as CSV in UTF-8, and the names of all sheets with cells, its own first."""
+
+    text: bytes
+    names: tuple[str, ...]
+
+
+@lru_cache(maxsize=1)  # a command reads its table several times, and a workbook is slow to read
+def _first_sheet(file: str, content: bytes) -> _Sheet:
+    openpyxl = import_extra("openpyxl", "xlsx", "reading .xlsx tables")
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about styles and extensions, which hold no cells
+            book = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
+            sheets = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
+            found = {sheet.title: _filled(sheet.iter_rows(values_only=True)) for sheet in sheets}
+    except Exception as error:
+        raise FileError(
+            f"{file} could not be read as a workbook ({type(error).__name__}: {cut(first_line(error), 200)}). Save it "
+            "again as .xlsx, or as .csv."
+        ) from error
+    names = tuple(name for name, rows in found.items() if rows)
+    if not names:
+        raise TableError(f"{file} must have a visible sheet with cells; it has none. Pass another file.")
+    text = io.StringIO()
+    csv.writer(text).writerows(found[names[0]])
+    return _Sheet(text.getvalue().encode(), names)
+
+
+def _filled(rows: Iterable[Sequence[Any]]) -> list[list[str]]:
+    """The rows of a sheet as texts, without blank rows and columns at the end; a row of a title is one cell."""
+    cells = [[_written(cell) for cell in row] for row in rows]
+    ends = [max((at + 1 for at, cell in enumerate(row) if cell.strip()), default=0) for row in cells]
+    width = max(ends, default=0)
+    first = next((at for at, end in enumerate(ends) if end > 1), 0)
+    whole = [(row + [""] * width)[:width] if at >= first else row[:end]
+             for at, (row, end) in enumerate(zip(cells, ends, strict=True))]  # fmt: skip
+    return [row for row, end in zip(whole, ends, strict=True) if end]
+
+
+def _written(cell: Any) -> str:
+    """A cell of a workbook as a text file has it: dates as ISO 8601, a length of time in seconds."""
+    if isinstance(cell, datetime):
+        return cell.date().isoformat() if cell.time() == time() else cell.isoformat(sep=" ")
+    return "" if cell is None else repr(cell.total_seconds()) if isinstance(cell, timedelta) else str(cell)
 
 
 def read_content(path: str | os.PathLike[str]) -> bytes:
@@ -305,7 +384,7 @@ def read_names(path: Path, how: Format = PLAIN) -> list[str]:
     if is_parquet(path):
         return [str(name) for name in _parquet(path, read_content(path), lambda pq, data: pq.read_schema(data).names)]
     content = read_content(path)
-    return read_header(path, content, written_as(path, content, how)).names
+    return read_header(path, text_of(path, content), written_as(path, content, how)).names
 
 
 def check_label_column(path: Path, label: str, how: Format) -> None:
