@@ -2,15 +2,18 @@
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/proof.py [--out benchmarks/results-proof.csv] [--draws 10]
     OPENBLAS_NUM_THREADS=1 python benchmarks/proof.py --demo [--draws 10]
+    OPENBLAS_NUM_THREADS=1 python benchmarks/proof.py --page [--draws 10]
 
-Each dataset is a table of up to 3,000 rows, and targets are 5 % and 10 %. `proved` is the number of labels of
-`ProvenLabeling` with a logistic regression and random rows; a run stops at `MOST` labels. `hindsight` is the cheapest
-of fixed plans, learn from n random labels and audit until proved, chosen by its mean over the draws; a plan that does
-not prove the target within `MOST` labels counts as `MOST`. Where no plan does in half of the draws, `ProvenLabeling` is
-not run. `finished` is the number of labels that finish the table (`Audit.finish`) with 100 labels to learn from and the
-default sample of `surefoot finish`. Medians over the draws.
+Each dataset is a table of up to 3,000 rows, and targets are 5 % and 10 %. "demo" is the table of the demonstration.
+`proved` is the number of labels of `ProvenLabeling` with a logistic regression and random rows; a run stops at `MOST`
+labels. `hindsight` is the cheapest of fixed plans, learn from n random labels and audit until proved, chosen by its
+mean over the draws; a plan that does not prove the target within `MOST` labels counts as `MOST`. Where no plan does in
+half of the draws, `ProvenLabeling` is not run. `finished` is the number of labels that finish the table with the labels
+to learn from and the sample that `surefoot finish` takes by default. Medians over the draws. Lines that the file
+contains are not run again.
 
-With --demo, robots run `surefoot finish` on the table of `surefoot serve --demo` (569 rows), from no label on.
+With --demo, robots run `surefoot finish` on the table of `surefoot serve --demo` (569 rows), from no label on. With
+--page, robots label at the service behind its page, three rows while a model is trained, until the target is proved.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.datasets import load_breast_cancer
+from sklearn.preprocessing import StandardScaler
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from common import ROOT
@@ -37,6 +42,7 @@ import surefoot.active as al
 from surefoot import datasets
 from surefoot.pool.finishing import sample_size
 
+DEMO = "demo"
 LEVEL, TARGETS, MOST = 0.9, (0.05, 0.1), 800
 LEARN = (20, 40, 80, 160, 320)
 
@@ -78,14 +84,23 @@ def fixed(X: NDArray[np.float64], y: NDArray[Any], target: float, n: int, seed: 
     return len(rows) + audit.n_labels if audit.proved else MOST
 
 
+def rows_of(name: str) -> tuple[NDArray[np.float64], NDArray[Any]]:
+    """Rows and labels of a dataset or of the demonstration."""
+    if name != DEMO:
+        return table(name)
+    X, y = load_breast_cancer(return_X_y=True)
+    return StandardScaler().fit_transform(X), y
+
+
 def measure(name: str, target: float, draws: int) -> Line:
-    X, y = table(name)
+    X, y = rows_of(name)
     plans = {n: [fixed(X, y, target, n, seed) for seed in range(draws)] for n in LEARN}
     best = min(plans, key=lambda n: float(np.mean(plans[n])))
     hindsight = float(np.median(plans[best]))
     found = [proven(X, y, target, seed) if hindsight < MOST else None for seed in range(draws)]
-    sample = sample_size(len(y), 100, target, LEVEL)
-    runs = [finish(X, y, (100, sample), RANDOM, seed, target) for seed in range(draws)]
+    learn = int(np.clip(len(y) // 10, 20, 100))
+    sample = sample_size(len(y), learn, target, LEVEL)
+    runs = [finish(X, y, (learn, sample), RANDOM, seed, target) for seed in range(draws)]
     done = np.median([MOST if n is None else n for n in found])
     return Line(
         name, len(y), target, draws,
@@ -133,13 +148,59 @@ def demo(seed: int, learn: int, max_error: float) -> tuple[int, float]:
         return robot.n_labels, float((finished[LABEL] != truth).mean())
 
 
+def page(seed: int, target: float) -> tuple[int, int, bool]:
+    """Labels of a robot at the page of the demonstration until the target is proved, audits, and whether it is true."""
+    import pandas as pd
+
+    from surefoot.pool.label_log import LABEL, write_demo
+    from surefoot.pool.options import FitOptions
+    from surefoot.pool.schedule import PROVED, Goal, LabelingSettings, unpack
+    from surefoot.pool.served_model import PoolLearner
+    from surefoot.pool.service import LabelingService
+    from surefoot.pool.store_labels import open_store
+    from surefoot.pool.table import Table, clean, read_labeled_table
+    from surefoot.pool.table.reading import PLAIN
+
+    with tempfile.TemporaryDirectory() as folder:
+        path, truth = write_demo(Path(folder))
+        classes = sorted(pd.unique(truth))
+
+        def read(content: bytes | None = None) -> Table:
+            return read_labeled_table(path, LABEL, classes=classes, how=PLAIN, content=content)
+
+        found, n_rows = read(), len(truth)
+        learner = PoolLearner(clean(found), FitOptions(tol=1e-3, seed=seed), 2000, {}, lambda path, report: None, "")
+        with open_store(found, path.read_bytes(), read) as store:
+            desk = LabelingService(store, n_rows, classes, LabelingSettings(Goal(target, LEVEL, seed)))
+            robot = store.person("robot")
+            while desk.turns.phase != PROVED:
+                for _ in range(3):
+                    if rows := desk.rows_for(robot, beyond=desk.turns.phase != PROVED):
+                        desk.answer(robot, rows[0].row, str(truth[rows[0].row]))
+                job = desk.wanted()
+                if job is not None:
+                    desk.take_ranking(learner.rank(job), job)
+                desk.freeze_if_due()
+            number = desk.turns.n_audits
+            wrong = np.mean(np.array(classes)[unpack(store.frozen(number).predictions)] != truth)
+            return len(desk.book.labels), number, bool(wrong <= target)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=ROOT / "benchmarks" / "results-proof.csv")
     parser.add_argument("--draws", type=int, default=10)
-    parser.add_argument("--datasets", default=",".join(datasets.names(paper_only=True)))
+    parser.add_argument("--datasets", default=",".join([*datasets.names(paper_only=True), DEMO]))
     parser.add_argument("--demo", action="store_true")
+    parser.add_argument("--page", action="store_true")
     chosen = parser.parse_args()
+    if chosen.page:
+        for target in TARGETS:
+            proofs = [page(seed, target) for seed in range(chosen.draws)]
+            found, audits, true = (list(values) for values in zip(*proofs, strict=True))
+            print(f"page, at most {target:.0%}: median {np.median(found):.0f} labels, from {min(found)} to "
+                  f"{max(found)}, {np.mean(audits):.1f} audits; true in {np.mean(true):.0%}", flush=True)  # fmt: skip
+        return
     if chosen.demo:
         for learn in (40, 56, 80, 100):  # 56: the default, a tenth of the rows
             for target in TARGETS:

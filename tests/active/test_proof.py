@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,13 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.linear_model import LogisticRegression
-from sklearn.neighbors import KNeighborsClassifier
 
 import surefoot as sf
 from refusals import Refused, refuses
-from surefoot.active import AuditPolicy, FreezeSchedule, GiveUp, ProvenLabeling, RandomSampling
+from surefoot.active import AuditPolicy, ProvenLabeling, RandomSampling
+from surefoot.bounds.engine import AuditEngine, LearningState
 
 N = 300
 
@@ -29,23 +31,35 @@ def pool(seed: int = 0, noise: float = 0.0, rows: int = N) -> tuple[NDArray[np.f
     return X, y
 
 
+class Early(AuditPolicy):
+    """Begins each audit as early as it may, whatever cross-validation says."""
+
+    def begins(self, state: LearningState) -> bool:
+        return state.n_labels >= self.n_first(state)
+
+    def reason(self, audit: AuditEngine, state: LearningState) -> str | None:
+        return super().reason(audit, replace(state, n_tested=0, n_errors=0))
+
+
 def labeling(X: Any, **options: Any) -> ProvenLabeling:
     known: dict[str, Any] = {
-        "target_error": 0.1, "strategy": RandomSampling(random_state=0), "classes": [0, 1], "random_state": 0
+        "target_error": 0.1, "strategy": RandomSampling(random_state=0), "classes": [0, 1], "random_state": 0,
+        "policy": Early(),
     }  # fmt: skip
     return ProvenLabeling(LogisticRegression(), X, **{**known, **options})
 
 
 def test_it_learns_freezes_and_proves() -> None:
     X, y = pool()
-    found = labeling(X)
+    found = labeling(X, policy=None)
     phases = []
     while (question := found.next()) is not None:
         assert found.next() is question  # the same until it is answered
         phases.append(question.phase)
         found.record(question.row, y[question.row])
-    assert phases[:20] == ["learn"] * 20
-    assert set(phases[20:]) == {"audit"}
+    begin = phases.index("audit")
+    assert 20 <= begin < 60
+    assert phases == ["learn"] * begin + ["audit"] * (len(phases) - begin)
     assert found.proved
     assert found.state.phase == "proved"
     assert found.proof is not None
@@ -66,19 +80,17 @@ def test_a_bad_classifier_is_given_up_early_and_taught() -> None:
         found.record(question.row, y[question.row])
     assert not found.proved
     assert found.n_audits >= 2
-    # the first audit ended: at the rate of its errors the target was out of reach
     first = found.audits[1]
-    assert first.labels_needed() is None
-    assert first.n_labels == GiveUp().after
+    assert first.n_labels == AuditPolicy().first
+    assert first.n_errors > 0.05 * first.n_labels
     assert found.budget is None
     assert set(first.labels) <= set(found.learned)
-    assert phases.index("audit") == 20
 
 
 def test_a_budget_is_given_up_at_the_last_moment_possible() -> None:
     """One error less, and the audit could still have proved its target within the budget."""
     X, y = pool(noise=0.6)
-    found = labeling(X, target_error=0.1, policy=AuditPolicy(budget=50), sampling="uniform")
+    found = labeling(X, target_error=0.1, policy=Early(budget=50), sampling="uniform")
     found.run(lambda row: y[row], max_labels=120)
     audit = found.audits[1]
     row = list(audit.labels)[-1]
@@ -188,7 +200,7 @@ def test_one_class_alone_is_not_frozen() -> None:
 
 def test_a_pool_that_ends() -> None:
     X, y = pool(noise=0.6, rows=40)
-    found = labeling(X, target_error=0.01, policy=AuditPolicy(FreezeSchedule(10)))
+    found = labeling(X, target_error=0.01, policy=AuditPolicy(first=10))
     found.run(lambda row: y[row])
     assert found.next() is None
     assert found.done
@@ -213,9 +225,9 @@ def test_bad_input(options: dict[str, Any], message: Refused) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: FreezeSchedule(0), ("first", 0)),
-        (lambda: FreezeSchedule(growth=0.5), ("growth", 1)),
-        (lambda: GiveUp(patience=0), ("patience", 0.0)),
+        (lambda: AuditPolicy(first=0), ("first", 0)),
+        (lambda: AuditPolicy(growth=0.5), ("growth", 1)),
+        (lambda: AuditPolicy(patience=0.5), ("patience", 1)),
         (lambda: AuditPolicy(budget=0), ("budget", 0)),
         (lambda: AuditPolicy(rule="both"), ("rule", "'both'")),
     ],
@@ -237,15 +249,25 @@ def test_labels_of_rows_not_asked_for_are_refused() -> None:
     found.record(asked, y[asked])
 
 
-def false_proofs(runs: int, *, peek: bool = False) -> int:
+class Nearest(ClassifierMixin, BaseEstimator):
+    """Predicts the label of the nearest row. In simulations most of the time of scikit-learn's goes into checks."""
+
+    def fit(self, X: Any, y: Any) -> Nearest:
+        self.X_, self.y_, self.classes_ = X, y, np.unique(y)
+        return self
+
+    def predict(self, X: Any) -> Any:
+        return self.y_[((X[:, None] - self.X_) ** 2).sum(axis=2).argmin(axis=1)]
+
+
+def false_proofs(runs: int, *, peek: bool = False, policy: AuditPolicy | None = None) -> int:
     """Runs in which a classifier is proved to be better than it is, where many are near the target."""
     false = 0
     for seed in range(runs):
         X, y = pool(seed, noise=0.15, rows=120)
-        clf = KNeighborsClassifier(3)
         found = ProvenLabeling(
-            clf, X, target_error=0.07, strategy=RandomSampling(random_state=seed),
-            policy=AuditPolicy(FreezeSchedule(8)), classes=[0, 1], random_state=seed,
+            Nearest(), X, target_error=0.07, strategy=RandomSampling(random_state=seed),
+            policy=policy or AuditPolicy(first=8), classes=[0, 1], random_state=seed,
         )  # fmt: skip
         if peek:  # the auditor is told the labels where the classifier is wrong, as if trained on audited rows
             found.run(lambda row, y=y, found=found: _flatter(found, row, y))
@@ -261,14 +283,16 @@ def _flatter(found: ProvenLabeling, row: int, y: NDArray[np.intp]) -> int:
     return guess if row % 3 else int(y[row])
 
 
-def test_false_proofs_are_rare() -> None:
-    assert false_proofs(15) <= 2
+@pytest.mark.parametrize("policy", [AuditPolicy(first=8), Early(first=8, patience=3.0)])
+def test_false_proofs_are_rare(policy: AuditPolicy) -> None:
+    assert false_proofs(15, policy=policy) <= 4  # more in 1 of 80 simulations, if 10 % were false
 
 
 def test_flattering_labels_are_noticed_by_the_simulation() -> None:
-    assert false_proofs(15, peek=True) > 3
+    assert false_proofs(15, peek=True, policy=Early(first=8)) > 4
 
 
 @pytest.mark.slow
-def test_of_1000_proofs_at_most_100_are_false() -> None:
-    assert false_proofs(1000) <= 100
+@pytest.mark.parametrize("policy", [AuditPolicy(first=8), Early(first=8, patience=3.0)])
+def test_of_1000_proofs_at_most_100_are_false(policy: AuditPolicy) -> None:
+    assert false_proofs(1000, policy=policy) <= 100

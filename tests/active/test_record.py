@@ -14,21 +14,21 @@ from refusals import refuses
 from surefoot._errors import FileError, LockedError
 from surefoot._validation import FloatArray
 from surefoot.active import AuditPolicy, ProvenLabeling
-from surefoot.bounds.engine import AuditEngine, RowSampler, level_of
+from surefoot.bounds.engine import AuditEngine, LearningState, RowSampler, level_of
 
 N = 200
 TRUTH = (np.random.default_rng(0).random(N) < 0.4).astype(np.intp)
 
 
-class Never:
-    """Gives no audit up."""
+class Never(AuditPolicy):
+    """Ends no audit."""
 
-    def reason(self, audit: AuditEngine) -> str | None:
+    def reason(self, audit: AuditEngine, state: LearningState) -> str | None:
         return None
 
 
 def labeling(budget: int | None = 15, **keywords: Any) -> ProvenLabeling:
-    options: dict[str, Any] = {"target_error": 0.02, "policy": AuditPolicy(give_up=Never(), budget=budget)}
+    options: dict[str, Any] = {"target_error": 0.02, "policy": Never(budget=budget)}
     return ProvenLabeling(None, numbered(N), **{"random_state": 0, **options, **keywords})
 
 
@@ -188,7 +188,7 @@ def ever_below(seed: int, picks: str) -> bool:
     """Whether, in one run of learning and audits, any bound at any time is below the error of its classifier."""
     rng = np.random.default_rng(seed)
     hidden = (rng.random(N) < 0.4).astype(np.intp)
-    policy = AuditPolicy(give_up=Never(), budget=50)
+    policy = Never(budget=50)
     found = ProvenLabeling(None, numbered(N), target_error=0.02, policy=policy, sampling=picks, random_state=seed)
     for rate in (0.4, 0.2, 0.1):
         clf, error = told(hidden, rate, rng, list(found.labels))

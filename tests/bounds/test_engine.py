@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import betaincinv
 
 from refusals import refuses
-from surefoot.bounds.engine import NO_ROW_LEFT, OUT_OF_REACH, TOO_LONG, AuditEngine, FreezeSchedule, GiveUp
-from surefoot.bounds.size import least_labels
+from surefoot.bounds.betting import PoolErrors
+from surefoot.bounds.engine import (
+    NO_ROW_LEFT,
+    OUT_OF_REACH,
+    TOO_LONG,
+    AuditEngine,
+    AuditPolicy,
+    LearningState,
+    level_of,
+)
 
 N = 80
 RNG = np.random.default_rng(0)
@@ -123,7 +133,7 @@ def test_the_labels_needed_are_those_that_it_takes(wrong: float, target: float) 
 def test_the_least_labels_are_those_without_an_error() -> None:
     found = AuditEngine(["no"] * 500, {}, level=0.95, seed=1, target=0.05)
     least = found.least_labels()
-    assert least == least_labels(0.05, 500, 0.95) == found.labels_needed()
+    assert least == PoolErrors(500, 0.95).labels_needed(26, 0, 0, 0.0) == found.labels_needed()
     for draw in found.draw(500):
         if found.proved:
             break
@@ -140,28 +150,85 @@ class TestPolicy:
             found.settle(draw.row, "yes" if k < wrong else "no")
         return found
 
-    def test_it_looks_at_the_rate_from_the_thirtieth_label_on(self) -> None:
-        assert GiveUp().reason(self.audit(10, 29)) is None
-        assert GiveUp().reason(self.audit(10, 30)) == TOO_LONG
+    def state(self, **changes: Any) -> LearningState:
+        """A loop with 50 labels; two of 50 are wrong in cross-validation."""
+        return replace(LearningState(400, 50, 0, 50, 50, 2, 0, 1, 0.05, 0.9), **changes)
 
-    def test_patience(self) -> None:
-        found = self.audit(1, 30)
-        least, more = found.least_labels(), found.labels_needed()
-        assert least is not None
+    def test_a_few_labels_decide_nothing(self) -> None:
+        untested = self.state(n_tested=0, n_errors=0)
+        policy = AuditPolicy()
+        assert policy.reason(self.audit(10, 19), untested) is None
+        assert policy.reason(self.audit(10, 20), untested) == TOO_LONG
+
+    def test_an_audit_that_is_nearly_done_goes_on(self) -> None:
+        assert AuditPolicy().reason(self.audit(0, 30), self.state()) is None
+        assert AuditPolicy().reason(self.audit(9, 30), self.state()) == TOO_LONG
+
+    def test_patience_is_the_ratio_at_which_an_audit_ends(self) -> None:
+        found, state = self.audit(2, 30), self.state()
+        more = AuditPolicy().labels_left(state, found)
+        after = replace(state, n_labels=80, n_tested=80, n_errors=4, audit=2)
+        again = min(
+            (plan for n in range(80, 400) if (plan := AuditPolicy()._plan(after, n)) is not None),
+            key=lambda plan: plan.labels,
+        ).labels
         assert more is not None
-        assert GiveUp(patience=1.01 * more / least).reason(found) is None
-        assert GiveUp(patience=0.99 * more / least).reason(found) == TOO_LONG
+        ratio = more / again
+        assert AuditPolicy(patience=max(1.1 * ratio, 1.0)).reason(found, state) is None
+        if ratio > 1.1:
+            assert AuditPolicy(patience=0.9 * ratio).reason(found, state) == TOO_LONG
 
     def test_a_proved_one_and_one_without_a_target_go_on(self) -> None:
-        assert GiveUp().reason(self.audit(0, 200)) is None
-        assert GiveUp().reason(self.audit(30, 30, target=None)) is None
+        assert AuditPolicy().reason(self.audit(0, 200), self.state()) is None
+        assert AuditPolicy().reason(self.audit(30, 30, target=None), self.state()) is None
 
     def test_out_of_reach_and_no_row_left(self) -> None:
         known = dict.fromkeys(range(30), "yes")
         found = AuditEngine(["no"] * 400, known, level=0.95, seed=1, target=0.05)
-        assert GiveUp().reason(found) == OUT_OF_REACH
-        assert GiveUp(after=1000).reason(self.audit(40, 400)) == NO_ROW_LEFT
+        assert AuditPolicy().reason(found, self.state()) == OUT_OF_REACH
+        assert AuditPolicy(first=1000).reason(self.audit(40, 400), self.state()) == NO_ROW_LEFT
 
     def test_an_audit_begins_at_its_share_of_the_labels_of_the_last(self) -> None:
-        schedule = FreezeSchedule(20, 1.2)
-        assert [schedule.n_labels(before) for before in (0, 20, 21, 100)] == [20, 24, 26, 120]
+        policy = AuditPolicy(20, 1.2)
+        assert [policy.n_first(self.state(n_frozen=n)) for n in (0, 20, 21, 100)] == [20, 24, 26, 120]
+        assert not policy.begins(self.state(n_labels=19, n_tested=0, n_errors=0))
+        assert policy.begins(self.state(n_labels=20, n_tested=0, n_errors=0))  # nothing is known: an audit will tell
+
+    def test_no_audit_begins_that_cross_validation_knows_to_fail(self) -> None:
+        hopeless = self.state(n_errors=25)
+        assert not AuditPolicy(patience=1e9).begins(hopeless)
+        assert (AuditPolicy().labels_left(hopeless) or 350) > 300  # nearly every row
+        assert AuditPolicy().begins(self.state(n_errors=0))
+
+    def test_the_plan_has_the_fewest_labels(self) -> None:
+        """Against all numbers of labels to learn from, one by one, with the audit of the engine itself."""
+        state = LearningState(3000, 60, 0, 60, 60, 3, 0, 2, 0.05, 0.9)
+        plan = AuditPolicy().plan(state)
+        assert plan is not None
+        rate = betaincinv(3.5, 57.5, 0.25)
+        totals = []
+        for n in range(60, 600, 4):
+            audit = PoolErrors(3000 - n, level_of(0.9, 2)).labels_needed(151, 0, 0, rate * (60 / n) ** 0.5)
+            totals += [] if audit is None else [n - 60 + audit]
+        assert plan.labels == pytest.approx(min(totals), rel=0.1)
+
+    def test_labels_left_follow_the_errors(self) -> None:
+        policy, state = AuditPolicy(), self.state()
+        few, more = policy.labels_left(state, self.audit(0, 40)), policy.labels_left(state, self.audit(1, 40))
+        assert few is not None
+        assert more is not None
+        assert 0 < few < more
+        assert policy.labels_left(replace(state, target=0.9), self.audit(0, 40)) == 0  # that is proved already
+
+
+def test_a_new_target_changes_no_bound() -> None:
+    """An audit that aims at one target after another has the bound of an audit that never had one, at each label."""
+    plain, aiming = (AuditEngine(["no"] * 400, {}, level=0.95, seed=1, target=target) for target in (None, 0.3))
+    for k, draw in enumerate(plain.draw(300)):
+        label = "yes" if k % 40 == 39 else "no"
+        plain.settle(draw.row, label)
+        aiming.settle(draw.row, label)
+        if aiming.proved:
+            assert aiming.anytime_upper <= (aiming.target or 0)
+            aiming.aim(0.5 * aiming.anytime_upper)  # looking at the bound before
+        assert aiming.anytime_upper == plain.anytime_upper

@@ -66,7 +66,7 @@ class Desk:
 
     def open(self) -> None:
         """Open the store, as after a kill."""
-        settings = LabelingSettings(Goal(0.15, 0.9, 0), random_first=4)
+        settings = LabelingSettings(Goal(0.15, 0.9, 0), random_first=30)
         self.service = LabelingService(Store(self.path), N, CLASSES, settings)
 
     @property

@@ -60,7 +60,7 @@ def make_room(
         write_pool(folder).rename(path)
     table = read_labeled_table(path, "churn", classes=classes, how=more.pop("how", PLAIN))
     features = np.arange(len(table.labels), dtype=np.float64)[:, None]
-    settings = LabelingSettings(Goal(0.1, 0.9, 0), random_first=4, overlap=more.pop("overlap", 0.0))
+    settings = LabelingSettings(Goal(0.1, 0.9, 0), 4, more.pop("overlap", 0.0), pause=0.0)
     desk = LabelingService(store_of(table), len(table.labels), table.classes, settings)
     fitter = Fitter(SameProcess(Knowing(len(features), wrong)), desk.wanted, desk.take_ranking, desk.freeze_if_due)
     return AppState(desk, Cards(table), fitter, Neighbours(features), path.read_bytes(), **more)

@@ -70,18 +70,18 @@ class TestDesk:
     def test_from_the_offer_to_the_finished_table(self, tmp_path: Path) -> None:
         learner = Sure(400)
         desk = make_desk(tmp_path, 400)
-        assert status(desk)["offer"] is None
+        assert status(desk)["targets"] is None
         with pytest.raises(AnswerError, match="model must have learned"):
             desk.begin_finish()
         person = desk.store.person("ada")
         label(desk, person, learner, 10)
-        offer = {one["max_error"]: one["labels"] for one in status(desk)["offer"]}
+        offer = {one["target"]: one["finish"] for one in status(desk)["targets"]}
         assert list(offer) == [0.02, 0.05, 0.1]
         assert offer[0.1] <= offer[0.05] <= offer[0.02]
         desk.begin_finish()
         desk.begin_finish(0.02)  # of two people who press at once, the first one counts
         now = status(desk)
-        assert (now["phase"], now["offer"], now["bound"]) == (AUDITING, None, None)
+        assert (now["phase"], now["targets"], now["bound"]) == (AUDITING, None, None)
         assert desk.turns.finishing is not None
         assert desk.turns.finishing.goal.max_error == 0.1
         assert desk.turns.finishing.sample_size == sample_size(400, 10, 0.1, 0.9)
@@ -99,7 +99,7 @@ class TestDesk:
     def test_an_audit_gives_way(self, tmp_path: Path) -> None:
         learner = Sure(400)
         desk, person = in_audit(tmp_path, learner, 400)
-        label(desk, person, learner, 8)
+        label(desk, person, learner, 5)
         assert status(desk)["bound"] is not None
         n = len(desk.book.labels)
         desk.begin_finish(0.05)
@@ -152,7 +152,7 @@ class TestDesk:
         desk = make_desk(tmp_path, 20)
         person = desk.store.person("ada")
         label(desk, person, learner)
-        assert status(desk)["offer"] is None
+        assert status(desk)["targets"] is None
         with pytest.raises(AnswerError):
             desk.begin_finish()
 
@@ -178,7 +178,7 @@ class TestPage:
         room = make_room(tmp_path, wrong=0.05)
         client = Client(room)
         known = truth(60)
-        assert client.http.get("/api/standing").json()["offer"] is None
+        assert client.http.get("/api/standing").json()["targets"] is None
         assert client.post("finish").status_code == 400
         for _ in range(6):
             row = client.rows()[0]["row"]
@@ -186,7 +186,7 @@ class TestPage:
         job = room.desk.wanted()
         assert job is not None
         room.desk.take_ranking(Knowing(60, 0.05).rank(job), job)
-        assert client.http.get("/api/standing").json()["offer"]
+        assert client.http.get("/api/standing").json()["targets"]
         for share in (0.0, 1.0, "0.1", -1, 2):
             assert client.post("finish", max_error=share).status_code == 400
         assert client.http.get("/download/finished.csv").status_code == 404

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import numpy as np
@@ -18,12 +19,12 @@ from surefoot.pool.service import Answer, AnswerError, LabelingService, agreemen
 from surefoot.pool.store_labels import TABLE
 
 
-def label_next(desk: LabelingService, person: object, n: int = 1) -> list[int]:
+def label_next(desk: LabelingService, person: object, n: int = 1, errors: float | None = None) -> list[int]:
     """Answer rows with the truth, fitting whenever the desk wants a fit."""
     hidden, rows = truth(desk.book.n_rows), []
-    learner = Knowing(desk.book.n_rows, 0.02)
+    learner = Knowing(desk.book.n_rows, 0.02, errors)
     for _ in range(n):
-        picks = desk.rows_for(person)
+        picks = desk.rows_for(person, beyond=bool(errors))
         if not picks:
             break
         desk.answer(person, picks[0].row, CLASSES[hidden[picks[0].row]])
@@ -55,10 +56,14 @@ def test_labels_in_the_table_count_as_nobody(tmp_path: Path) -> None:
 def test_the_first_rows_are_random_then_the_model_picks_then_the_audit_draws(tmp_path: Path) -> None:
     desk = make_desk(tmp_path)
     ada = desk.store.person("ada")
-    first = label_next(desk, ada, 16)
+    first = label_next(desk, ada, 24, errors=0.25)  # a quarter is wrong: no audit begins
     purposes = [event.purpose for event in desk.book.events if event.kind == e.LABEL]
     assert purposes[:4] == [e.RANDOM] * 4
-    assert set(purposes[7:14]) == {e.LEARN}  # rows are handed out three ahead
+    # rows are handed out three ahead, and half of them test what the others taught
+    assert abs(purposes.count(e.LEARN) - 12) <= 2
+    assert set(purposes) == {e.RANDOM, e.LEARN}
+    assert desk.turns.phase == LEARNING
+    first += label_next(desk, ada, 4, errors=0.0)
     assert desk.turns.phase == AUDITING
     rows = label_next(desk, ada, 200)
     assert desk.turns.phase == PROVED
@@ -125,11 +130,106 @@ def test_a_bad_model_loses_its_audit_and_learning_goes_on(tmp_path: Path) -> Non
     assert why == TOO_LONG
     assert desk.turns.phase == LEARNING
     closed = len(desk.book.labels)
-    assert desk.turns.freeze_at == closed  # the next model has learned from the labels of the audit
+    assert desk.turns.awaits(desk.ranking)  # the next model has learned from the labels of the audit
     assert not desk.turns.should_freeze(desk.ranking)
     fresh = learner.rank(desk.wanted())
+    assert not desk.turns.awaits(fresh)
     assert fresh.n_labels == closed
     assert desk.turns.should_freeze(fresh)
+
+
+def test_no_row_is_handed_out_while_a_model_is_trained_for_an_audit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    desk = make_desk(tmp_path, pause=10.0)
+    ada, learner = desk.store.person("ada"), Knowing(200, 0.02)
+    for _ in range(4):
+        row = desk.rows_for(ada)[0].row
+        desk.answer(ada, row, CLASSES[learner.truth[row]])
+    assert status(desk)["paused"]
+    held = desk.rows_for(ada)
+    assert len(held) == 3  # those that were handed out before
+    for pick in held:
+        desk.answer(ada, pick.row, CLASSES[learner.truth[pick.row]])
+    assert desk.rows_for(ada) == []
+    later = time.monotonic() + 11
+    with monkeypatch.context() as patched:
+        patched.setattr(
+            "surefoot.pool.service.time.monotonic", lambda: later
+        )  # the fit takes too long: labeling goes on
+        assert len(desk.rows_for(ada)) == 3
+    job = desk.wanted()
+    desk.take_ranking(learner.rank(job), job)
+    assert not status(desk)["paused"]
+    desk.freeze_if_due()  # the model that was trained, as it is
+    assert desk.turns.phase == AUDITING
+    assert desk.turns.audit.known.keys() == desk.book.labels.keys()
+
+
+class TestTargets:
+    def test_a_change_is_recorded_and_spends_no_confidence(self, tmp_path: Path) -> None:
+        desk = make_desk(tmp_path)
+        ada = desk.store.person("ada")
+        label_next(desk, ada, 20)
+        engine = desk.turns.audit
+        bound = engine.anytime_upper
+        assert not engine.proved
+        desk.set_target(ada, 0.9)
+        assert (desk.turns.phase, engine.anytime_upper) == (PROVED, bound)
+        desk.set_target(ada, 0.05)
+        assert desk.turns.phase == AUDITING
+        changes = [(event.person, event.value) for event in desk.store.events() if event.kind == e.TARGET]
+        assert changes == [(ada.id, "0.9"), (ada.id, "0.05")]
+        label_next(desk, ada, 200)
+        assert desk.turns.phase == PROVED
+        assert desk.turns.audit.anytime_upper <= 0.05
+        desk.store.close()
+        again = make_desk(tmp_path)
+        assert (again.turns.goal.target, again.turns.phase) == (0.05, PROVED)
+
+    def test_the_page_lists_them(self, tmp_path: Path) -> None:
+        desk = make_desk(tmp_path)
+        ada = desk.store.person("ada")
+        assert status(desk)["targets"] is None
+        label_next(desk, ada, 40)
+        found = {one["target"]: one for one in status(desk)["targets"]}
+        assert list(found) == [0.02, 0.05, 0.1]
+        labels = [200 if one["prove"] is None else one["prove"] for one in found.values()]
+        assert labels == sorted(labels, reverse=True)
+        assert found[0.1]["prove"] == status(desk)["needed"]
+
+    def test_what_was_proved_stays_proved(self, tmp_path: Path) -> None:
+        """The bound of an audit that ended without a proof is still one, and its labels may change."""
+        desk = make_desk(tmp_path, goal=Goal(0.01, 0.9, 0))
+        ada, hidden, learner = desk.store.person("ada"), truth(200), Knowing(200, 0.1)
+        assert status(desk)["proved"] is None
+        while desk.turns.last is None:
+            row = desk.rows_for(ada)[0].row
+            desk.answer(ada, row, CLASSES[hidden[row]])
+            if (job := desk.wanted()) is not None:
+                desk.take_ranking(learner.rank(job), job)
+            desk.freeze_if_due()
+        best = status(desk)["proved"]
+        number, engine = desk.turns.best()
+        assert (best["audit"], best["value"]) == (number, engine.anytime_upper)
+        assert np.mean(learner.predictions != hidden) <= best["value"] < 1
+        row = next(row for row, wrong in zip(engine.labels, engine.outcomes, strict=True) if not wrong)
+        desk.answer(ada, row, CLASSES[1 - hidden[row]])
+        assert status(desk)["proved"]["value"] > best["value"]
+
+    def test_out_of_reach_asks_for_a_decision(self, tmp_path: Path) -> None:
+        desk = make_desk(tmp_path)
+        ada = desk.store.person("ada")
+        label_next(desk, ada, 30, errors=0.4)
+        now = status(desk)
+        assert now["out_of_reach"]
+        assert desk.rows_for(ada) == []
+        assert desk.rows_for(ada, beyond=True)
+        desk.begin_finish()
+        assert not status(desk)["out_of_reach"]
+        assert desk.rows_for(ada)
+        with pytest.raises(AnswerError, match="while a table is being finished"):
+            desk.set_target(ada, 0.2)
 
 
 def test_an_edit_in_the_audit_counts_anew(tmp_path: Path) -> None:
@@ -147,9 +247,9 @@ def test_an_edit_in_the_audit_counts_anew(tmp_path: Path) -> None:
 
 
 def test_undo_gives_the_row_back_for_its_purpose(tmp_path: Path) -> None:
-    desk = make_desk(tmp_path)
+    desk = make_desk(tmp_path, random_first=10)
     ada = desk.store.person("ada")
-    label_next(desk, ada, 20)
+    label_next(desk, ada, 16)
     assert desk.turns.phase == AUDITING
     bound, n = desk.turns.audit.anytime_upper, len(desk.book.labels)
     pick = desk.rows_for(ada)[0]

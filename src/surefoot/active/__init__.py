@@ -12,15 +12,13 @@ from surefoot.active.strategies import (
     RandomSampling,
     RobustModelChange,
 )
-from surefoot.bounds.engine import AuditPolicy, FreezeSchedule, GiveUp
+from surefoot.bounds.engine import AuditPolicy
 
 __all__ = [
     "PAPER_MARGIN",
     "ActiveLearner",
     "AuditPolicy",
     "ExpectedModelChange",
-    "FreezeSchedule",
-    "GiveUp",
     "MaxModelChange",
     "MinModelChange",
     "NearestCertifier",

@@ -325,6 +325,37 @@ class ActiveLearner:
                 self._write({"round": asdict(current)})
         return self.rounds[-1] if self.rounds else None
 
+    def cross_validate(self, rows: ArrayLike, n_folds: int = 5) -> int:
+        """Count the errors at labeled rows of classifiers that learned from the labels outside their fold.
+
+        Parameters
+        ----------
+        rows : array of shape (m,)
+            Labeled rows. They are divided into folds. All other labels are always learned from.
+        n_folds : int, default=5
+            Number of folds.
+
+        Returns
+        -------
+        int
+            The number of errors.
+        """
+        tested = self._check_rows(rows)
+        mark, errors = getattr(self.clf, "missing_label", np.nan), 0
+        folds = np.random.default_rng(0).permutation(len(tested)) % check_positive_integer(n_folds, "n_folds")
+        for fold in range(min(n_folds, len(tested))):
+            left_out = tested[folds == fold].tolist()
+            truth = [self._answers[row] for row in left_out]
+            pool = CandidatePool.from_arguments(self.X, self._marked(mark, frozenset(left_out)), None, mark)
+            seen = np.unique(pool.labels)
+            if len(seen) > 1:
+                with shared_geometry(self._geometry):
+                    predicted = np.asarray(fit_to(self.clf, pool, None).predict(self.X[left_out])).tolist()
+            else:
+                predicted = seen.tolist() * len(truth) or [None] * len(truth)
+            errors += sum(bool(one != other) for one, other in zip(predicted, truth, strict=True))
+        return errors
+
     def run(
         self,
         oracle: Oracle,
@@ -407,8 +438,8 @@ class ActiveLearner:
     def _check_rows(self, rows: ArrayLike) -> NDArray[np.intp]:
         return check_candidates(np.atleast_1d(np.asarray(rows)), len(self.X), "X")
 
-    def _marked(self, missing: Any) -> NDArray[Any]:
-        """Return (N,) labels with a mark for missing labels."""
+    def _marked(self, missing: Any, without: frozenset[int] = frozenset()) -> NDArray[Any]:
+        """Return (N,) labels with a mark for missing labels, and for those of the rows `without`."""
         numbers = all(isinstance(value, bool | int | float) for value in self._answers.values())
         is_nan = missing is not None and missing != missing  # noqa: PLR0124 - NaN
         marked: NDArray[Any]
@@ -417,7 +448,8 @@ class ActiveLearner:
         else:
             marked = np.full(len(self.X), None if is_nan else missing, dtype=object)
         for row, value in self._answers.items():
-            marked[row] = value
+            if row not in without:
+                marked[row] = value
         return marked
 
     def _certificate(self) -> Certificate | None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,7 +28,7 @@ from surefoot.bounds._arguments import (
     known_labels,
 )
 from surefoot.bounds.audit import frozen, settle_next
-from surefoot.bounds.engine import PLANNED, AuditEngine, AuditPolicy, level_of
+from surefoot.bounds.engine import PLANNED, AuditEngine, AuditPolicy, LearningState, level_of
 from surefoot.bounds.journal import EventLog, answer_event, hash_predictions, hash_rows
 from surefoot.bounds.size import audit_size
 
@@ -115,6 +117,8 @@ class ProvenLabeling(AuditRecord):
         self.sampling, self.uniform_fraction = sampling, check_uniform_fraction(uniform_fraction)
         self.classes = None if classes is None else np.asarray(classes).tolist()
         self._frozen: Any = None
+        self._n_tried = 0  # labels at which a test was due that has been made
+        self._tests: tuple[int, LearningState] | None = None  # number of labels, and the tests with them
         self._pending: Question | None = None
         n_rows = len(np.asarray(X))
         about: dict[str, Any] = {
@@ -190,6 +194,7 @@ class ProvenLabeling(AuditRecord):
             phase,
             len(self.labels),
             self._wanted(),
+            self._expected(),
             self.n_audits,
             0 if audit is None else audit.n_labels,
             0 if audit is None else audit.n_errors,
@@ -214,7 +219,7 @@ class ProvenLabeling(AuditRecord):
                 self._ask_audit()
             elif self._learner is None:
                 return None
-            elif len(self.labels) >= self._wanted() and self._can_freeze():
+            elif self._should_freeze():
                 self.freeze(self.model)
             else:
                 self._pending = Question(int(self._learner.suggest()[0]), LEARN)
@@ -361,8 +366,52 @@ class ProvenLabeling(AuditRecord):
         audit.settle(row, label)
 
     def _wanted(self) -> int:
-        """Number of labels at which the next audit begins."""
-        return self.policy.freeze.n_labels(self._n_frozen)
+        """Number of labels at which the next audit begins, as expected."""
+        state = self._learning()
+        plan = None if self.is_auditing else self.policy.plan(state)
+        return self.policy.n_first(state) if plan is None else state.n_labels + plan.learn
+
+    def _expected(self) -> int | None:
+        """Number of further labels until the proof."""
+        audit = self.audits.get(self.n_audits) if self.is_auditing else None
+        if self.proved:
+            return 0
+        return None if audit is not None and not audit.is_uniform else self.policy.labels_left(self._learning(), audit)
+
+    def _should_freeze(self) -> bool:
+        """Whether an audit begins now. Cross-validation takes a while, so labels must have grown since the last one."""
+        n, state = len(self.labels), self._learning()
+        due = max(self.policy.n_first(state), self._n_begun)
+        while (after := math.ceil(self.policy.growth * due)) <= n:
+            due = max(after, due + 1)
+        if n < due or self._n_tried >= due or not self._can_freeze():
+            return False
+        self._n_tried = due
+        return self.policy.begins(self._test())
+
+    def _test(self) -> LearningState:
+        """Cross-validate the classifier on its random labels, if that was not done with the labels that are there."""
+        state = self._learning()
+        if self._learner is None or (self._tests is not None and self._tests[0] == len(self._learned)):
+            return state
+        is_random = getattr(self._learner.strategy, "is_random", lambda n_labels: False)
+        rows = [row for k, row in enumerate(self._learned) if row in self._sampled or is_random(k)]
+        errors = self._learner.cross_validate(rows)
+        found, known = np.asarray(self.model.predict(self.X)), self._learned
+        state = replace(
+            state, n_tested=len(rows), n_errors=errors, n_trained=len(known),
+            n_wrong=sum(bool(found[row] != label) for row, label in known.items()),
+        )  # fmt: skip
+        self._tests = len(self._learned), state
+        return state
+
+    def _learning(self) -> LearningState:
+        """The loop as the policy sees it, with the last tests."""
+        n, audit = len(self._learned), self.n_audits + (not self.is_auditing)
+        before = None if self._tests is None else self._tests[1]
+        if before is None:
+            return LearningState(self._n_rows, n, 0, n, 0, 0, self._n_frozen, audit, self.target_error, self.level)
+        return replace(before, n_labels=n, n_frozen=self._n_frozen, audit=audit)
 
     def _rows_left(self) -> bool:
         return self.is_auditing or len(self.labels) + len(self.skipped) < self._n_rows
@@ -388,7 +437,7 @@ class ProvenLabeling(AuditRecord):
         audit = self.audits[self.n_audits]
         draw = audit.next_draw()
         used_up = self.budget is not None and (audit.n_labels >= self.budget or not audit.can_still_prove(self.budget))
-        if used_up or draw is None or self.policy.give_up.reason(audit) is not None:
+        if used_up or draw is None or self.policy.reason(audit, self._test()) is not None:
             self.give_up()
         else:
             self._pending = Question(draw.row, AUDIT)

@@ -53,7 +53,10 @@ class ProofState(PrintsAsTable):
     n_labels : int
         Total number of labels.
     n_wanted : int
-        Number of labels at which the next audit begins.
+        Number of labels at which the next audit begins, as expected.
+    n_expected : int or None
+        Expected number of further labels until the proof. None while nothing has tested the classifier, and if the
+        target is out of reach as far as the tests show.
     n_audits : int
         Number of audits begun.
     audit_labels : int
@@ -75,6 +78,7 @@ class ProofState(PrintsAsTable):
     phase: str
     n_labels: int
     n_wanted: int
+    n_expected: int | None
     n_audits: int
     audit_labels: int
     audit_errors: int
@@ -88,6 +92,7 @@ class ProofState(PrintsAsTable):
         rows = [
             ("phase", self.phase),
             ("labels", f"{self.n_labels}" + (f" of {self.n_wanted} to learn from" if self.phase == LEARN else "")),
+            *([] if self.n_expected is None else [("expected", f"about {count(self.n_expected, 'more label')}")]),
             ("target", f"an error rate of at most {self.target_error:.4g} at confidence level {self.level:.4g}"),
         ]
         if self.bound is not None and self.audit_level is not None:
@@ -121,6 +126,8 @@ class AuditRecord:
         self.audits: dict[int, AuditEngine] = {}
         self.n_audits = 0
         self._n_frozen = 0  # labels when the last audit began
+        self._n_begun = len(self._learned)  # labels when learning began, or began again after an audit
+        self._sampled: set[int] = set()  # labeled by audits that have ended
         self._mark: str | None = None  # hash of the classifier under audit
         self._journal.replay(self._apply)
 
@@ -211,5 +218,9 @@ class AuditRecord:
     def _end_audit(self) -> None:
         """Close the open audit. Its labels become available for learning."""
         self._skipped |= {row for row, label in self._audited.items() if label is None}
-        self._learned |= {row: label for row, label in self._audited.items() if label is not None}
+        found = {row: label for row, label in self._audited.items() if label is not None}
+        self._learned |= found
+        self._sampled |= found.keys()
+        if self._mark is not None:
+            self._n_begun = len(self._learned)
         self._audited, self._mark = {}, None

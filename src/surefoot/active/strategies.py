@@ -49,6 +49,21 @@ class RandomSampling(QueryStrategy):
         self.missing_label = missing_label
         self.random_state = random_state
 
+    def is_random(self, n_labels: int) -> bool:
+        """Return True: each row is a random sample of the unlabeled ones.
+
+        Parameters
+        ----------
+        n_labels : int
+            Number of labels before.
+
+        Returns
+        -------
+        bool
+            True.
+        """
+        return True
+
     def _model(self, clf: Any, pool: CandidatePool, fit_clf: bool, sample_weight: ArrayLike | None) -> None:
         """Return no classifier: all rows tie."""
 

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import betaincinv
 
 from surefoot._errors import ParameterError
 from surefoot._validation import FloatArray, check_positive_integer, check_positive_scalar
@@ -108,7 +110,7 @@ class AuditEngine:
         self._settled: dict[int, Any] = {}
         self._outcomes: list[bool] = []
         self.belief = belief
-        self._needed: dict[tuple[int, ...], int | None] = {}
+        self._needed: dict[tuple[float, ...], int | None] = {}
         self._errors = self._new_errors()
 
     @property
@@ -210,6 +212,11 @@ class AuditEngine:
             del self._settled[row]
             self._count_from(self._place.get(row))
 
+    def aim(self, target: float) -> None:
+        """Prove another target. Labels that arrived after the first one was proved count now."""
+        self.target = target
+        self._count_from(None)
+
     def can_still_prove(self, n: int) -> bool:
         """Return True if n labels in all, or the planned labels, can prove the target without further errors."""
         if self.target is None or self.proved:
@@ -217,18 +224,23 @@ class AuditEngine:
         n = min(n if self.plan is None else self.plan, self.n_drawable)
         if self.plan is not None:
             return self._planned(self.n_errors, n) <= self.target
-        return not isinstance(self._errors, PoolErrors) or self._errors.rejects(self._n_too_many, self.n_errors, n)
+        return not isinstance(self._errors, PoolErrors) or self._errors.rejects(
+            self._too_many(self.target), self.n_errors, n
+        )
 
-    def labels_needed(self) -> int | None:
-        """Estimate the labels until the anytime bound proves the target, at the observed error rate; None if never."""
+    def labels_needed(self, rate: float | None = None, target: float | None = None) -> int | None:
+        """Estimate the labels until the anytime bound proves the target, at an error rate; None if never.
+
+        rate : the observed one by default; target : another than that of the audit.
+        """
         n, x = self.n_labels, self.n_errors
-        return self._labels_after(n, x, x / n if n else 0.0)
+        return self._labels_after(n, x, (x / n if n else 0.0) if rate is None else float(f"{rate:.2g}"), target)
 
     def least_labels(self) -> int | None:
         """Return the number of labels of this audit if there were no errors."""
         return self._labels_after(0, 0, 0.0)
 
-    def _labels_after(self, n: int, x: int, rate: float) -> int | None:
+    def _labels_after(self, n: int, x: int, rate: float, target: float | None = None) -> int | None:
         if not isinstance(self._errors, PoolErrors):
             raise ParameterError(
                 "sampling",
@@ -236,15 +248,14 @@ class AuditEngine:
                 "'weighted'",
                 "Begin an audit with sampling='uniform'.",
             )
-        case = self._n_too_many, n, x
+        case = self._too_many(self.target if target is None else target), n, x, rate
         if case not in self._needed:
-            self._needed[case] = self._errors.labels_needed(*case, rate)
+            self._needed[case] = self._errors.labels_needed(*case)
         return self._needed[case]
 
-    @property
-    def _n_too_many(self) -> int:
-        """The smallest number of errors among the unlabeled rows that the target rules out."""
-        return int(np.floor((self.target or 0.0) * len(self.predictions) + 1e-9)) - self.known_errors + 1
+    def _too_many(self, target: float | None) -> int:
+        """The smallest number of errors among the unlabeled rows that a target rules out."""
+        return int(np.floor((target or 0.0) * len(self.predictions) + 1e-9)) - self.known_errors + 1
 
     def _planned(self, errors: int, n: int) -> float:
         most = hypergeometric_upper(errors, n, self.n_drawable, self.level)
@@ -282,69 +293,165 @@ def level_of(level: float, audit: int) -> float:
 
 
 @dataclass(frozen=True)
-class FreezeSchedule:
-    """Start the first audit at `first` labels, and each later audit at `growth` times as many as the one before.
+class LearningState:
+    """Describe a labeling loop to a policy.
+
+    Attributes
+    ----------
+    n_rows : int
+        Rows of the pool.
+    n_labels : int
+        Labels so far, without those of an open audit.
+    n_wrong : int
+        How many of them the model misclassifies.
+    n_trained : int
+        Labels from which the model learned.
+    n_tested, n_errors : int
+        Random labels that tested the model in cross-validation, and the errors among them. 0 if there was no test.
+    n_frozen : int
+        Labels when the last audit began, or 0 if there was none.
+    audit : int
+        Number of the open audit, or of the next one.
+    target, level : float
+        The error rate to prove, and the confidence level of all audits together.
+    """
+
+    n_rows: int
+    n_labels: int
+    n_wrong: int
+    n_trained: int
+    n_tested: int
+    n_errors: int
+    n_frozen: int
+    audit: int
+    target: float
+    level: float
+
+
+class ProofPlan(NamedTuple):
+    """Labels until a proof, as expected: `learn` for training first, and `audit` for the audit of that model."""
+
+    learn: int
+    audit: int
+
+    @property
+    def labels(self) -> int:
+        """Both together."""
+        return self.learn + self.audit
+
+
+# Beta quantile of the error rate with which labels are planned: below the median, since an audit that was too early
+# costs little, while a model that is never audited proves nothing.
+_HOPE = 0.25
+# Models that learn from m times the labels have m^(-1/2) times the error rate. Numbers of labels are tried in steps.
+_LEARNING, _STEP = 0.5, 1.2
+# Expected labels of an audit are those in a pool of at most this size; the difference is small.
+_MOST_ROWS = 10_000
+
+
+@dataclass(frozen=True)
+class AuditPolicy:
+    """Decide when an audit begins and when it ends without a proof.
+
+    An audit begins unless learning on would need clearly fewer labels in total, for training and audit together. It
+    ends when a new audit, of a model that has learned from all labels, would need clearly fewer. Both numbers follow
+    from the errors in cross-validation and in the audit. A model that learns from m times the labels is expected to
+    have 1/√m of the error rate. The guarantees hold under any policy.
 
     Attributes
     ----------
     first : int, default=20
-        Number of labels, including known ones, at which the first audit begins.
+        Number of labels, including known ones, at which the first audit may begin, and number of labels of an audit
+        before it may end as hopeless.
     growth : float, default=1.2
-        Ratio between the numbers of labels at which successive audits begin.
+        Least ratio between the numbers of labels at which successive audits begin.
+    patience : float, default=1.25
+        An audit begins and continues if it needs at most `patience` times the labels of learning on.
+    budget : int or None, default=None
+        Maximum number of labels per audit. The audit ends once the target is out of reach within the budget. None: no
+        limit with uniform sampling. With weighted sampling, the size of an audit planned for a quarter of the target.
+    rule : {"anytime", "planned"}, default="anytime"
+        The bound that proves the target. "planned", the exact bound at `budget` labels, requires a budget.
     """
 
     first: int = 20
     growth: float = 1.2
+    patience: float = 1.25
+    budget: int | None = None
+    rule: str = ANYTIME
 
     def __post_init__(self) -> None:
         check_positive_integer(self.first, "first")
-        if check_positive_scalar(self.growth, "growth") < 1:
-            raise ParameterError("growth", "must be at least 1", repr(self.growth), "Pass a value such as 1.2.")
+        for name in ("growth", "patience"):
+            if check_positive_scalar(getattr(self, name), name) < 1:
+                raise ParameterError(
+                    name, "must be at least 1", repr(getattr(self, name)), "Pass a value such as 1.25."
+                )
+        if self.budget is not None:
+            check_positive_integer(self.budget, "budget")
+        check_rule(self.rule, self.budget, "budget")
 
-    def n_labels(self, before: int) -> int:
-        """Return the number of labels at which the next audit begins.
+    def n_first(self, state: LearningState) -> int:
+        """Return the number of labels before which no audit begins.
 
         Parameters
         ----------
-        before : int
-            Number of labels at which the last audit began, or 0 if there was none.
+        state : LearningState
+            The labeling loop.
 
         Returns
         -------
         int
             The number of labels.
         """
-        return max(self.first, math.ceil(self.growth * before))
+        return max(self.first, math.ceil(self.growth * state.n_frozen))
 
+    def plan(self, state: LearningState) -> ProofPlan | None:
+        """Plan the proof that needs the fewest labels.
 
-@dataclass(frozen=True)
-class GiveUp:
-    """Stop an audit if its target requires too many more labels at the observed error rate.
+        Parameters
+        ----------
+        state : LearningState
+            The labeling loop between two audits.
 
-    The limit is `patience` times the labels of an audit without errors. The rule applies to uniform sampling with the
-    anytime bound. Other audits end with their budget.
+        Returns
+        -------
+        ProofPlan or None
+            None if the target is out of reach as far as the tests show, or if there was no test yet.
+        """
+        return self._plan(state, max(self.n_first(state), state.n_labels))
 
-    Attributes
-    ----------
-    patience : float, default=30.0
-        Audits continue longer with a larger value.
-    after : int, default=30
-        Number of labels before the rule uses the observed error rate.
-    """
+    def begins(self, state: LearningState) -> bool:
+        """Return True if the present model should be audited now.
 
-    patience: float = 30.0
-    after: int = 30
+        Parameters
+        ----------
+        state : LearningState
+            The labeling loop between two audits.
 
-    def __post_init__(self) -> None:
-        check_positive_scalar(self.patience, "patience")
+        Returns
+        -------
+        bool
+            Whether an audit should begin.
+        """
+        n = state.n_labels
+        if n < self.n_first(state):
+            return False
+        if not state.n_tested:
+            return True
+        now = self._audit_labels(state, n)
+        later = self._plan(state, math.ceil(_STEP * n))
+        return now is not None and (later is None or now <= self.patience * later.labels)
 
-    def reason(self, audit: AuditEngine) -> str | None:
+    def reason(self, audit: AuditEngine, state: LearningState) -> str | None:
         """Return the reason why an audit should end without a proof.
 
         Parameters
         ----------
         audit : AuditEngine
             The audit.
+        state : LearningState
+            The labeling loop when the audit began.
 
         Returns
         -------
@@ -357,39 +464,85 @@ class GiveUp:
             return NO_ROW_LEFT
         if not audit.is_uniform or audit.plan is not None:
             return None
-        least = audit.least_labels()
-        if least is None:
+        if audit.least_labels() is None:
             return OUT_OF_REACH
-        more = audit.labels_needed() if audit.n_labels >= self.after else 0
-        return TOO_LONG if more is None or more > self.patience * least else None
+        if audit.n_labels < self.first:
+            return None
+        tested, errors = state.n_tested + audit.n_labels, state.n_errors + audit.n_errors
+        n = state.n_labels + audit.n_labels
+        after = replace(
+            state, n_labels=n, n_wrong=round(state.n_wrong / max(state.n_labels, 1) * n), n_tested=tested,
+            n_errors=errors, audit=state.audit + 1,
+        )  # fmt: skip
+        more, again = self.labels_left(state, audit), self._plan(after, n)
+        return None if more is not None and (again is None or more <= self.patience * again.labels) else TOO_LONG
+
+    def labels_left(self, state: LearningState, audit: AuditEngine | None = None) -> int | None:
+        """Return the expected number of further labels until a proof.
+
+        Parameters
+        ----------
+        state : LearningState
+            The labeling loop: now, or when the open audit began.
+        audit : AuditEngine or None, default=None
+            The open audit, if there is one.
+
+        Returns
+        -------
+        int or None
+            None if the target is out of reach as far as the tests show, or if there was no test yet.
+        """
+        if audit is None:
+            plan = self.plan(state)
+            return None if plan is None else plan.labels
+        tested = state.n_tested + audit.n_labels
+        if not tested:
+            return None
+        if audit.anytime_upper <= state.target:
+            return 0
+        return audit.labels_needed(_hoped_rate(state.n_errors + audit.n_errors, tested), state.target)
+
+    def _plan(self, state: LearningState, first: int) -> ProofPlan | None:
+        """Return the plan with the fewest labels among audits that begin at `first` labels or later."""
+        best: ProofPlan | None = None
+        n, most = first, state.n_rows - state.n_labels
+        while n < state.n_rows and (best is None or n - state.n_labels < best.labels):
+            audit = self._audit_labels(state, n)
+            learn = n - state.n_labels
+            if audit is not None and learn + audit <= most and (best is None or learn + audit < best.labels):
+                best = ProofPlan(learn, audit)
+            n = math.ceil(_STEP * n)
+        return best
+
+    def _audit_labels(self, state: LearningState, n: int) -> int | None:
+        """Return the expected labels of the next audit if it begins at n labels, or None if it would prove nothing."""
+        if not state.n_tested:
+            return None
+        rate = _hoped_rate(state.n_errors, state.n_tested) * (max(state.n_trained, 1) / n) ** _LEARNING
+        known = round(state.n_wrong / max(state.n_labels, 1) * n)
+        bad, left = int(np.floor(state.target * state.n_rows + 1e-9)) - known + 1, state.n_rows - n
+        if bad <= rate * left:
+            return None
+        digits = max(len(str(left)) - 2, 0)  # two digits of the pool's size, so that the numbers are computed once
+        size = min(max(round(left, -digits), 1), _MOST_ROWS)
+        return _labels_in_pool(
+            size, max(round(bad * size / left), 1), float(f"{rate:.2g}"), level_of(state.level, state.audit)
+        )
 
 
-@dataclass(frozen=True)
-class AuditPolicy:
-    """Policy for alternating between learning and audits.
+def _hoped_rate(errors: int, tested: int) -> float:
+    """Return a hopeful estimate of an error rate."""
+    return float(betaincinv(errors + 0.5, tested - errors + 0.5, _HOPE))
 
-    Attributes
-    ----------
-    freeze : FreezeSchedule
-        Decides when the next audit begins. Any object with the same method works.
-    give_up : GiveUp
-        Decides when an audit ends without a proof. Any object with the same method works.
-    budget : int or None, default=None
-        Maximum number of labels per audit. The audit ends once the target is out of reach within the budget. None: no
-        limit with uniform sampling. With weighted sampling, the size of an audit planned for a quarter of the target.
-    rule : {"anytime", "planned"}, default="anytime"
-        The bound that proves the target. "planned", the exact bound at `budget` labels, requires a budget.
-    """
 
-    freeze: FreezeSchedule = field(default_factory=FreezeSchedule)
-    give_up: GiveUp = field(default_factory=GiveUp)
-    budget: int | None = None
-    rule: str = ANYTIME
+@lru_cache(maxsize=2048)
+def _labels_in_pool(size: int, bad: int, rate: float, level: float) -> int | None:
+    return 0 if bad > size else _pool_errors(size, level).labels_needed(bad, 0, 0, rate)
 
-    def __post_init__(self) -> None:
-        if self.budget is not None:
-            check_positive_integer(self.budget, "budget")
-        check_rule(self.rule, self.budget, "budget")
+
+@lru_cache(maxsize=64)
+def _pool_errors(size: int, level: float) -> PoolErrors:
+    return PoolErrors(size, level)
 
 
 def check_rule(rule: str | None, planned: int | None, name: str) -> str:

@@ -225,12 +225,6 @@ def _metric_labels(
     return labels_for_metric(metric, target, expected, N, n_positive, level, power)
 
 
-def least_labels(target: float, n_pool: int, level: float) -> int | None:
-    """Return the number of labels with which the anytime bound proves a target if there is no error among them."""
-    bad = int(np.floor(target * n_pool + 1e-9)) + 1
-    return PoolErrors(n_pool, level).labels_needed(bad, 0, 0, 0.0)
-
-
 def _plan(target: float, believed: float, N: int, level: float, power: float) -> tuple[int, int] | None:
     """Return the smallest number of labels and the errors it allows, or None if all rows do not suffice."""
     bad = int(np.floor(target * N + 1e-9)) + 1  # the least number of errors that must be ruled out

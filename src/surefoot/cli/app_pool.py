@@ -453,7 +453,10 @@ def serve(
     target: Annotated[
         float | None,
         typer.Option(
-            "--target", "--target-error", **_Share, help="Error rate to prove. Default: 0.05; with --audit, none."
+            "--target",
+            "--target-error",
+            **_Share,
+            help="Error rate to prove. Default: the last one of this table, or 0.05; with --audit, none.",
         ),
     ] = None,
     level: Annotated[float, typer.Option("--level", **_Share, help="Confidence level of the proof.")] = 0.9,
@@ -527,10 +530,10 @@ def serve(
             opening.audit = ColumnAudit(columns, level, choices.seed, value, labels, metric, positive)
         run_site(
             opening.load,
-            LabelingSettings(Goal(0.05 if target is None else target, level, choices.seed), random_first, overlap),
+            LabelingSettings(Goal(level=level, seed=choices.seed), random_first, overlap),
             host=host, port=port,
             ready=opening.say_ready, allowed=_host_names(allow_host), guidelines=guidelines, robot=robot,
-            browser=not no_open,
+            browser=not no_open, target=target,
         )  # fmt: skip
         return OK
 

@@ -21,7 +21,7 @@ from surefoot._files import cannot_write, sync_folder
 LABEL, SKIP, UNDO, FLAG, UNFLAG = "label", "skip", "undo", "flag", "unflag"
 NOTE, SETTLE = "note", "settle"
 PICK, FREEZE, CLOSE, FINISH, MEASURED = "pick", "freeze", "close", "finish", "measured"
-COLUMN = "column"
+COLUMN, TARGET = "column", "target"
 
 # Purposes of a row that is asked for. Those of DRAWN are random samples of what was open.
 LEARN, RANDOM, AUDIT, SECOND, GIVEN, IMPORTED = "learn", "random", "audit", "second", "given", "imported"

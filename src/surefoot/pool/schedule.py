@@ -6,7 +6,7 @@ import hashlib
 import json
 import zlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from surefoot._errors import FileError
 from surefoot._validation import FloatArray
-from surefoot.bounds.engine import NO_ROW_LEFT, AuditEngine, AuditPolicy, FreezeSchedule, level_of
+from surefoot.bounds.engine import NO_ROW_LEFT, AuditEngine, AuditPolicy, LearningState, level_of
 from surefoot.bounds.metrics import MetricEngine, MetricGoal
 from surefoot.pool import database as e
 from surefoot.pool.database import Event
@@ -31,8 +31,6 @@ AUDITED = "audited"
 OVER = (PROVED, FINISHED, AUDITED)
 # In place of the prediction of a row that has none: no label is like it.
 NO_CLASS = ""
-# Labels picked by the model before the first audit.
-_PICKED_FIRST = 10
 # Rows of the audit that are looked at beyond those recorded, to find one that nobody holds.
 _LOOK_AHEAD = 64
 # Seconds after which a row that someone holds may go to another if no other row is left.
@@ -82,13 +80,15 @@ class LabelingSettings:
     """How a pool is labeled.
 
     random_first : random labels before rows are picked by the model; overlap : share of rows that two people label;
-    lease : seconds after which a row that someone holds may go to another.
+    lease : seconds after which a row that someone holds may go to another; pause : seconds for which no row is handed
+    out while a model is trained whose audit may be due.
     """
 
     goal: Goal
     random_first: int = 20
     overlap: float = 0.0
     lease: float = 600.0
+    pause: float = 10.0
 
 
 @dataclass(frozen=True)
@@ -134,8 +134,9 @@ class AuditSchedule:
 
     def __init__(self, book: LabelLog, goal: Goal, random_first: int, frozen: Callable[[int], FrozenBlobs]) -> None:
         self._book, self.goal, self._stored = book, goal, frozen
-        self._policy = AuditPolicy(FreezeSchedule(random_first + _PICKED_FIRST))
+        self.policy = AuditPolicy(first=max(random_first, 1))
         self.audit: AuditEngine | None = None
+        self.audits: dict[int, AuditEngine] = {}  # all of them, whose bounds hold together
         self.finishing: Finishing | None = None
         self.column: ColumnAudit | None = None
         self.last: tuple[int, int, int, str] | None = None  # the audit given up: number, errors, labels, why
@@ -143,7 +144,8 @@ class AuditSchedule:
         self.measured: dict[str, Any] | None = None
         self.n_audits = 0
         self._prepared: tuple[int, AuditEngine] | None = None
-        self._n_frozen, self._n_closed = 0, -1  # labels when the last audit began, and ended
+        self._begun: LearningState | None = None  # when the present audit began
+        self._n_frozen, self._n_closed = 0, 0  # labels when the last audit began, and ended
 
     @property
     def phase(self) -> str:
@@ -169,10 +171,25 @@ class AuditSchedule:
             return 0
         return self.audit.n_drawable if self.audit.plan is None else min(self.audit.plan, self.audit.n_drawable)
 
-    @property
-    def freeze_at(self) -> int:
-        """Number of labels at which the next audit begins, after training on the labels of the last audit."""
-        return max(self._policy.freeze.n_labels(self._n_frozen), self._n_closed)
+    def state(self, ranking: Ranking | None = None) -> LearningState:
+        """The labeling as the policy sees it; ranking : of the model that would be audited."""
+        if self.audit is not None and self._begun is not None:
+            return replace(self._begun, target=self.goal.target)
+        book, tests = self._book, self.measured or {}
+        n_tested = tests.get("n_random", 0)
+        wrong = 0
+        if ranking is not None:
+            place = {name: k for k, name in enumerate(book.classes)}
+            wrong = sum(int(ranking.predictions[row]) != place[label] for row, label in book.labels.items())
+        return LearningState(
+            book.n_rows, len(book.labels), wrong, n_tested or len(book.labels), n_tested, tests.get("n_errors", 0),
+            self._n_frozen, self.n_audits + 1, self.goal.target, self.goal.level,
+        )  # fmt: skip
+
+    def best(self) -> tuple[int, AuditEngine] | None:
+        """The number and the audit with the smallest bound that is proved, if any."""
+        found = [(number, audit) for number, audit in self.audits.items() if audit.plan is None and audit.n_labels]
+        return min(found, key=lambda one: one[1].anytime_upper, default=None)
 
     def apply(self, event: Event) -> None:
         """Follow an event that the book has taken."""
@@ -182,8 +199,10 @@ class AuditSchedule:
             self._begin_finish(FinishGoal.from_json(event.value))
         elif event.kind == e.COLUMN and self.audit is not None:
             self.column = ColumnAudit.from_json(event.value)
-            before = self.audit
+            before = self.audits.pop(self.n_audits)  # it judges a column, not a model
             self._take_up(self.column.engine(before.predictions, before.known, self._book.classes))
+        elif event.kind == e.TARGET:
+            self._aim(float(str(event.value)))
         elif event.kind == e.CLOSE and self.audit is not None:
             found = (self.n_audits, self.audit.n_errors, self.audit.n_labels, str(event.value))
             self.last = found if self.column is None else None
@@ -191,23 +210,32 @@ class AuditSchedule:
         elif event.kind == e.MEASURED:
             self.measured = json.loads(str(event.value))
             self.curve.add(BoundPoint(self.measured["n_labels"], self.measured["value"], 0))
-        elif self.audit is not None and event.row >= 0 and event.kind in (e.LABEL, e.SKIP, e.UNDO, e.SETTLE):
-            self._settle(self.audit, event.row)
-            self._mark(self.audit)
+        elif event.row >= 0 and event.kind in (e.LABEL, e.SKIP, e.UNDO, e.SETTLE):
+            for audit in dict.fromkeys([*self.audits.values(), *([] if self.audit is None else [self.audit])]):
+                self._settle(audit, event.row)
+            if self.audit is not None:
+                self._mark(self.audit)
 
     def should_freeze(self, ranking: Ranking | None) -> bool:
-        """Return True if the present model can be audited, because enough labels trained it."""
+        """Return True if the present model should be audited: the latest one, as it is."""
         if self.audit is not None or ranking is None:
             return False
         n = len(self._book.labels)
         nothing_open = n > self._n_closed and self._book.n_open == 0 and not self._book.holders
-        return nothing_open or (n >= self.freeze_at and ranking.n_labels >= self.freeze_at)
+        return nothing_open or (not self.awaits(ranking) and self.policy.begins(self.state(ranking)))
+
+    def awaits(self, ranking: Ranking | None) -> bool:
+        """Whether an audit may be due as soon as a model has learned from enough labels."""
+        first = self.policy.n_first(self.state())
+        if self.audit is not None or len(self._book.labels) < first:
+            return False
+        return ranking is None or ranking.n_labels < max(self.policy.first, self._n_closed)
 
     def should_close(self) -> str | None:
         """Return the reason to end the audit and continue training, or None."""
         if self.audit is None or self.finishing is not None or self.column is not None:
             return None
-        why = self._policy.give_up.reason(self.audit)
+        why = self.policy.reason(self.audit, self.state())
         return None if why == NO_ROW_LEFT and len(self._book.labels) >= self._book.n_rows else why
 
     def known_rows(self) -> list[int]:
@@ -226,8 +254,17 @@ class AuditSchedule:
             stored = self._stored(number)
             known = unpack(stored.known).tolist()
             audit = self._new_audit(number, classes, unpack(stored.predictions), known, self._book.labels)
-        self.n_audits, self._n_frozen = number, len(self._book.labels)
+        audit.target = self.goal.target  # it may have changed since the audit was prepared
+        wrong = audit.known_errors
+        self._begun = replace(self.state(), n_wrong=wrong, audit=number)
+        self.n_audits, self._n_frozen, self.audits[number] = number, len(self._book.labels), audit
         self._take_up(audit)
+
+    def _aim(self, target: float) -> None:
+        """Prove another error rate. The anytime bounds hold for all targets at once, so no confidence is spent."""
+        self.goal = replace(self.goal, target=target)
+        if self.audit is not None and self.finishing is None and self.column is None:
+            self.audit.aim(target)
 
     def _take_up(self, audit: AuditEngine) -> None:
         """Make this the present audit, with all labels that are there."""
@@ -322,7 +359,9 @@ class Chooser:
             yield from self._audit_rows(person, now)
         if self._turns.column is not None:
             return
-        if ranking is not None and self._n_drawn() >= self._random_first:
+        n_drawn, n_given = self._n_drawn(), len(self._book.labels) + len(self._book.holders)
+        # every second row is random, and tests what the others taught
+        if ranking is not None and n_drawn >= max(self._random_first, n_given - n_drawn):
             for row in ranking.rows:
                 if self._book.is_untouched(row):
                     yield Event(e.PICK, row, person, purpose=e.LEARN)

@@ -7,8 +7,8 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
-from functools import lru_cache, partial
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import combinations
 from typing import Any
 
@@ -19,9 +19,8 @@ from surefoot._errors import FileError
 from surefoot._printing import at_least, count
 from surefoot._printing import short_percent as percent
 from surefoot._validation import FloatArray
-from surefoot.bounds.engine import NO_ROW_LEFT, OUT_OF_REACH, TOO_LONG, AuditEngine, level_of
+from surefoot.bounds.engine import NO_ROW_LEFT, OUT_OF_REACH, TOO_LONG, AuditEngine
 from surefoot.bounds.metrics import F1, MetricEngine
-from surefoot.bounds.size import least_labels
 from surefoot.pool import database as e
 from surefoot.pool.database import LABEL, Event, NotSavedError
 from surefoot.pool.finishing import FinishGoal, Finishing, expected_labels, sample_size
@@ -36,7 +35,6 @@ from surefoot.pool.schedule import (
     AuditSchedule,
     Chooser,
     ColumnAudit,
-    Goal,
     LabelingSettings,
     freeze_events,
     is_shared,
@@ -78,6 +76,7 @@ class LabelingService:
         self.ranking: Ranking | None = None
         self.problem: str | None = None
         self.offered: tuple[tuple[Any, ...], list[dict[str, Any]]] | None = None
+        self._paused_at: float | None = None
         self._fitted_to: Job | None = None
         self._read_store()
 
@@ -109,15 +108,25 @@ class LabelingService:
         """The rows in a person's hands, the one to show first; none when the target is proved, unless `beyond` it."""
         with self.lock:
             self.catch_up()
-            if self.turns.phase in OVER and (not beyond or self.turns.column is not None):
+            over = self.turns.phase in OVER
+            if (over and (not beyond or self.turns.column is not None)) or (not beyond and is_out_of_reach(self)):
                 return []
             if len(self.book.held.get(person.id, {})) < AHEAD:
                 with self._transaction():
-                    missing = AHEAD - len(self.book.held.get(person.id, {}))
+                    missing = 0 if self.pauses() else AHEAD - len(self.book.held.get(person.id, {}))
                     picks = self.chooser.choose(person.id, missing, self.ranking, time.time())
                     if picks:
                         self._store(picks)
             return list(self.book.held.get(person.id, {}).values())
+
+    def pauses(self) -> bool:
+        """Whether no row is handed out for a moment: a model is being trained whose audit may be due."""
+        if not self.turns.awaits(self.ranking):
+            self._paused_at = None
+            return False
+        now = time.monotonic()
+        self._paused_at = now if self._paused_at is None else self._paused_at
+        return now - self._paused_at < self.settings.pause
 
     def answer(self, person: Person, row: int, label: str | None, key: str | None = None) -> Event:
         """Take one answer."""
@@ -169,7 +178,7 @@ class LabelingService:
         pick = held.get(row) or self._earlier(person, row)
         kind = e.SKIP if label is None else e.LABEL
         event = Event(kind, row, person.id, label, pick.purpose, pick.probability, pick.audit, key)
-        missing = max(AHEAD - len(held) + (row in held), 0)
+        missing = 0 if self.pauses() else max(AHEAD - len(held) + (row in held), 0)
         picks = self.chooser.choose(person.id, missing, self.ranking, time.time(), without=frozenset({row}))
         stored = self._store([event, *picks])[0]
         self._take_turns()
@@ -238,8 +247,9 @@ class LabelingService:
             self.ranking = ranking
             if ranking.measured is not None:
                 found = ranking.measured
-                value = json.dumps({"value": found.value, "level": found.level, "n_labels": ranking.n_labels,
-                                    "n_random": found.n_labels, "kind": found.kind})  # fmt: skip
+                value = json.dumps({"value": found.value, "level": found.level, "kind": found.kind,
+                                    "n_labels": ranking.n_labels, "n_random": found.n_labels,
+                                    "n_errors": found.n_errors})  # fmt: skip
                 self._try_to_store([Event(e.MEASURED, value=value)])
 
     def freeze_if_due(self) -> None:
@@ -257,14 +267,27 @@ class LabelingService:
             if self.turns.should_freeze(ranking) and number == self.turns.n_audits + 1:
                 self._try_to_store(events, blobs)
 
+    def set_target(self, person: Person | None, target: float) -> None:
+        """Prove another error rate from now on. Each change is recorded.
+
+        The bounds of audits hold at all numbers of labels and for all targets at once, so the guarantee stays valid.
+        """
+        with self._transaction():
+            if self.turns.finishing is not None or self.turns.column is not None:
+                what = "a table is being finished" if self.turns.column is None else "a column is being audited"
+                raise AnswerError(f"the target cannot change while {what}.")
+            if target != self.turns.goal.target:
+                who = e.NOBODY if person is None else person.id
+                self._store([Event(e.TARGET, person=who, value=repr(float(target)))])
+                self._take_turns()
+
     def begin_finish(self, max_error: float | None = None) -> None:
         """Freeze the latest model, and finish the table with it: a new sample judges it, and people label the rest.
 
         max_error : share of wrong labels in the finished table; None for the target of the labeling.
         """
-        goal = self.settings.goal
         with self._transaction():
-            ranking, book = self.ranking, self.book
+            ranking, book, goal = self.ranking, self.book, self.turns.goal
             if self.turns.finishing is not None:
                 return
             if ranking is None:
@@ -483,8 +506,11 @@ def status(desk: LabelingService) -> dict[str, Any]:
             "level": turns.goal.level if turns.column is None else turns.column.level,
             "column": None if turns.column is None else _column_words(desk, turns.column),
             "bound": _bound(desk),
+            "proved": _proved(desk),
             "needed": needed,
-            "offer": _offer(desk),
+            "paused": desk.pauses(),
+            "out_of_reach": is_out_of_reach(desk),
+            "targets": _targets(desk),
             "headline": _headline(desk),
             "sentence": _sentence(desk, needed) if turns.column is None else _column_sentence(turns, turns.column),
             "counts": [[name, int(book.counts[name])] for name in book.classes],
@@ -526,19 +552,57 @@ def _bound(desk: LabelingService) -> dict[str, Any] | None:
     return {"value": value, "shown": f"≤ {percent(value, up=True)}", "kind": kind, "basis": basis}
 
 
+def _proved(desk: LabelingService) -> dict[str, Any] | None:
+    """Return the smallest bound that audits have proved, None before the first audited row."""
+    best = desk.turns.best()
+    if best is None:
+        return None
+    number, audit = best
+    return {
+        "value": audit.anytime_upper,
+        "shown": percent(audit.anytime_upper, up=True),
+        "audit": number,
+        "basis": f"{count(audit.n_errors, 'error')} in {count(audit.n_labels, 'audited row')}",
+    }
+
+
+def is_out_of_reach(desk: LabelingService) -> bool:
+    """Whether tests enough to tell expect that a proof takes more than half of the rows that are left."""
+    turns, state = desk.turns, desk.turns.state()
+    if turns.audit is not None or state.n_tested < _ENOUGH * turns.policy.first or _targets(desk) is None:
+        return False
+    more = turns.policy.labels_left(state)
+    return more is None or more > (state.n_rows - state.n_labels) / 2
+
+
+# Tested labels, as a multiple of the first random ones, that show whether a target is out of reach.
+_ENOUGH = 2
 # Shares of wrong labels that the page offers besides the target.
 _OFFERED = (0.02, 0.05, 0.1)
 
 
-def _offer(desk: LabelingService) -> list[dict[str, Any]] | None:
-    """About how many labels finish the table, by share of wrong labels; None where it cannot be finished now."""
+def _targets(desk: LabelingService) -> list[dict[str, Any]] | None:
+    """About how many labels prove the model's error rate, and how many finish the table, by share of wrong labels.
+
+    None where neither can begin now.
+    """
     book, turns, ranking = desk.book, desk.turns, desk.ranking
-    if ranking is None or turns.finishing is not None or turns.phase == PROVED or not book.n_unanswered:
+    if ranking is None or turns.finishing is not None or not book.n_unanswered:
         return None
-    shares = sorted({*_OFFERED, turns.goal.target})
-    state = (ranking, shares, len(book.labels) // max(book.n_rows // 1000, 1))  # an estimate need not move at once
+    audit, shares = turns.audit, sorted({*_OFFERED, turns.goal.target})
+    seen = None if audit is None else (turns.n_audits, audit.n_labels, audit.n_errors)
+    few = len(book.labels) // max(book.n_rows // 1000, 1)  # an estimate need not move at once
+    state = (ranking, shares, few, seen, turns.measured)
     if desk.offered is None or desk.offered[0][0] is not ranking or desk.offered[0][1:] != state[1:]:
-        found = [{"max_error": share, "labels": _labels_to_finish(desk, ranking, share)} for share in shares]
+        plans = turns.state()
+        found = [
+            {
+                "target": share,
+                "prove": turns.policy.labels_left(replace(plans, target=share), audit),
+                "finish": _labels_to_finish(desk, ranking, share),
+            }
+            for share in shares
+        ]
         desk.offered = state, found
     return desk.offered[1]
 
@@ -597,12 +661,9 @@ def _sentence(desk: LabelingService, needed: int | None) -> str:
         n = audit.n_labels
         if n == 0:
             return "The model is frozen and is now audited on random rows."
-        more = "At this rate the target is out of reach." if needed is None else f"About {needed} more labels."
+        more = "At this rate the target is out of reach." if needed is None else f"About {count(needed, 'more label')}."
         return f"{count(audit.n_errors, 'error')} in {count(n, 'audited row')} so far. {more}"
-    left = max(turns.freeze_at - len(book.labels), 0)
-    first = f"{count(left, 'more label')} for training. Then the model is frozen and audited."
-    if left == 0:
-        first = "Training a new model. It will then be frozen and audited."
+    first = _learning_sentence(desk)
     if turns.last is None:
         return first
     number, errors, n, why = turns.last
@@ -610,18 +671,32 @@ def _sentence(desk: LabelingService, needed: int | None) -> str:
     return f"Audit {number} did not prove it: {found}. Its labels teach the model now. {first}"
 
 
+def _learning_sentence(desk: LabelingService) -> str:
+    """Say what comes next while no audit is open."""
+    turns = desk.turns
+    if desk.pauses():
+        return "Training a new model. It may then be audited."
+    state = turns.state(desk.ranking)
+    tests = f"{count(state.n_errors, 'error')} in {count(state.n_tested, 'random label')} by cross-validation."
+    if is_out_of_reach(desk):
+        return f"{tests} A proof would take most of the rows. Finish the table, or choose another target."
+    plan = turns.policy.plan(state)
+    if plan is None:
+        left = max(turns.policy.n_first(state) - state.n_labels, 0)
+        return f"{count(left, 'more label')} for training. Then the model is tested." if left else tests
+    if plan.learn == 0:
+        return f"{tests} The next audit is expected to take {count(plan.audit, 'label')}."
+    return f"About {count(plan.learn, 'more label')} for training. Then the model is frozen and audited."
+
+
 def _needed(desk: LabelingService) -> int | None:
-    """Labels still needed, as estimated; while learning, at the least."""
-    turns, n = desk.turns, len(desk.book.labels)
+    """Labels still needed, as estimated from the tests; None while there is no estimate, or if out of reach."""
+    turns = desk.turns
     if turns.finishing is not None:
         return _left_to_finish(desk, turns.finishing)
     if turns.column is not None and turns.audit is not None:
         return _column_needed(turns.audit, turns)
-    if turns.audit is not None:
-        return 0 if turns.audit.proved else turns.audit.labels_needed()
-    audit = _least(turns.goal, turns.n_audits + 1, desk.book.n_rows)
-    left = max(turns.freeze_at - n, 0)
-    return None if audit is None else min(left + audit, desk.book.n_rows - n)
+    return turns.policy.labels_left(turns.state(), turns.audit)
 
 
 def _column_needed(audit: AuditEngine, turns: AuditSchedule) -> int | None:
@@ -702,8 +777,3 @@ def _left_to_finish(desk: LabelingService, finishing: Finishing) -> int:
     if chances.size and not (chances.min() >= 0 and chances.max() <= 1):  # scores that are no probabilities
         return size - done
     return max(expected_labels(chances, desk.book.n_rows, size) - done, size - done)
-
-
-@lru_cache(maxsize=64)
-def _least(goal: Goal, number: int, n_rows: int) -> int | None:
-    return least_labels(goal.target, n_rows, level_of(goal.level, number))

@@ -17,7 +17,7 @@ from surefoot._errors import FileError
 from surefoot._validation import FloatArray
 from surefoot.active.proof import ProvenLabeling
 from surefoot.active.strategies import RandomSampling, RobustModelChange
-from surefoot.bounds.engine import AuditPolicy, FreezeSchedule
+from surefoot.bounds.engine import AuditPolicy
 from surefoot.estimators.robust import RobustLogisticRegression
 from surefoot.pool import database as e
 from surefoot.pool.appraisal import losses_of
@@ -433,15 +433,18 @@ class FinishLoop:
 
 
 class RandomFirst(RandomSampling):
-    """Rows at random until there are enough labels, then those whose label says most."""
+    """Rows at random until there are enough labels, then every second one, which tests what the others taught."""
 
     def __init__(self, random_first: int, seed: int) -> None:
         super().__init__(missing_label=None, random_state=seed)
         self.random_first, self.seed = random_first, seed
 
+    def is_random(self, n_labels: int) -> bool:
+        """Whether the row after this number of labels is drawn at random."""
+        return n_labels < self.random_first or n_labels % 2 == 0
+
     def query(self, X: Any, y: Any, **options: Any) -> Any:  # type: ignore[override]
-        labeled = sum(value is not None for value in np.asarray(y, dtype=object))
-        if labeled < self.random_first:
+        if self.is_random(sum(value is not None for value in np.asarray(y, dtype=object))):
             return super().query(X, y, **options)
         strategy = RobustModelChange(impact=impact_of, random_state=self.seed, missing_label=None)
         return strategy.query(X, y, **options)
@@ -464,7 +467,7 @@ def proven_labeling(
         None if log.read() else pool.labels,
         target_error=target_error,
         level=level,
-        policy=AuditPolicy(FreezeSchedule(max(random_first, 2))),
+        policy=AuditPolicy(first=max(random_first, 2)),
         strategy=RandomFirst(random_first, choices.seed),
         classes=pool.classes,
         journal=log,

@@ -130,13 +130,15 @@ def run_site(
     guidelines: Path | None = None,
     robot: object | None = None,
     browser: bool = True,
+    target: float | None = None,
 ) -> None:
     """Serve the labeling page of a table until the process is stopped.
 
     load : opens the table; called when the port is known to be free.
     ready : gets the page's address, its desk, and whether an invitation is needed, when the page is served.
     allowed : more names of this server; guidelines : Markdown file to show; robot : the label of each row (N,), for
-    the demonstration. People come in by invitation unless only this machine can reach the host.
+    the demonstration; target : to prove from now on, None for the last one of this table.
+    People come in by invitation unless only this machine can reach the host.
     """
     bind(host, port).close()  # told before anything is read
     shown = None if guidelines is None else read_guidelines(guidelines)
@@ -149,6 +151,8 @@ def run_site(
     desk = LabelingService(store, len(table.labels), table.classes, settings)
     try:
         desk.begin_audit(opened.audit, opened.predictions, opened.scores)
+        if target is not None and desk.turns.finishing is None and desk.turns.column is None:
+            desk.set_target(None, target)
     except BaseException:
         if worker is not None:
             worker.stop()

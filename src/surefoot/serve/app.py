@@ -64,7 +64,8 @@ def make_app(state: AppState) -> Starlette:
     """The application of one pool."""
     views = Views(state)
     get, post = ["GET"], ["POST"]
-    acts = {"undo": views.undo, "flag": views.flag, "note": views.note, "robot": views.robot, "finish": views.finish}
+    acts = {"undo": views.undo, "flag": views.flag, "note": views.note, "robot": views.robot, "finish": views.finish,
+            "target": views.target}  # fmt: skip
     forms = {"edit": views.edit, "settle": views.settle, "unflag": views.unflag, "report": views.ask_report}
     return Starlette(
         routes=[  # tried in this order
@@ -272,6 +273,15 @@ class Views:
         self.state.desk.begin_finish(share)
         return _SAVED
 
+    def target(self, person: Person, data: dict[str, Any]) -> bytes:
+        """Prove another error rate."""
+        share = data.get("target")
+        if not (type(share) is float and 0.0 < share < 1.0):
+            raise AnswerError(f"target must lie between 0 and 1; got {share!r:.60}. Reload the page.")
+        self.state.desk.set_target(person, share)
+        self.state.fitter.wake()
+        return _SAVED
+
     def robot(self, person: Person, data: dict[str, Any]) -> bytes:
         """Return the label that the robot of the demonstration gives."""
         truth: Any = self.state.robot
@@ -329,9 +339,9 @@ class Views:
         if what == "labels" and form in (CSV, PARQUET) and not (desk.turns.column and desk.turns.phase == AUDITING):
             end = table.path.suffix.lower() if is_text(table.path) and form != PARQUET else f".{form}"
             return labeled_file(table, self.state.content, labels, end), kind, f"{stem}.labeled{end}"
-        if name == "model.skops":
-            model = self._model()
-            return None if model is None else (model, kind, f"{stem}.skops")
+        if name in ("model.skops", "proved.skops"):
+            model = self._model() if what == "model" else self._proved_model()
+            return None if model is None else (model, kind, f"{stem}{'' if what == 'model' else '.proved'}.skops")
         if name == "report.html" and self.state.fitter.report is not None:
             return self.state.fitter.report, "text/html; charset=utf-8", f"{stem}.report.html"
         return self._finished(form, kind) if what == "finished" and form in (CSV, PARQUET) else None
@@ -352,6 +362,13 @@ class Views:
             return None
         scores = ranking.proba[np.arange(len(ranking.predictions)), ranking.predictions].tolist()
         return {row: (classes[k], scores[row]) for row, k in enumerate(ranking.predictions.tolist())}
+
+    def _proved_model(self) -> bytes | None:
+        """The model with the smallest bound that audits have proved."""
+        desk = self.state.desk
+        with desk.lock:
+            best = desk.turns.best()
+            return None if best is None else desk.store.frozen(best[0]).model
 
     def _model(self) -> bytes | None:
         """The model that was proved, else the latest."""

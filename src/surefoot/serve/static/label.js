@@ -120,6 +120,12 @@ function showEnd(place) {
     more.textContent = "Continue labeling";
     more.addEventListener("click", () => { beyond = true; fetchRows(); });
     done.append(tick, title, words, files, ...(finished ? [] : [more]));
+  } else if (standing.paused) {
+    place.replaceChildren(paragraph("Training a new model. The next row comes in a moment."));
+    return;
+  } else if (standing.out_of_reach && !beyond) {
+    showChoice(place);
+    return;
   } else {
     title.textContent = "No row is left";
     words.textContent = "Every row has a label or is open for another annotator.";
@@ -255,12 +261,12 @@ function showStanding() {
   put("target", `≤ ${percent(s.target)}`);
   put("target-more", `wrong, ${percent(s.level)} confidence`);
   const over = isOver(s.phase);
-  put("needed", over ? "0" : s.phase === "finishing" ? String(s.needed) : s.needed === null ? "many" : s.phase === "learning" ? `≥ ${s.needed}` : `≈ ${s.needed}`);
-  put("needed-more", over ? "you can stop" : s.phase === "finishing" ? "rows that the model is unsure of" : s.needed === null ? "target out of reach" : "labels, as estimated");
+  put("needed", over ? "0" : s.phase === "finishing" ? String(s.needed) : s.needed === null ? "–" : `≈ ${s.needed}`);
+  put("needed-more", over ? "you can stop" : s.phase === "finishing" ? "rows that the model is unsure of" : s.needed !== null ? "labels, as estimated" : s.bound ? "target out of reach" : "no estimate yet");
   if (s.column) showColumn(s.column);
   drawChart(byId("chart"), s);
   drawCounts(byId("counts"), s.counts);
-  showOffer(s.offer);
+  showTargets(s.targets);
   showFit();
   if (s.problem) trouble(s.problem);
 }
@@ -274,32 +280,67 @@ function showColumn(column) {
   byId("chart").closest("figure").hidden = column.is_planned;
 }
 
-// ---- finishing the table instead of proving the model
+// ---- the target: another one, or a finished table
 
-function showOffer(offer) {
-  byId("offer").hidden = !offer;
-  if (!offer) return;
-  const percent = share => `${+(100 * share).toFixed(1)}\u00a0%`;
-  put("offer-text", `Or finish the table: the model labels the rows that it is surest of, you label the others. With ${percent(standing.level)} confidence at most this share of all labels is wrong:`);
-  const place = byId("offer-choices"), wanted = offer.map(one => `${percent(one.max_error)}: about ${one.labels} more labels`);
-  if ([...place.children].map(one => one.textContent).join() === wanted.join()) return;
-  place.replaceChildren(...offer.map((one, i) => {
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = "plain";
-    button.textContent = wanted[i];
-    button.addEventListener("click", () => finish(one.max_error));
-    return button;
+const percentOf = share => `${+(100 * share).toFixed(1)}\u00a0%`;
+
+function choiceButton(text, act, chosen = false) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "plain";
+  button.textContent = text;
+  if (chosen) button.setAttribute("aria-current", "true");
+  button.addEventListener("click", act);
+  return button;
+}
+
+function toProve(one) {
+  return one.prove === null ? "out of reach" : one.prove === 0 ? "proved" : `about ${one.prove} labels`;
+}
+
+function showTargets(targets) {
+  byId("offer").hidden = !targets;
+  if (!targets) return;
+  put("offer-text", `More labels, as estimated, with ${percentOf(standing.level)} confidence. In a finished table, the model labels the rows that it is surest of and you label the others.`);
+  const shown = JSON.stringify([targets, standing.target]);
+  if (byId("offer-choices").dataset.shown === shown) return;
+  byId("offer-choices").dataset.shown = shown;
+  byId("offer-choices").replaceChildren(...targets.map(one => {
+    const line = document.createElement("tr"), head = document.createElement("th"), prove = document.createElement("td"), end = document.createElement("td");
+    head.scope = "row";
+    head.textContent = percentOf(one.target);
+    const isTarget = one.target === standing.target;
+    prove.append(choiceButton(toProve(one), () => choose("target", {target: one.target}), isTarget));
+    end.append(choiceButton(`about ${one.finish} labels`, () => choose("finish", {max_error: one.target})));
+    line.append(head, prove, end);
+    return line;
   }));
 }
 
-async function finish(share) {
-  const found = await send("/api/finish", {max_error: share});
+async function choose(what, data) {
+  const found = await send(`/api/${what}`, data);
   if (!found.saved) return trouble(found.message);
   beyond = false;
   queue = [];
+  shown = null;
   await refreshOnce();
   await fetchRows();
+}
+
+function showChoice(place) {
+  const box = document.createElement("div"), title = document.createElement("h2"), words = document.createElement("p");
+  const here = standing.targets.find(one => one.target === standing.target);
+  box.className = "done";
+  title.textContent = `At most ${percentOf(standing.target)} wrong is out of reach for the model alone`;
+  words.textContent = standing.sentence;
+  const easier = standing.targets.filter(one => one.target > standing.target && one.prove !== null);
+  const finish = choiceButton(`Finish the table: about ${here.finish} labels`, () => choose("finish", {max_error: here.target}));
+  finish.className = "button";
+  box.append(title, words, finish,
+    ...easier.map(one => choiceButton(`Prove ${percentOf(one.target)}: ${toProve(one)}`, () => choose("target", {target: one.target}))),
+    choiceButton("Continue labeling", () => { beyond = true; fetchRows(); }));
+  place.replaceChildren(box);
+  byId("live").textContent = `${title.textContent}. ${words.textContent}`;
 }
 
 function showFit() {
@@ -326,7 +367,7 @@ async function refresh() {
   } catch {
     // said when the next answer is sent
   }
-  setTimeout(refresh, standing && standing.fit.running !== null ? 1000 : 3000);
+  setTimeout(refresh, standing && (standing.paused || standing.fit.running !== null) ? 500 : 3000);
 }
 
 // ---- the robot of the demonstration
@@ -342,6 +383,7 @@ function showRobot() {
 async function robotStep() {
   const row = shown;
   if (standing && isOver(standing.phase) && row === null) { robot = false; showRobot(); }
+  if (robot && row === null && standing && standing.out_of_reach) await choose("finish", {max_error: standing.target});
   if (robot && row !== null && inFlight.size === 0) {
     const found = await send("/api/robot", {row});
     if (robot && found.saved && shown === row) answer(found.label);
