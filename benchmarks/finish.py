@@ -8,6 +8,13 @@ all, as a share of the table, how often at most 5 % of the labels were wrong, an
 same labels prove for the model alone. The labels to learn from are random rows, or those at which the classes of the
 model are closest (`margin`, ten at a time from 20 on). Lines that the file already contains are not run
 again. At the end the tables of docs/finish.md are written from the file.
+
+    OPENBLAS_NUM_THREADS=1 python benchmarks/finish.py --rounds [--draws 20]
+
+Compare one round with two, both with 90 % confidence in all and the default sizes of the sample. In the second round
+a model learns from all labels, is frozen again and judged by a new sample. The rounds share the confidence as the
+audits of `ProvenLabeling` do. A second round begins if the first one leaves more rows than a new sample has: at once,
+or after half of these rows are labeled.
 """
 
 from __future__ import annotations
@@ -27,6 +34,8 @@ from common import ROOT, markdown_table, with_tables
 
 import surefoot as sf
 from surefoot import datasets
+from surefoot.bounds.engine import level_of
+from surefoot.pool.finishing import sample_size
 
 RESULTS, PAGE = ROOT / "benchmarks" / "results-finish.csv", ROOT / "docs" / "finish.md"
 
@@ -92,6 +101,43 @@ def finish(
     return (len(y) - found.n_model) / len(y), wrong / len(y), audit.bound().value
 
 
+def in_rounds(
+    X: NDArray[np.float64], y: NDArray[Any], seed: int, *, rounds: int, extra: float = 0.0
+) -> tuple[float, float]:
+    """Share of the rows that annotators label, and of wrong labels, where the model may be frozen again.
+
+    extra : share of the rows that a round leaves which are labeled before the next round, the least sure ones first.
+    """
+    labeled = labels_to_learn(X, y, 100, RANDOM, seed)
+    for number in range(1, rounds + 1):
+        level = LEVEL if rounds == 1 else level_of(LEVEL, number)
+        clf = model().fit(X[labeled], y[labeled])
+        known = np.full(len(y), None, dtype=object)
+        known[labeled] = y[labeled]
+        size = sample_size(len(y), len(labeled), MAX_ERROR, level)
+        audit = sf.Audit(clf, X, known, n_labels=size, classes=np.unique(y), level=level, random_state=seed + number)
+        found = audit.run(lambda row: y[row]).finish(MAX_ERROR)
+        after = sample_size(len(y), len(labeled) + size, MAX_ERROR, level_of(LEVEL, number + 1))
+        if number == rounds or len(found.rows) <= after:
+            wrong = (clf.predict(X[found.model_rows]) != y[found.model_rows]).sum() if found.n_model else 0
+            return (len(y) - found.n_model) / len(y), wrong / len(y)
+        labeled = np.concatenate([labeled, list(audit.labels), found.rows[: int(extra * len(found.rows))]])
+    raise RuntimeError("a round is the last one")
+
+
+def compare_rounds(names: list[str], draws: int) -> None:
+    """Print the rows that annotators label in one round, in two, and in two after a half of the rows left."""
+    plans = ({"rounds": 1}, {"rounds": 2}, {"rounds": 2, "extra": 0.5})
+    means = []
+    for name in names:
+        X, y = table(name)
+        runs = [np.array([in_rounds(X, y, seed, **plan) for seed in range(draws)]) for plan in plans]
+        means.append([found[:, 0].mean() for found in runs])
+        held = [f"{(found[:, 1] <= MAX_ERROR + 1e-9).mean():.0%}" for found in runs]
+        print(name, *[f"{share:.1%}" for share in means[-1]], "held", *held, flush=True)
+    print("mean", *[f"{share:.1%}" for share in np.mean(means, axis=0)])
+
+
 def lines(name: str, draws: int, done: set[tuple[str, ...]]) -> Any:
     X, y = table(name)
     for how in (RANDOM, MARGIN):
@@ -141,8 +187,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--out", type=Path, default=RESULTS)
     parser.add_argument("--draws", type=int, default=100)
+    parser.add_argument("--rounds", action="store_true")
     parser.add_argument("--datasets", default=",".join(datasets.names(paper_only=True)))
     chosen = parser.parse_args()
+    if chosen.rounds:
+        compare_rounds(chosen.datasets.split(","), chosen.draws)
+        return
     done = set()
     if chosen.out.exists():
         with chosen.out.open(newline="") as file:

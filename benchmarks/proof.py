@@ -68,9 +68,9 @@ def proven(X: NDArray[np.float64], y: NDArray[Any], target: float, seed: int) ->
         model(), X, target_error=target, level=LEVEL, strategy=al.RandomSampling(random_state=seed),
         classes=np.unique(y), random_state=seed,
     )  # fmt: skip
-    while (question := labeling.next()) is not None and labeling.state.n_labels < MOST:
+    while (question := labeling.next()) is not None and len(labeling.labels) < MOST:
         labeling.record(question.row, y[question.row])
-    return labeling.state.n_labels if labeling.proved else None
+    return len(labeling.labels) if labeling.proved else None
 
 
 def fixed(X: NDArray[np.float64], y: NDArray[Any], target: float, n: int, seed: int) -> int:

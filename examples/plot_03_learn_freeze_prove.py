@@ -28,7 +28,7 @@ known[[np.argmax(y == 8), np.argmax(y == 9)]] = 8, 9
 # random, and you may look at the bound after every label.
 
 model = make_pipeline(StandardScaler(), LogisticRegression())
-policy = active.AuditPolicy(freeze=active.FreezeSchedule(first=10))  # the first audit begins after ten labels
+policy = active.AuditPolicy(first=10)  # the first audit may begin after ten labels
 labeling = active.ProvenLabeling(
     model, X, known, target_error=0.08, strategy=active.MinModelChange(), policy=policy, random_state=1
 )

@@ -24,7 +24,7 @@ def label_next(desk: LabelingService, person: object, n: int = 1, errors: float 
     hidden, rows = truth(desk.book.n_rows), []
     learner = Knowing(desk.book.n_rows, 0.02, errors)
     for _ in range(n):
-        picks = desk.rows_for(person, beyond=bool(errors))
+        picks = desk.rows_for(person, beyond=errors is not None)
         if not picks:
             break
         desk.answer(person, picks[0].row, CLASSES[hidden[picks[0].row]])

@@ -348,11 +348,11 @@ class ActiveLearner:
             truth = [self._answers[row] for row in left_out]
             pool = CandidatePool.from_arguments(self.X, self._marked(mark, frozenset(left_out)), None, mark)
             seen = np.unique(pool.labels)
+            predicted = seen.tolist() * len(truth) or [None] * len(truth)
             if len(seen) > 1:
                 with shared_geometry(self._geometry):
-                    predicted = np.asarray(fit_to(self.clf, pool, None).predict(self.X[left_out])).tolist()
-            else:
-                predicted = seen.tolist() * len(truth) or [None] * len(truth)
+                    model: Any = fit_to(self.clf, pool, None)
+                predicted = np.asarray(model.predict(self.X[left_out])).tolist()
             errors += sum(bool(one != other) for one, other in zip(predicted, truth, strict=True))
         return errors
 

@@ -392,7 +392,11 @@ class ProvenLabeling(AuditRecord):
     def _test(self) -> LearningState:
         """Cross-validate the classifier on its random labels, if that was not done with the labels that are there."""
         state = self._learning()
-        if self._learner is None or (self._tests is not None and self._tests[0] == len(self._learned)):
+        if (
+            self._learner is None
+            or self.model is None
+            or (self._tests is not None and self._tests[0] == len(self._learned))
+        ):
             return state
         is_random = getattr(self._learner.strategy, "is_random", lambda n_labels: False)
         rows = [row for k, row in enumerate(self._learned) if row in self._sampled or is_random(k)]

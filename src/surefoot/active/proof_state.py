@@ -92,7 +92,7 @@ class ProofState(PrintsAsTable):
         rows = [
             ("phase", self.phase),
             ("labels", f"{self.n_labels}" + (f" of {self.n_wanted} to learn from" if self.phase == LEARN else "")),
-            *([] if self.n_expected is None else [("expected", f"about {count(self.n_expected, 'more label')}")]),
+            *([] if not self.n_expected else [("expected", f"about {count(self.n_expected, 'more label')}")]),
             ("target", f"an error rate of at most {self.target_error:.4g} at confidence level {self.level:.4g}"),
         ]
         if self.bound is not None and self.audit_level is not None:

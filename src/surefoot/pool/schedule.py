@@ -88,7 +88,7 @@ class LabelingSettings:
     random_first: int = 20
     overlap: float = 0.0
     lease: float = 600.0
-    pause: float = 10.0
+    pause: float = 20.0
 
 
 @dataclass(frozen=True)

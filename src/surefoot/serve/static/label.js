@@ -295,13 +295,12 @@ function choiceButton(text, act, chosen = false) {
 }
 
 function toProve(one) {
-  return one.prove === null ? "out of reach" : one.prove === 0 ? "proved" : `about ${one.prove} labels`;
+  return one.prove === null ? "out of reach" : one.prove === 0 ? "proved" : `${one.prove} labels`;
 }
 
 function showTargets(targets) {
   byId("offer").hidden = !targets;
   if (!targets) return;
-  put("offer-text", `More labels, as estimated, with ${percentOf(standing.level)} confidence. In a finished table, the model labels the rows that it is surest of and you label the others.`);
   const shown = JSON.stringify([targets, standing.target]);
   if (byId("offer-choices").dataset.shown === shown) return;
   byId("offer-choices").dataset.shown = shown;
@@ -311,7 +310,7 @@ function showTargets(targets) {
     head.textContent = percentOf(one.target);
     const isTarget = one.target === standing.target;
     prove.append(choiceButton(toProve(one), () => choose("target", {target: one.target}), isTarget));
-    end.append(choiceButton(`about ${one.finish} labels`, () => choose("finish", {max_error: one.target})));
+    end.append(choiceButton(`${one.finish} labels`, () => choose("finish", {max_error: one.target})));
     line.append(head, prove, end);
     return line;
   }));
@@ -337,7 +336,7 @@ function showChoice(place) {
   const finish = choiceButton(`Finish the table: about ${here.finish} labels`, () => choose("finish", {max_error: here.target}));
   finish.className = "button";
   box.append(title, words, finish,
-    ...easier.map(one => choiceButton(`Prove ${percentOf(one.target)}: ${toProve(one)}`, () => choose("target", {target: one.target}))),
+    ...easier.map(one => choiceButton(`Prove ${percentOf(one.target)}: about ${toProve(one)}`, () => choose("target", {target: one.target}))),
     choiceButton("Continue labeling", () => { beyond = true; fetchRows(); }));
   place.replaceChildren(box);
   byId("live").textContent = `${title.textContent}. ${words.textContent}`;
@@ -384,7 +383,9 @@ async function robotStep() {
   const row = shown;
   if (standing && isOver(standing.phase) && row === null) { robot = false; showRobot(); }
   if (robot && row === null && standing && standing.out_of_reach) await choose("finish", {max_error: standing.target});
-  if (robot && row !== null && inFlight.size === 0) {
+  // a person would label a row or two while a model is trained, not dozens
+  const training = standing && standing.phase === "learning" && standing.fit.running !== null;
+  if (robot && row !== null && inFlight.size === 0 && !training) {
     const found = await send("/api/robot", {row});
     if (robot && found.saved && shown === row) answer(found.label);
   }
