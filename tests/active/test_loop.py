@@ -9,6 +9,7 @@ import pytest
 from scipy.spatial.distance import cdist
 from sklearn.datasets import load_breast_cancer
 from sklearn.linear_model import LogisticRegression
+from sklearn.neighbors import KNeighborsClassifier
 
 import surefoot as sf
 import surefoot.active as al
@@ -249,3 +250,26 @@ def test_bad_arguments_are_refused() -> None:
         al.ActiveLearner(sf.RobustLogisticRegression(), X, y, target_risk=0.3).suggest()
     with pytest.raises(ValueError, match="NaN"):
         al.ActiveLearner(LogisticRegression(), np.where(X[3, 3] == X, np.nan, X), y)
+
+
+def test_cross_validation_counts_the_errors_of_classifiers_that_did_not_see_the_label() -> None:
+    """A classifier that memorizes is right at every label it has seen, and guesses at the others."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(60, 2)), rng.integers(0, 2, 60)
+    learner = al.ActiveLearner(KNeighborsClassifier(1), X, y.astype(float), classes=[0, 1])
+    learner.fit()
+    assert (learner.model.predict(X) == y).all()
+    folds = np.random.default_rng(0).permutation(60) % 5
+    errors = sum(
+        int((KNeighborsClassifier(1).fit(X[folds != k], y[folds != k]).predict(X[folds == k]) != y[folds == k]).sum())
+        for k in range(5)
+    )
+    assert learner.cross_validate(np.arange(60)) == errors > 15
+    assert learner.cross_validate(np.empty(0, dtype=int)) == 0
+
+
+def test_cross_validation_with_one_class_predicts_it() -> None:
+    X = np.arange(8.0)[:, None]
+    learner = al.ActiveLearner(LogisticRegression(), X, [0, 0, 0, 0, 1, None, None, None], classes=[0, 1])
+    assert learner.cross_validate([4]) == 1  # the other labels are all 0
+    assert learner.cross_validate([0, 1]) <= 2

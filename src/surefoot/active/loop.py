@@ -117,6 +117,8 @@ class NearestCertifier:
 
 
 KIND = "surefoot.active"
+# Folds of cross-validation: fits take a while, and a proof needs a rough estimate only.
+_FOLDS = 5
 Oracle = Callable[[NDArray[np.intp], FloatArray], Any]
 Certifier = Callable[..., Certificate]
 
@@ -325,15 +327,13 @@ class ActiveLearner:
                 self._write({"round": asdict(current)})
         return self.rounds[-1] if self.rounds else None
 
-    def cross_validate(self, rows: ArrayLike, n_folds: int = 5) -> int:
-        """Count the errors at labeled rows of classifiers that learned from the labels outside their fold.
+    def cross_validate(self, rows: ArrayLike) -> int:
+        """Count the errors at labeled rows of classifiers that learned from the labels outside their fold, of five.
 
         Parameters
         ----------
         rows : array of shape (m,)
             Labeled rows. They are divided into folds. All other labels are always learned from.
-        n_folds : int, default=5
-            Number of folds.
 
         Returns
         -------
@@ -342,8 +342,8 @@ class ActiveLearner:
         """
         tested = self._check_rows(rows)
         mark, errors = getattr(self.clf, "missing_label", np.nan), 0
-        folds = np.random.default_rng(0).permutation(len(tested)) % check_positive_integer(n_folds, "n_folds")
-        for fold in range(min(n_folds, len(tested))):
+        folds = np.random.default_rng(0).permutation(len(tested)) % _FOLDS
+        for fold in range(min(_FOLDS, len(tested))):
             left_out = tested[folds == fold].tolist()
             truth = [self._answers[row] for row in left_out]
             pool = CandidatePool.from_arguments(self.X, self._marked(mark, frozenset(left_out)), None, mark)
