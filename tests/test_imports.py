@@ -210,6 +210,53 @@ def test_html_in_a_string_is_noticed(tmp_path: Path, text: str, n_faults: int) -
     assert len(html_in_strings(tmp_path)) == n_faults
 
 
+def is_number(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int | float) and not isinstance(node.value, bool)
+    return all(is_number(part) for part in ast.iter_child_nodes(node) if isinstance(part, ast.expr)) and isinstance(
+        node, ast.BinOp | ast.UnaryOp
+    )
+
+
+def named_numbers(path: Path) -> tuple[list[str], list[str]]:
+    """Numbers with a name at the top of a module, and those of them without a comment that says why.
+
+    The comment stands on the line, above it, or above the numbers that it follows.
+    """
+    text = path.read_text(encoding="utf-8")
+    lines, found, bare, explained = text.splitlines(), [], [], -1
+    for node in ast.parse(text).body:
+        if not isinstance(node, ast.Assign):
+            continue
+        names, values = node.targets[0], node.value
+        both = isinstance(names, ast.Tuple) and isinstance(values, ast.Tuple)
+        pairs = zip(names.elts, values.elts, strict=True) if both else [(names, values)]
+        here = [ast.unparse(name) for name, value in pairs if is_number(value) and ast.unparse(name).isupper()]
+        above = lines[node.lineno - 2].startswith("#") or explained == node.lineno - 1
+        if here and (above or "#" in lines[node.lineno - 1]):
+            explained = node.end_lineno
+        elif here:
+            bare += here
+        found += here
+    return found, bare
+
+
+def test_the_package_stays_small() -> None:
+    """At most 170 modules, eight files beside the folders, and 137 named numbers in the solver, all with a reason."""
+    assert len(module_files(SRC)) <= 170
+    assert len([path for path in (SRC / "surefoot").iterdir() if path.suffix in {".py", ".pyi"}]) <= 8
+    rooms = [path for room in ("dual", "kernels", "solvers") for path in (SRC / "surefoot" / room).rglob("*.py")]
+    numbers = {path.relative_to(SRC): named_numbers(path) for path in rooms}
+    assert sum(len(found) for found, _ in numbers.values()) <= 137
+    assert {path: bare for path, (_, bare) in numbers.items() if bare} == {}
+
+
+def test_a_number_without_a_reason_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text("# Why.\nA, _B = 1, 2.5e-3\nC = 1 << 4\n\nD = -1\nE = 3  # why\nf = 1\nNAMES = ('a',)\n")
+    assert named_numbers(path) == (["A", "_B", "C", "D", "E"], ["D"])
+
+
 def test_the_package_is_found() -> None:
     assert {"surefoot.costs", "surefoot.problem.losses", "surefoot.priors"} <= set(module_files(SRC))
 

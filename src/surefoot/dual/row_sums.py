@@ -32,8 +32,8 @@ _CHUNK_ENTRIES = 1 << 18
 # Threads work on groups of rows: at most this many groups, each with at least this many entries (distances and
 # features).
 _MOST_GROUPS, _GROUP_ENTRIES = 8, 1 << 16
-# With at least this many anchors or features, products in float32 take half as long. They use larger chunks.
-_FEWEST_ROUGH, _FEWEST_ROUGH_FEATURES, _ROUGH_ENTRIES = 256, 64, 1 << 20
+# With many anchors, or at least this many features, products in float32 take half as long. They use larger chunks.
+MANY_ANCHORS, _FEWEST_ROUGH_FEATURES, _ROUGH_ENTRIES = 256, 64, 1 << 20
 # Products over fewer rows than this would be dominated by additions.
 _FEWEST_PRODUCT_ROWS, _FEWEST_ROUGH_ROWS = 384, 1024
 # Sums of second derivatives are large: groups of fewer rows take longer to add than to compute. Over short lists of
@@ -245,7 +245,7 @@ class WeightedRows:
         ds, model = self.decision_set, self.model
         sums = RowSums.zeros(ds.n_classes, len(ds.anchor_weights), model.shape, second_order)
         per_row = len(ds.anchor_weights) if near is None else near.shortlist.mean_length
-        rough = self.rough and second_order and near is None and len(ds.anchor_weights) >= _FEWEST_ROUGH
+        rough = self.rough and second_order and near is None and len(ds.anchor_weights) >= MANY_ANCHORS
         entries = _ROUGH_ENTRIES if rough else _CHUNK_ENTRIES
         least = (_FEWEST_ROUGH_ROWS if rough else _FEWEST_PRODUCT_ROWS) if second_order and near is None else 32
         B = min(int(np.clip(entries // per_row, least, 4096)), group[1] - group[0])

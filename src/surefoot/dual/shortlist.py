@@ -22,10 +22,9 @@ from surefoot.problem.sets import DecisionSet
 
 # Bytes of an anchor and its distance in a list.
 PAIR_BYTES = 12
-# Anchors whose α d + β exceeds the smallest by this multiple of τ have weights below rounding error.
+# Anchors whose α d + β exceeds the smallest by this multiple of τ have weights below rounding error. A list extends as
+# far again, about as far as α and β move before the next list.
 NEGLIGIBLE = 36.0
-# A list extends this multiple of τ beyond the necessary, about as far as α and β move before the next list.
-_REACH = 36.0
 # Lists are not used if they contain more than this share of all pairs, or for fewer anchors or pairs than this.
 _LARGEST_SHARE, _FEWEST_ANCHORS, _FEWEST_PAIRS = 0.2, 48, 1 << 18
 # Pairs processed together. Distances that are not kept are measured in groups of this size.
@@ -152,7 +151,7 @@ def make_shortlist(
     edges = np.linspace(0, N, max(9, N * n // _GROUP_PAIRS)).astype(int).tolist()
     groups = [slice(a, b) for a, b in pairwise(edges) if b > a]
     run: Callable[..., Iterable[None]] = map if executor is None else executor.map
-    counts, limits, margin = np.empty((N, C), dtype=np.int64), np.empty((N, C)), (NEGLIGIBLE + _REACH) * tau
+    counts, limits, margin = np.empty((N, C), dtype=np.int64), np.empty((N, C)), 2.0 * NEGLIGIBLE * tau
     at = point.alpha, point.beta, ds.class_offsets
 
     def count(rows: slice) -> None:

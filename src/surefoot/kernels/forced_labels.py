@@ -10,6 +10,7 @@ from surefoot.kernels.compiled import compiled
 
 # Masses are in units of one row. Smaller masses are rounding errors.
 DUST = 1e-11
+# Shortest paths before the search for a plan gives up.
 _MOST_PATHS = 10_000
 
 
@@ -218,9 +219,10 @@ def reroute(D, j, slots, hold, target, beta, raw, via, entries, head, slopes):  
 # A small dense simplex method for linear programs that grow by rows.
 
 # Smaller pivots are rounding errors. Ratios this close are ties. Costs and values above -1e-11 count as non-negative.
-_PIVOT, _TIE, _COST, _BELOW_ZERO = 1e-9, 1e-12, 1e-11, 1e-11
-# A program is infeasible if no pivot can restore a constraint that is violated by more than this.
-_SIMPLEX_ROUNDING = 1e-8
+_PIVOT, _TIE, _NEGATIVE = 1e-9, 1e-12, 1e-11
+# A program is infeasible if no pivot can restore a constraint that is violated by more than this. Without a new cut a
+# cost is exact within the same number.
+_ROUNDING = 1e-8
 # Pivots before the method gives up. Beyond the second number it takes the first candidate, not the steepest one, which
 # prevents cycles.
 _STEPS, _GREEDY_STEPS = 5000, 100
@@ -254,7 +256,7 @@ def pivot(T, z, basis, m, r, s):  # pragma: no cover (compiled)
 def minimise(T, z, basis, m, q):  # pragma: no cover (compiled)
     """Primal simplex over the first q variables, from a feasible basis. Returns False if it does not end."""
     for step in range(_STEPS):
-        s, least = -1, -_COST
+        s, least = -1, -_NEGATIVE
         for v in range(q):
             if z[v] < least:
                 s, least = v, z[v]
@@ -283,7 +285,7 @@ def restore(T, z, basis, m, q):  # pragma: no cover (compiled)
     Returns False if it does not end, or if the program is infeasible.
     """
     for step in range(_STEPS):
-        r, least = -1, -_BELOW_ZERO
+        r, least = -1, -_NEGATIVE
         for i in range(m):
             if T[i, -1] < least:
                 r, least = i, T[i, -1]
@@ -300,7 +302,7 @@ def restore(T, z, basis, m, q):  # pragma: no cover (compiled)
             if T[r, v] < -_PIVOT and max(z[v], 0.0) / -T[r, v] <= ratio + _TIE and -T[r, v] > largest:
                 s, largest = v, -T[r, v]
         if s < 0:
-            if least < -_SIMPLEX_ROUNDING:
+            if least < -_ROUNDING:
                 return False
             T[r, -1] = 0.0  # nothing can raise it, and the violation is a rounding error
         else:
@@ -316,8 +318,8 @@ def append_row(T, basis, m, slack):  # pragma: no cover (compiled)
     basis[m] = slack
 
 
-# The cost is exact within the first number, or within the second if no new cut is found.
-_TOLERANCE, _ROUNDING = 1e-10, 1e-8
+# The cost is exact within this number.
+_TOLERANCE = 1e-10
 # Rounds of cuts, initial room for cuts, and bounds found per round.
 _ROUNDS, _CUTS, _BOUNDS = 500, 16, 256
 

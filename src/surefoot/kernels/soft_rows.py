@@ -20,7 +20,8 @@ _ROUND = 6755399441055744.0  # 1.5·2^52: adding it leaves the nearest integer i
 # Weights within a class are at least exp(-345), so that no product of two is subnormal. Processors take up to 70 times
 # as long for subnormal numbers. A class whose weight is below this after rounding is ignored.
 _MOST_EXPONENT, _LEAST_CLASS = 345.0, 1e-140
-_LOG2_E = 1.4426950408889634
+_LOG2_E = math.log2(math.e)
+# log(2) as the sum of two numbers, so that its multiples are exact beyond float64.
 _LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
 FAST = {"nnan", "ninf", "nsz", "contract", "arcp", "reassoc"}
 _ORDERED = {"nnan", "ninf", "nsz", "contract"}  # reassociation would undo the rounding trick

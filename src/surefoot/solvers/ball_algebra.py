@@ -17,6 +17,7 @@ from surefoot.solvers.ball_cones import ConeSystem
 
 # The linear system of `ball_newton`: normal equations in (θ, b, λ), of the smaller of the sizes n and d.
 
+# Share of the largest curvature that keeps the system invertible.
 PROXIMAL = 1e-9
 
 

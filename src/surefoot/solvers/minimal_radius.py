@@ -15,6 +15,7 @@ from surefoot.solvers.transport import solve_transport
 
 # The cheapest relabeling: transport of label frequencies into their intervals, in exact arithmetic.
 
+# An interval that misses a frequency by no more than this contains it.
 _RELABELING_ROUNDING = 1e-15
 
 

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from surefoot._validation import FloatArray
 from surefoot.dual.models import DualPoint
 from surefoot.dual.objective import BARRIER, Evaluation, SmoothedDual
+from surefoot.dual.row_sums import MANY_ANCHORS
 from surefoot.solvers.direction import Direction, Here, StallError, newton_direction
 
 # The first ridge of a damped step, on a scaled diagonal of ones.
 _FIRST_DAMPING = 1e-4
-# A decrement above this multiple of the objective is a rounding error.
-_MOST_DECREMENT = 1.0
 # If rounds take one step, τ falls by up to this power of `decrease` in a round. A round that then takes this many steps
 # is abandoned, and τ falls by `decrease` alone.
 _FASTEST, _LONG = 3, 12
@@ -30,7 +29,7 @@ _FASTEST, _LONG = 3, 12
 _SAFE = 0.5
 # A Sinkhorn update moves an anchor whose mass is off by this factor (logarithm) or more. With many anchors the smaller
 # factor applies.
-_OFF, MANY_ANCHORS, _OFF_OF_MANY = 0.3, 256, 0.1
+_OFF, _OFF_OF_MANY = 0.3, 0.1
 # A mass below this share of the anchor's weight is a rounding error.
 _SMALLEST_MASS = 1e-14
 
@@ -315,8 +314,8 @@ class _Move(Generic[Here]):
         cls, objective: SmoothObjective[Point, Here], point: Point, here: Here, ridge: float
     ) -> _Move[Here]:
         newton = objective.direction(here, ridge)
-        while newton.decrement > _MOST_DECREMENT * max(1.0, abs(here.value)) and newton.ridge < _FIRST_DAMPING:
-            newton = objective.direction(here, 100.0 * newton.ridge)  # F has no such decrease, so H is nearly singular
+        while newton.decrement > max(1.0, abs(here.value)) and newton.ridge < _FIRST_DAMPING:
+            newton = objective.direction(here, 100.0 * newton.ridge)  # F cannot fall so far: H is nearly singular
         change = newton.step[objective.positive]
         falling = change < 0
         limits = -0.9 * objective.pack(point)[objective.positive][falling] / change[falling]

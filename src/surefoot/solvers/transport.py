@@ -69,11 +69,8 @@ def _without_backends() -> Iterator[None]:
                 os.environ[name] = value
 
 
-# Rows at equal distances from all anchors are merged, because ties between few distinct points make the network simplex
-# cycle.
-
-# Merging is worthwhile if there are this many times fewer distinct rows.
-_FEWER = 2
+# Rows at equal distances from all anchors are merged if at most half of the rows are distinct, because ties between few
+# distinct points make the network simplex cycle.
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,7 +90,7 @@ class EqualRows:
         parts = list(row_chunks(*table.shape))
         marks = np.concatenate([fingerprints(table[part]) for part in parts])
         _, first, member_of = np.unique(marks, return_index=True, return_inverse=True)
-        if _FEWER * len(first) > len(marks):
+        if 2 * len(first) > len(marks):
             return None
         if any((table[part] != table[first[member_of[part]]]).any() for part in parts):
             return None  # two different rows have the same fingerprint by chance

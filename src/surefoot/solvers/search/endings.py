@@ -13,11 +13,12 @@ from surefoot.dual.bounds import soft_plan
 from surefoot.dual.models import DualPoint, LinearModel, Model
 from surefoot.dual.objective import SmoothedDual
 from surefoot.dual.row_store import InMemoryRows
+from surefoot.dual.row_sums import MANY_ANCHORS
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.direction import StallError
 from surefoot.solvers.interior import InteriorPoint, InteriorState
 from surefoot.solvers.joint_objective import JointDual, JointEvaluation, JointPoint
-from surefoot.solvers.newton import MANY_ANCHORS, NewtonOptions, PathPoint, centre_objective
+from surefoot.solvers.newton import NewtonOptions, PathPoint, centre_objective
 from surefoot.solvers.search.best_bounds import BestBounds, JointState, SetAtRadius
 from surefoot.solvers.transport import TransportSolution
 

@@ -22,8 +22,10 @@ from surefoot.solvers.search.best_bounds import BestBounds, JointState
 
 # Linear programs over the triples (row, label, anchor) that may be used: exact, and cheap if they are few.
 
+# Programs over more triples take longer than the path.
 _MOST_TRIPLES = 400_000
 _EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
+# A second program solves for the residual of the first, enlarged by this factor.
 _ENLARGED, _SIDES = 1e7, (("A_ub", "b_ub"), ("A_eq", "b_eq"))
 # Rows from which the slack of a given number of triples is estimated.
 _SAMPLE = 400
