@@ -37,11 +37,15 @@ def demonstration() -> None:
     """The demonstration, as it is called after `pip install`."""
     folder = Path(sys.prefix) / "tried"
     folder.mkdir(exist_ok=True)
-    command = Path(sys.prefix) / "bin" / "surefoot"
-    subprocess.run(
-        [command, "demo"] if "cli" in sys.argv else [sys.executable, "-m", "surefoot.cli.demo"], cwd=folder, check=True
-    )
+    subprocess.run([Path(sys.prefix) / "bin" / "surefoot", "demo"], cwd=folder, check=True)
     assert (folder / "surefoot-demo.png").exists()
+
+
+def picture() -> None:
+    """A certificate as a picture."""
+    X, y, U = rows()
+    certificate = sf.RobustLogisticRegression().fit(X, y, X_unlabeled=U).certificate_
+    assert certificate.plot().ax_.get_xlabel() == "expected log_loss"
 
 
 def card() -> None:
@@ -100,7 +104,7 @@ def main() -> None:
     assert version("surefoot") == sf.__version__
     plain()
     own = {
-        "plots": demonstration,
+        "plots": picture,
         "cli": demonstration,
         "xlsx": workbook,
         "card": card,

@@ -201,7 +201,7 @@ PAGE = ROOT / "docs" / "index.md"
     "text",
     [
         "`surefoot.certify` `sf.Compute(memory=1 << 30)` `surefoot.estimators.robust` `compute=sf.Compute()`",
-        "`python -m surefoot.cli.demo` `solvers.transport` `active.label_flexibility` `sf.Certificate.on_fresh_rows`",
+        "`python -m surefoot.cli.output` `solvers.transport` `active.label_flexibility` `sf.Certificate.on_fresh_rows`",
         "`Certificate.risk` `DecisionSet.row_weights` `certificate_.worst_case.label_proba` `clf.certificate_.gap`",
         "`torch.nn.Unflatten` `ot.emd` `config.json` `tests/reference` `python benchmarks/run.py --quick`",
         "```python no-run\nimport surefoot.active as al\n```\n`al.PAPER_MARGIN` `al.ActiveLearner.suggest`",

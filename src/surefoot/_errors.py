@@ -121,18 +121,7 @@ class FileError(ValueError):
 
 
 class LockedError(FileError):
-    """A file that another process writes to.
-
-    Parameters
-    ----------
-    message : str
-    holder : str
-        Which process, of whom, where and since when.
-    """
-
-    def __init__(self, message: str, holder: str) -> None:
-        self.holder = holder
-        super().__init__(message)
+    """A file that another process writes to."""
 
 
 class CodedWarning(UserWarning):

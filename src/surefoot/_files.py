@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import getpass
 import json
 import os
-import platform
 import secrets
 import stat
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -175,36 +172,11 @@ def hold_file(path: AnyPath) -> int:
     except BlockingIOError as error:
         raise LockedError(
             f"{path} can have one writer at a time, and another one, in this process or another, has it open. Close "
-            "that one, or pass another path.",
-            "another writer",
+            "that one, or pass another path."
         ) from error
     except OSError as error:
         raise cannot_write(path, error) from error
     return file
-
-
-@contextmanager
-def sole_writer(path: AnyPath) -> Iterator[None]:
-    """Hold the lock of a file, a second file next to it. `LockedError` names the process that holds it.
-
-    The system lifts the lock when the process ends, however it ends.
-    """
-    if fcntl is None:
-        yield
-        return
-    target = Path(path).resolve()
-    lock = target.with_name(f".{target.name}.lock")
-    try:
-        file = _take_lock(lock, path)
-    except OSError as error:
-        raise cannot_write(lock, error) from error
-    try:
-        yield
-    finally:
-        try:
-            lock.unlink(missing_ok=True)
-        finally:
-            os.close(file)
 
 
 def sync_folder(folder: Path) -> None:
@@ -227,41 +199,6 @@ def _whole_bytes(file: int) -> int:
             return start + newline + 1
         end = start
     return 0
-
-
-def _take_lock(lock: Path, path: AnyPath) -> int:
-    """Return an open, locked file. Its holder removes it, so the opened file may already be deleted."""
-    while True:
-        # a link that somebody left there would have the file emptied to which it leads
-        file = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            holder = os.pread(file, 1000, 0).decode("utf-8", "replace").strip() or "another process"
-            os.close(file)
-            raise LockedError(
-                f"only one process may write to {path} at a time; {holder} does. Wait for it to end, or end it.", holder
-            ) from error
-        if not _is_at(file, lock):
-            os.close(file)
-            continue
-        try:
-            os.ftruncate(file, 0)
-            os.pwrite(file, _who().encode("utf-8", "replace"), 0)
-        except BaseException:  # a full disk: nobody holds the lock
-            lock.unlink(missing_ok=True)
-            os.close(file)
-            raise
-        return file
-
-
-def _who() -> str:
-    """The process itself, for others to read."""
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a user without a name, as in some containers
-        user = f"user {os.getuid()}"
-    return f"process {os.getpid()} of {user} on {platform.node()}, since {datetime.now().astimezone():%Y-%m-%d %H:%M}"
 
 
 def _temporary(target: Path) -> tuple[int | None, Path]:

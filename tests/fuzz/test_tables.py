@@ -147,7 +147,7 @@ def check_commands(rng: Random, monkeypatch: pytest.MonkeyPatch, printed: Callab
     content, how = make_table(rng)
     path.write_bytes(content)
     store_path(path).unlink(missing_ok=True)
-    options = ["t.csv", "--label", "y", "--drop-useless", "--delimiter", str(how.delimiter), "--encoding", how.encoding]
+    options = ["t.csv", "--label", "y", "--delimiter", str(how.delimiter), "--encoding", how.encoding]
     fit = ["fit", *options, "--radius", "50", "--no-report", "--no-worst-case"]
     before = run(fit)
     assert before in {0, 2}, printed()

@@ -143,9 +143,6 @@ class ColumnOptions:
     strict: Annotated[
         bool, typer.Option("--strict", help="Stop at useless and mixed columns instead of ignoring them.")
     ] = False
-    drop_useless: Annotated[
-        bool, typer.Option("--drop-useless", hidden=True, help="This is the default. See --strict.")
-    ] = False
 
 
 class ReadingOptions:

@@ -502,7 +502,7 @@ def demo(
     check_outputs([demo.figure_file(out)], [], force=force)
     with call.output.working("fitting"):
         shown = demo.Demonstration.from_seed(seed)
-    call.output.say(shown.report)
+    call.output.say(shown.report, wrap=False)
     with call.output.working("drawing"):
         shown.draw(out)
     call.output.say(f"\nFigure: {out}")

@@ -1,26 +1,24 @@
-"""The demonstration: `python -m surefoot.cli.demo` certifies a classifier learned from 20 labels, and draws it."""
+"""The demonstration: `surefoot demo` certifies a classifier learned from 20 labels, and draws it."""
 
 from __future__ import annotations
 
-import argparse
-import sys
 import warnings
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from scipy.special import expit
 from sklearn.datasets import load_breast_cancer
 from sklearn.preprocessing import StandardScaler
 
-from surefoot._errors import FileError
-from surefoot._files import OutputFile, check_outputs, whole_file
+from surefoot._files import OutputFile, whole_file
 from surefoot._validation import FloatArray, SeparableWarning
 from surefoot.certificates.certificate import Certificate
+from surefoot.certificates.curves import RadiusCurve
 from surefoot.certificates.radius import minimal_radius, transport_distance
 from surefoot.estimators.ball import WassersteinLogisticRegression
+from surefoot.estimators.curves import radius_curve
 from surefoot.estimators.robust import RobustLogisticRegression
 
 N_LABELS = 20
@@ -68,8 +66,13 @@ class DemoData:
         return {"strong": self.label_probabilities, "weak": "clopper-pearson"}
 
     def fit_robust(self, radius: float | str, prior: Any) -> RobustLogisticRegression:
-        model = RobustLogisticRegression(radius=radius, label_prior=prior, label_cost=1.0, metric="euclidean", l2=0.0)
+        model = RobustLogisticRegression(radius, prior)
         return model.fit(self.X[self.labeled], self.y[self.labeled], X_unlabeled=self.X[self.unlabeled])
+
+    def curve(self, model: Classifier, radii: FloatArray) -> RadiusCurve:
+        """The model learned at each radius."""
+        rows = None if isinstance(model, WassersteinLogisticRegression) else self.X[self.unlabeled]
+        return radius_curve(model, self.X[self.labeled], self.y[self.labeled], X_unlabeled=rows, radii=radii)
 
     def fit_ball(self, radius: float) -> WassersteinLogisticRegression:
         return WassersteinLogisticRegression(radius=radius).fit(self.X[self.labeled], self.y[self.labeled])
@@ -101,21 +104,6 @@ class Outcome:
         p = task.label_probabilities
         inside = bool(np.all((p >= lo - 1e-9) & (p <= hi + 1e-9)))
         return inside and self.certificate.radius >= true_radius * (1.0 - 1e-9)
-
-
-@dataclass(frozen=True)
-class DemoCurve:
-    """Certified likelihood and median confidence at each radius."""
-
-    radii: FloatArray
-    likelihood: FloatArray
-    confidence: FloatArray
-
-    @classmethod
-    def from_outcomes(cls, outcomes: Iterable[Outcome]) -> DemoCurve:
-        rows = [(o.certificate.radius, o.certificate.likelihood, o.confidence) for o in outcomes]
-        radii, likelihood, confidence = np.array(rows).T
-        return cls(radii, likelihood, confidence)
 
 
 def table(rows: dict[str, Outcome], task: DemoData, true_radius: float) -> list[str]:
@@ -156,7 +144,7 @@ def report(rows: dict[str, Outcome], task: DemoData, true_radius: float) -> str:
     return "\n".join([*lines, "", "The first row in full:", repr(rows["robust, strong prior"].certificate)])
 
 
-def curves(task: DemoData, true_radius: float) -> dict[str, DemoCurve]:
+def curves(task: DemoData, true_radius: float) -> dict[str, RadiusCurve]:
     """One curve per method: the robust ones from their minimal radius up, the ball from zero."""
     end = REACH * true_radius
     found = {}
@@ -164,32 +152,28 @@ def curves(task: DemoData, true_radius: float) -> dict[str, DemoCurve]:
         least = task.minimal_radius(prior)
         # radii that lie closer together near the minimal one, where the curves are steep
         radii = least + max(end - least, 0.2 * least) * np.linspace(0.0, 1.0, N_RADII) ** 2
-        found[key] = DemoCurve.from_outcomes(
-            Outcome.from_model(task.fit_robust(float(radius), prior), task) for radius in radii
-        )
-    found["ball"] = DemoCurve.from_outcomes(
-        Outcome.from_model(task.fit_ball(float(radius)), task)
-        for radius in end * np.linspace(0.0, 1.0, 2 * N_RADII) ** 2
-    )
+        found[key] = task.curve(RobustLogisticRegression(label_prior=prior), radii)
+    found["ball"] = task.curve(WassersteinLogisticRegression(), end * np.linspace(0.0, 1.0, 2 * N_RADII) ** 2)
     return found
 
 
-def draw(found: dict[str, DemoCurve], true_radius: float, path: Path) -> None:
-    """Write the figure: certified likelihood and median confidence against the radius."""
+def draw(found: dict[str, RadiusCurve], X: FloatArray, true_radius: float, path: Path) -> None:
+    """Write the figure: certified likelihood and median confidence over the rows X (N, d), against the radius."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(10, 4.7), layout="constrained")
     panels = figure.subplots(1, 2, sharex=True, sharey=True)
-    for axes, values, title in zip(panels, ("likelihood", "confidence"), ("guaranteed", "learned"), strict=True):
+    for axes, title in zip(panels, ("guaranteed", "learned"), strict=True):
         axes.axvspan(-1.0, true_radius, color="0.94", zorder=0)
         axes.axvline(true_radius, color=TRUTH, linewidth=1.5, linestyle="--", zorder=1)
         axes.axhline(0.5, color="0.6", linewidth=1, linestyle=":", zorder=1)
         for key, curve in reversed(found.items()):  # the ball first, below the others
             colour, marker = STYLES[key]
-            axes.plot(curve.radii, getattr(curve, values), color=colour, marker=marker, markersize=4, label=NAMES[key])
+            values = curve.likelihood if title == "guaranteed" else _confidence(curve, X)
+            axes.plot(curve.radii, values, color=colour, marker=marker, markersize=4, label=NAMES[key])
         axes.set_title(f"What is {title}", fontsize=11)
         axes.set_xlabel("radius of the decision set")
-        axes.set_ylabel({"likelihood": "certified likelihood", "confidence": "median confidence over all rows"}[values])
+        axes.set_ylabel("certified likelihood" if title == "guaranteed" else "median confidence over all rows")
         axes.set_xlim(-0.03 * true_radius, REACH * true_radius * 1.02)
         axes.set_ylim(0.45, 1.02)
         axes.tick_params(labelleft=True)
@@ -204,6 +188,12 @@ def draw(found: dict[str, DemoCurve], true_radius: float, path: Path) -> None:
     ending = path.suffix.lower()[1:]
     with whole_file(path) as part:
         figure.savefig(part, dpi=150, format=ending, metadata={"Software" if ending == "png" else "Creator": MADE_BY})
+
+
+def _confidence(curve: RadiusCurve, X: FloatArray) -> FloatArray:
+    """Median over the rows of the larger class probability of the model at each radius (m,)."""
+    scores = X @ curve.coef[:, 0].T + curve.intercept[:, 0]  # type: ignore[index]  # a curve of learned models
+    return np.asarray(np.median(expit(np.abs(scores)), axis=0))
 
 
 @dataclass(frozen=True)
@@ -252,49 +242,9 @@ class Demonstration:
             # at the smallest radii of a curve coefficients may grow without bound; the certificates hold all the same
             warnings.simplefilter("ignore", SeparableWarning)
             found = curves(self.task, self.true_radius)
-        draw(found, self.true_radius, path)
-
-
-def _out(text: str) -> Path:
-    path = Path(text)
-    if path.suffix.lower() not in FORMATS:
-        raise argparse.ArgumentTypeError(f"the file must end in one of {', '.join(FORMATS)}; got {text!r}")
-    return path
+        draw(found, self.task.X, self.true_radius, path)
 
 
 def figure_file(path: Path) -> OutputFile:
     """The figure, which replaces an older one of its own only."""
     return OutputFile(path, "figure", "--out", lambda file: MADE_BY.encode() in file.read_bytes())
-
-
-def _seed(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"the seed must be a whole number at least 0; got {text!r}")
-    return int(text)
-
-
-def run_demo(argv: Sequence[str] | None = None) -> int:
-    """Fit, print, draw."""
-    parser = argparse.ArgumentParser(
-        prog="python -m surefoot.cli.demo",
-        description=f"Certify a classifier learned from {N_LABELS} labels of the Wisconsin breast cancer data.",
-    )
-    parser.add_argument("--out", type=_out, default=Path("surefoot-demo.png"), help="figure to write (%(default)s)")
-    parser.add_argument("--seed", type=_seed, default=0, help="which rows are labeled (%(default)s)")
-    parser.add_argument("--force", action="store_true", help="overwrite any file of that name")
-    asked = parser.parse_args(argv)
-    try:
-        check_outputs([figure_file(asked.out)], [], force=asked.force)
-    except FileError as error:
-        parser.error(str(error))
-    if find_spec("matplotlib") is None:
-        parser.exit(1, "The figure needs matplotlib, which is not installed. Install it: pip install matplotlib\n")
-    shown = Demonstration.from_seed(asked.seed)
-    print(shown.report)
-    shown.draw(asked.out)
-    print(f"\nFigure: {asked.out}")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(run_demo())

@@ -102,10 +102,10 @@ class Output:
     out: Console = field(default_factory=lambda: Console(highlight=False, emoji=False, markup=False))
     err: Console = field(default_factory=lambda: Console(stderr=True, highlight=False, emoji=False, markup=False))
 
-    def say(self, text: str = "", style: str | None = None) -> None:
-        """Print a paragraph."""
+    def say(self, text: str = "", style: str | None = None, *, wrap: bool = True) -> None:
+        """Print a paragraph; without `wrap` its lines are left as they are."""
         if not self.json:
-            self.out.print(Text(visible(text, lines=True), style=style or ""))
+            self.out.print(Text(visible(text, lines=True), style=style or ""), soft_wrap=not wrap)
 
     def rows(self, pairs: list[tuple[str, str]], width: int = 0) -> None:
         """Print aligned names and texts; the names take at least `width` characters."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import platform
 import time
 from collections.abc import Collection, Iterable, Iterator
@@ -16,7 +17,7 @@ from typing import Any
 from joblib import Parallel, delayed
 
 from surefoot._errors import FileError, LockedError, ParameterError
-from surefoot._files import LineLog, sole_writer, whole_file, write_bytes
+from surefoot._files import LineLog, hold_file, whole_file, write_bytes
 from surefoot._machine import one_blas_thread
 from surefoot._validation import check_n_jobs
 from surefoot._version import __version__
@@ -65,15 +66,18 @@ class Records:
     def writer(self) -> Iterator[_Writer]:
         """Append to the file, which no other process may do at the same time."""
         try:
-            with sole_writer(self.path):
-                yield _Writer(self._log)
+            file = hold_file(self.path)
         except LockedError as error:
             raise ParameterError(
                 "out",
-                f"must be a folder that no other run writes to; {error.holder} is writing to {self.path.parent}",
-                None,
-                "Wait for it, or pass another $out.",
+                "must be a folder that no other run writes to",
+                str(self.path.parent),
+                "Wait for that run, or pass another $out.",
             ) from error
+        try:
+            yield _Writer(self._log)
+        finally:
+            os.close(file)
 
 
 @dataclass(frozen=True)

@@ -300,8 +300,7 @@ class Store:
                 process = run("SELECT process FROM seats WHERE name = ?", (name,)).fetchone()[0]
                 raise LockedError(
                     f"{name!r} of {self.path} can have one writer at a time, and process {process} has it open. Wait "
-                    "for it to end, or end it.",
-                    f"process {process}",
+                    "for it to end, or end it."
                 )
 
     def leave(self, name: str) -> None:
