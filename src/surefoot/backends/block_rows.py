@@ -145,10 +145,8 @@ class BlockedRows(BlockStore):
     """Blocks processed in one process, one after another or by threads.
 
     weights : (n,) of the labeled rows, which come first; each other row has weight `unit`. losses_at : a function from
-    rows
-    (start, stop) to losses (B, K), for fixed losses. `kept` holds the distances of as many blocks as fit into
-    `keep_bytes`,
-    and `lists` holds near anchors, in up to a quarter of that size.
+    rows (start, stop) to losses (B, K), for fixed losses. `kept` holds the distances of as many blocks as fit into
+    `keep_bytes`, and `lists` holds near anchors, in up to a quarter of that size.
     """
 
     source: RowSource

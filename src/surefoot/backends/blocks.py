@@ -64,8 +64,7 @@ class BlockedProblem(RobustProblem):
 
     data : the labeled rows only; decision_set : anchors, label intervals and costs, without rows.
     levels : sweeps over random rows, the smallest first, on which the path begins, and finally over all rows, labeled
-    ones
-    first; each with the smoothing at which the solver switches to the next.
+    ones first; each with the smoothing at which the solver switches to the next.
     """
 
     data: LabeledData
@@ -351,10 +350,8 @@ def solve_soft_transport(
     """Compute W_d with bounds that differ by at most tol times its value, or by the rounding error of float64.
 
     The path of a sample may be the start, and its typical distance is used for all rows. The method is smoothed Newton
-    in
-    the n potentials alone, in float64. The lower bound is the dual at the potentials, and the upper bound is the
-    softmax
-    plan with its anchor marginal repaired.
+    in the n potentials alone, in float64. The lower bound is the dual at the potentials, and the upper bound is the
+    softmax plan with its anchor marginal repaired.
     """
     plain = DualProblem.plain_transport(ds)
     n = len(ds.anchor_weights)

@@ -31,8 +31,7 @@ class Traffic:
     """Data sent by a fit: passes over the rows, tasks, bytes to the workers and back.
 
     Bytes to the workers count parameters once per worker and pass. Bytes back count the partial sums of every block,
-    and
-    the rows read into this process: samples, or all rows if they are few.
+    and the rows read into this process: samples, or all rows if they are few.
     """
 
     passes: int = 0
@@ -141,10 +140,8 @@ class DaskSweep(BlockStore):
     """Sums over the blocks of a Dask array (N, d), each computed where its rows are.
 
     If `memory` bytes per worker suffice, the workers keep the rows between passes, the losses of a fixed classifier,
-    and
-    the distances of as many blocks as fit. Dask stores this data: it recomputes the data of a lost worker, and frees
-    all of
-    it with this sweep.
+    and the distances of as many blocks as fit. Dask stores this data: it recomputes the data of a lost worker, and
+    frees all of it with this sweep.
     """
 
     rows: Any

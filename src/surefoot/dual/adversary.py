@@ -183,11 +183,9 @@ def allowance(ds: DecisionSet, nearest: float) -> float:
     """Return the cost by which an adversary may exceed the minimal radius `nearest`.
 
     An adversary spends this cost on changes of labels, each of which costs at least the smallest label cost. A row that
-    is
-    r times as far away as the rest can make the radius arbitrarily large, and a label changed there can cost a
-    classifier r
-    times as much. Therefore the share applies to the smallest of these costs, divided by the ratio of the radius to a
-    typical one.
+    is r times as far away as the rest can make the radius arbitrarily large, and a label changed there can cost a
+    classifier r times as much. Therefore the share applies to the smallest of these costs, divided by the ratio of the
+    radius to a typical one.
     """
     label_cost = float(ds.label_cost[ds.label_cost > 0].min(initial=np.inf))
     distance = ds.median_distance or label_cost

@@ -58,8 +58,7 @@ class Block:
     """Rows of weights (B,) at distances (B, n) from the anchors; the first is row number `start`.
 
     make_design, make_losses : functions that return, on demand, the design matrix (B, p) of a linear model and the
-    losses
-    (B, K) of a fixed classifier. lists : short lists of near anchors, if they are kept for this problem.
+    losses (B, K) of a fixed classifier. lists : short lists of near anchors, if they are kept for this problem.
     """
 
     problem: DualProblem

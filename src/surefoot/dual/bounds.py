@@ -322,8 +322,7 @@ class AnchorRepair:
     class; across : (n,) distribution of the remaining free mass.
 
     Anchors that receive too much are scaled down. The free mass goes to anchors of the same class that lack mass, and
-    the
-    remainder to anchors of other classes. Labels do not change.
+    the remainder to anchors of other classes. Labels do not change.
     """
 
     keep: FloatArray
@@ -356,8 +355,7 @@ class AnchorRepair:
         """The softmax plan of some rows, P(label, class | row) (B, K, C), and the moments for `cost`.
 
         The moments are, per row and class (B, C), the share kept, its distance, and the distance of the mass moved
-        within the
-        class; and per row (B,) the distance of the mass moved to other classes.
+        within the class; and per row (B,) the distance of the mass moved to other classes.
         """
         xp = arrays_of(D)
         fused = xp.fused(D)

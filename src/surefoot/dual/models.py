@@ -350,8 +350,7 @@ class Coordinates:
         """(p,) diagonal of the penalty ½ l2 ‖θ‖², for original or standardised features.
 
         A basis belongs to its penalty: it is orthonormal for standardised features, or after division by their scale
-        for
-        original features.
+        for original features.
         """
         p = len(self.scale) if self.basis is None else self.basis.shape[1]
         penalty = np.zeros(p + int(self.fit_intercept))
@@ -419,10 +418,8 @@ def standard_coordinates(features: FeatureSums, l2: float, fit_intercept: bool) 
     If features are collinear (more features than rows, one-hot codes) and no penalty chooses among equivalent
     coefficients,
     coordinates of the span of the rows are used. The coefficients are then those of least norm after standardisation,
-    and
-    do not depend on rounding. With a penalty l2 on the original features, the optimum lies in the span, too. The span
-    is
-    then used for rows in memory with fewer rows than features, so that no step costs d² or more.
+    and do not depend on rounding. With a penalty l2 on the original features, the optimum lies in the span, too. The
+    span is then used for rows in memory with fewer rows than features, so that no step costs d² or more.
     """
     size = np.array(features.sizes().largest)
     size[size == 0] = 1.0

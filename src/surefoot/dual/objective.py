@@ -113,10 +113,8 @@ class SmoothedDual:
     """F_τ of one decision set and one model. A sweep sums over their rows, which are in memory by default.
 
     `minimal_radius` and `room` widen the set while τ is large, see `radius`. `potentials` (b, l) of the minimal radius
-    give
-    Newton's method the direction in which α can grow without a change of plan, see `ray`. `exact` requests sums in
-    float64
-    from a sweep that may otherwise compute them in float32.
+    give Newton's method the direction in which α can grow without a change of plan, see `ray`. `exact` requests sums in
+    float64 from a sweep that may otherwise compute them in float32.
     """
 
     def __init__(
@@ -159,8 +157,7 @@ class SmoothedDual:
         """Radius used at smoothing τ: at least the minimal one plus room·τ.
 
         A softmax plan costs more than the cheapest plan. Under a radius close to the minimal one, a plan at large τ
-        could only
-        comply with an unbounded α, from which the path would have to return.
+        could only comply with an unbounded α, from which the path would have to return.
         """
         return max(self.set.radius, self._minimal_radius + self._room * tau)
 

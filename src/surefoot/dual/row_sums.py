@@ -81,9 +81,8 @@ class WeightedRows:
     """Rows of weights (N,) at distances (N, n) from the anchors of a decision set, and a model over them.
 
     rough : products over many anchors, which occur in second derivatives only, may use float32. groups : the largest
-    number
-    of groups of rows for threads. kept : losses and probabilities at the last θ, reused for the next set or order of
-    derivatives.
+    number of groups of rows for threads. kept : losses and probabilities at the last θ, reused for the next set or
+    order of derivatives.
     """
 
     decision_set: DecisionSet
@@ -107,8 +106,7 @@ class WeightedRows:
         """Σ over all rows. The order of addition does not depend on the number of threads.
 
         labels : (N, K) array that receives the labels of the softmax plan. The sum over pairs of features is then left
-        to
-        `theta_curvature`. near : anchors of a short list, used instead of all anchors.
+        to `theta_curvature`. near : anchors of a short list, used instead of all anchors.
         """
         self._keep_losses(point.theta)
         work = partial(self._group_sums, near=near, point=point, tau=tau, second_order=second_order, labels=labels)

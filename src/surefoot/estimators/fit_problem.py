@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import Any, Protocol, Self, cast
+from typing import Any, Self, cast
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -55,36 +55,6 @@ _LITTLE = 0.02
 _FOLDS, _C = 5, 0.3
 # Number of rows over which the class shares are predicted.
 _MOST_SEEN = 10_000
-
-
-class Learner(Protocol):
-    """What can be fitted at a radius: a `FitProblem`."""
-
-    @property
-    def problem(self) -> RobustProblem: ...
-    @property
-    def game(self) -> Objective: ...
-    def at_radius(self, radius: float) -> Solution: ...
-
-
-def fit_to_predict(learner: Learner) -> Solution:
-    """Learn at the predictive radius, or at a smaller one if the prediction is constant and a better one exists."""
-    problem = learner.problem
-    excess = EXCESS * float(problem.decision_set.label_cost.max())
-    solution = learner.at_radius(problem.minimal.value + excess)
-    rows = some_rows(problem)[0]
-    if not answers_alike(rows, *learner.game.coefficients(solution.theta)):
-        return solution
-    data = problem.data
-    as_given = data.rule is not None and data.rule.unit is not None
-    if not beats_a_constant(data.rows, data.codes, data.weights, data.rule.spread if as_given else None):
-        return solution
-    for _ in range(_MOST_FALLS):
-        excess *= _FALL
-        smaller = learner.at_radius(problem.minimal.value + excess)
-        if not answers_alike(rows, *learner.game.coefficients(smaller.theta)):
-            return smaller
-    return solution
 
 
 def predicted_shares(problem: RobustProblem, coordinates: Coordinates | None = None) -> FloatArray:
@@ -412,7 +382,26 @@ class FitProblem:
         """Learn at the predictive radius, with the label shares that the labels predict for all rows."""
         problem = self.problem.with_label_shares(predicted_shares(self.problem, self.game.coordinates))
         balanced = replace(self, problem=problem, game=with_problem(self.game, problem))
-        return balanced.fitted(fit_to_predict(balanced))
+        return balanced.fitted(balanced._at_predictive_radius())
+
+    def _at_predictive_radius(self) -> Solution:
+        """Learn at the predictive radius, or at a smaller one if the prediction is constant and a better one exists."""
+        problem, coefficients = self.problem, self.game.coefficients
+        excess = EXCESS * float(problem.decision_set.label_cost.max())
+        solution = self.at_radius(problem.minimal.value + excess)
+        rows = some_rows(problem)[0]
+        if not answers_alike(rows, *coefficients(solution.theta)):
+            return solution
+        data = problem.data
+        as_given = data.rule is not None and data.rule.unit is not None
+        if not beats_a_constant(data.rows, data.codes, data.weights, data.rule.spread if as_given else None):
+            return solution
+        for _ in range(_MOST_FALLS):
+            excess *= _FALL
+            smaller = self.at_radius(problem.minimal.value + excess)
+            if not answers_alike(rows, *coefficients(smaller.theta)):
+                return smaller
+        return solution
 
     def _auto(self) -> FittedModel:
         asked, problem = self.settings, self.problem

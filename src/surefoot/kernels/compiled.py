@@ -99,9 +99,8 @@ def centre_rows(distances, alpha, beta, offsets, above, mu, u, psi):  # pragma: 
     """Minimise ψ_j − μ Σ_i log(α d_ji + β_i − u_jc(i)) − μ Σ_kc log(ψ_j + above_jkc + u_jc) over u_j (C,) and ψ_j.
 
     distances (N, n), anchors grouped by class at offsets (C+1,); above (N, K, C). u (N, C) and psi (N,) hold an
-    interior
-    point. Damped Newton steps move it to the minimiser. The Hessian is an arrow, because each u_jc is coupled to ψ_j
-    only.
+    interior point. Damped Newton steps move it to the minimiser. The Hessian is an arrow, because each u_jc is coupled
+    to ψ_j only.
     """
     N, K, C = above.shape
     weight, both, slope, step = np.empty(C), np.empty(C), np.empty(C), np.empty(C)

@@ -439,8 +439,7 @@ def worst_labels(D, rows, plan, graph, entries, head, f, first, program, shape, 
     residual graph. program = (table, basis): the linear program of the labels at a feasible basis, without the cost of
     drawing from other classes. Its first K·C variables are G_kc, the mass of label k drawn from class c, and variable
     `theta` is that cost; shape = (K, C, theta). first (R, C): a first bound, cost ≥ first[s]·a. Costs in the program
-    are
-    in units of kappa. Costs below dust are 0. The value is NaN if the program did not end.
+    are in units of kappa. Costs below dust are 0. The value is NaN if the program did not end.
     """
     for s in range(rows.shape[0]):
         room = _CUTS

@@ -415,8 +415,7 @@ def soft_listed(
     """`soft_rows` over lists: starts (B·C+1,) into anchors and distances (L,); a (L,) are the weights, in list order.
 
     beyond (B, C) : a lower bound on α d + β over the unlisted anchors. A row fails, in failed (B,), if an unlisted
-    anchor
-    may come within `gap` of the row's best pair. Its weight m is then set to zero, unless `loose`.
+    anchor may come within `gap` of the row's best pair. Its weight m is then set to zero, unless `loose`.
     """
     B, K = U.shape
     C = kappa.shape[1]

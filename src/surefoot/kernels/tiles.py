@@ -115,8 +115,7 @@ def factorized(matrix: FloatArray, executor: Executor | None = None, *, tame: bo
     """Return a solver of matrix · x = right (m,), by Cholesky from the lower triangle, which is overwritten.
 
     The matrix has a unit diagonal. tame : the matrix is expected to be far from singular. Raises LinAlgError, at once
-    or
-    when the solver is called, if the matrix is not positive definite.
+    or when the solver is called, if the matrix is not positive definite.
     """
     if len(matrix) < _FEWEST_ROWS:
         return _exact(matrix, executor)

@@ -99,8 +99,7 @@ def place(
     """Decide where unlabeled rows, or rows of a target population, are processed, given labeled rows X (n, d).
 
     memory_only : the request is not supported over blocks. Rows outside of memory are still placed by their number,
-    since
-    too many do not fit into memory.
+    since too many do not fit into memory.
     """
     chosen, name = choose_marginal(X_unlabeled, X_target)
     bare, wrapped = unwrap(chosen)

@@ -258,8 +258,7 @@ def _recentre(state: BallIterate, affine: BallIterate, target: float, correct: b
     """Lengthen the steps by up to three centrality correctors on the hinge (Gondzio, 1996). Returns the steps.
 
     Each corrector costs one more solve with the current factor. `affine` holds the state after the predictor, from
-    which
-    each corrected direction is computed.
+    which each corrected direction is computed.
     """
     steps = state.safe_steps()
     for _ in range(CORRECTORS):

@@ -1,8 +1,7 @@
 """A primal–dual interior-point method for learning over one decision set, from a point of the smoothed path.
 
 If groups of anchors share almost no rows, Newton's method on the softmax is very slow: the step that balances the
-groups
-is right only while the weights stay as they are. Here the weights are separate variables, the multipliers of the
+groups is right only while the weights stay as they are. Here the weights are separate variables, the multipliers of the
 constraints, and a few steps give the last digits. Far from the optimum this method is slower, so it starts from a point
 of the path. The problem:
 

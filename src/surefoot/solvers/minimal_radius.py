@@ -175,9 +175,8 @@ class MinimalRadius:
     """ε_min = W_d(P_X, P̂_X) + cheapest relabeling of p̂ into the intervals, and the adversary that attains it.
 
     value : an upper bound, at which the set is known not to be empty; lower : a lower bound, equal up to rounding if
-    rows
-    are in memory. anchor_potentials b (n,) and label_potentials l (K,) prove it: d_ji + κ_kc + b_i + l_k ≥ u_j for all,
-    tight on the plan.
+    rows are in memory. anchor_potentials b (n,) and label_potentials l (K,) prove it: d_ji + κ_kc + b_i + l_k ≥ u_j for
+    all, tight on the plan.
     """
 
     value: float

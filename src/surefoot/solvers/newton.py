@@ -39,9 +39,8 @@ class NewtonOptions:
     """How τ falls and when a round ends.
 
     `decrease` is the factor on τ between rounds. A round ends once the Newton decrement is below the share `centering`
-    of
-    the smoothing cost. `max_steps` bounds the Newton steps of the whole path, and `smallest_tau` ends the path at the
-    precision of float64. `smallest_ridge` is the ridge of an undamped step, on a scaled diagonal of ones.
+    of the smoothing cost. `max_steps` bounds the Newton steps of the whole path, and `smallest_tau` ends the path at
+    the precision of float64. `smallest_ridge` is the ridge of an undamped step, on a scaled diagonal of ones.
     """
 
     decrease: float = 0.5
@@ -261,8 +260,7 @@ def centre_objective(
     By default a point is centred if half the decrement is at most a share of the smoothing cost. `centred` is an
     alternative test of a point, its evaluation and its decrement. From step `expected` on, if not 0, a point is first
     tested with the second derivatives of the previous step. If they suffice, its own are never computed, and the
-    returned
-    evaluation has none.
+    returned evaluation has none.
     """
     smallest = options.smallest_ridge
     point, ridge, eager = start, smallest, True
@@ -328,8 +326,7 @@ def _line_search(
     """Cubic backtracking. Every second failure after the first two also damps the direction (Levenberg–Marquardt).
 
     If the search is `eager`, the first trial computes its Hessian, because it will most likely be accepted. Later
-    trials
-    do not.
+    trials do not.
     """
     vector, size = objective.pack(point), move.largest
     noise = 1e-15 * max(1.0, abs(here.value))

@@ -279,8 +279,7 @@ def solve_transport(distances: FloatArray, row_weights: FloatArray, anchor_weigh
 
     Equal rows are moved as one. Large problems are solved by smoothed Newton in the n potentials alone. Rows whose best
     anchor is clear are then fixed, and the network simplex solves the rest. The result is a vertex, exact to rounding,
-    at a
-    fraction of the cost.
+    at a fraction of the cost.
     """
     N, n = distances.shape
     equal = (

@@ -137,8 +137,7 @@ class BestBounds:
         """If the lower bound is near log K, that of a constant classifier: keep θ, scaled down to stay within tol.
 
         A classifier that gives every label the same probability has loss log K for any labels. A classifier that leans
-        slightly
-        towards θ loses slightly more, and still prefers a label.
+        slightly towards θ loses slightly more, and still prefers a label.
         """
         if self.lower is None or not isinstance(self.model, LinearModel):
             return

@@ -1,10 +1,9 @@
-"""Beginnings and ends of a search: coarse starts, a constant classifier, the interior-point end, polishing."""
+"""Beginnings and ends of a search: coarse starts, the interior-point end, polishing."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, cast
+from typing import cast
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from surefoot.solvers.direction import StallError
 from surefoot.solvers.interior import InteriorPoint, InteriorState
 from surefoot.solvers.joint_objective import JointDual, JointEvaluation, JointPoint
 from surefoot.solvers.newton import NewtonOptions, PathPoint, centre_objective
-from surefoot.solvers.search.best_bounds import BestBounds, JointState, SetAtRadius
+from surefoot.solvers.search.best_bounds import BestBounds, JointState
 from surefoot.solvers.transport import TransportSolution
 
 # The stages of a search, in order. A vertex or an interior point may end a path. Usually there is one path.
@@ -63,73 +62,6 @@ class SearchLog:
         self.stages.append(Stage(name, gap, True))
 
 
-# If no classifier beats one that gives every label the same probability, the worst case is log K.
-
-# If F_τ is that of a constant classifier, bounds are computed early, and again each time τ has fallen to this share.
-_ASK_AGAIN = 0.2
-# This is skipped if smoothing costs more than this multiple of log K, because F_τ is then large in any case.
-_TOO_SMOOTH = 0.05
-# A set for which some classifier beats a constant one by this multiple of tol needs no hedge.
-_BETTER = 0.6
-
-
-class SearchInProgress(Protocol):
-    """The attributes of a `Search` that are used here."""
-
-    judge: BestBounds
-    tol: float
-    fixed_alpha: bool
-    tau_of_constant: float
-    log: SearchLog
-
-    @property
-    def members(self) -> list[SetAtRadius]: ...
-    def alone(self, s: int, stop_below: float) -> Any:
-        """A search over one of the sets."""
-
-    def cold(self) -> JointState: ...
-
-
-def looks_constant(search: SearchInProgress, joint: JointDual, path: JointState) -> bool:
-    """Return True if, judging by F_τ, a constant classifier may be optimal."""
-    if not search.judge.model.learns or search.fixed_alpha or path.tau > _ASK_AGAIN * search.tau_of_constant:
-        return False
-    if path.smoothing_gap > _TOO_SMOOTH * np.log(search.members[0].decision_set.n_classes):
-        return False
-    value = joint.evaluate(path.point, path.tau, second_order=False).value
-    if value < np.log(search.members[0].decision_set.n_classes):
-        search.tau_of_constant = 0.0  # F_τ falls with τ: no need to try again
-        return False
-    search.tau_of_constant = path.tau
-    return True
-
-
-def hedge_against_one_set(search: SearchInProgress, quick: Callable[[Any], JointState | None]) -> None:
-    """Solve the set with the largest excess alone.
-
-    If no classifier beats a constant one over this set, none does over the union. If some classifier does, the path
-    shows that early.
-    """
-    members, judge = search.members, search.judge
-    s = int(np.argmax([one.decision_set.radius - one.minimal.value for one in members]))
-    if members[s].closed:
-        return
-    constant = float(np.log(members[s].decision_set.n_classes)) - _BETTER * search.tol
-    inner = search.alone(s, stop_below=constant)
-    begun = quick(inner)
-    inner.follow(inner.cold() if begun is None else begun, leave_behind=False)
-    search.log.n_steps += inner.log.n_steps
-    upper, lower = inner.judge.upper, inner.judge.lower
-    if upper is None or lower is None or lower.bound.value < constant:
-        return
-    adversary, theta = lower.adversaries[0], upper.path.point.theta
-    shares = judge.sweep.label_shares(judge.problems[s], adversary)
-    judge.consider_mixture({s: (adversary, shares)}, np.eye(len(members))[s], theta)
-    at = search.cold()
-    judge.consider_hedge(theta, search.tol, replace(at, point=JointPoint.with_theta(theta, list(at.point.parts))))
-    search.log.ended_by(QUICK, judge.gap)
-
-
 # The end of a path by an interior-point method, for learning against one set with rows in memory.
 
 # It starts at this τ, in units of the loss. It starts at the second τ if a round took more than this many steps, where
@@ -152,8 +84,7 @@ class InteriorEnd:
     """When a path may end by the interior-point method, and its state.
 
     at : the next τ at which it is tried; early : the τ for slow Newton steps; due : True if it should run now; taken :
-    its
-    steps.
+    its steps.
     """
 
     judge: BestBounds
@@ -299,8 +230,7 @@ def coarsen(
 
     The kept part of the plan still has zero reduced cost under the potentials, so it is optimal between the kept rows
     and the anchors. The coarse minimal radius is its cost, and the excess over it can be kept exactly. Returns None if
-    too
-    few rows would be saved. `scale` is the size of the losses. With more sets, fewer rows are kept.
+    too few rows would be saved. `scale` is the size of the losses. With more sets, fewer rows are kept.
     """
     N, n = distances.shape
     fewest = _FEWEST_OF_MANY if n >= MANY_ANCHORS else _FEWEST_PER_ANCHOR

@@ -37,8 +37,7 @@ class Triples:
 
     row_weights : (N,) of all rows; largest_cost : of any row and anchor.
     rows, labels, anchors, short, cost, loss : (T,) of each triple. `short` is the gap between the best value of the row
-    and
-    the value of the triple at some dual point, cost the ground cost, loss the loss of row and label.
+    and the value of the triple at some dual point, cost the ground cost, loss the loss of row and label.
     """
 
     decision_set: DecisionSet
@@ -191,8 +190,7 @@ def solve_restricted(triples: Triples, priced: Triples | None = None) -> tuple[L
     were kept, which the dual value at the returned point (without θ) shows. Returns None if the kept triples admit no
     plan.
     priced : the same triples with other costs, and a decision set whose radius bounds their sum. The plan is then exact
-    to
-    the rounding of float64.
+    to the rounding of float64.
     """
     exactly, priced = priced is not None, triples if priced is None else priced
     ds = priced.decision_set
@@ -316,9 +314,8 @@ def vertex_at_minimal_radius(judge: BestBounds, path: JointState, tol: float) ->
     """Solve the program over the triples of cheapest plans. At the minimal radius, every plan is a cheapest one.
 
     The potentials (b, l) of the minimal radius identify these triples: their reduced cost d + κ + b + l − u is zero.
-    With a
-    price α on the reduced cost, and α (b, l) added to the multipliers of the program, all other triples are excluded. A
-    little above the minimal radius, other triples are admitted up to the excess, if the problem is small.
+    With a price α on the reduced cost, and α (b, l) added to the multipliers of the program, all other triples are
+    excluded. A little above the minimal radius, other triples are admitted up to the excess, if the problem is small.
     """
     member, model = judge.members[0], judge.model
     ds, minimal = member.decision_set, member.minimal

@@ -1,7 +1,6 @@
 """Search for both bounds of a robust problem: follow paths of the smoothed dual, certify, repair, continue.
 
-One loop serves one decision set, a union of sets, rows in memory and rows in blocks. Sets of a union that turn out to
-be
+One loop serves one decision set, a union of sets, rows in memory and rows in blocks. Sets of a union that turn out
 inactive are dropped as τ falls. The upper bound checks all sets, and a dropped set that is active after all is added
 again.
 """
@@ -35,8 +34,6 @@ from surefoot.solvers.search.endings import (
     Stage,
     StopRule,
     cold_start,
-    hedge_against_one_set,
-    looks_constant,
     polish,
 )
 from surefoot.solvers.search.linear_programs import (
@@ -46,6 +43,13 @@ from surefoot.solvers.search.linear_programs import (
     vertices_within,
 )
 
+# If no classifier beats a constant one, which gives every label the same probability, the worst case is log K. If F_τ
+# is that of a constant classifier, bounds are computed early, and again each time τ has fallen to this share.
+_ASK_AGAIN = 0.2
+# This is skipped if smoothing costs more than this multiple of log K, because F_τ is then large in any case.
+_TOO_SMOOTH = 0.05
+# A set for which some classifier beats a constant one by this multiple of tol needs no hedge.
+_BETTER = 0.6
 # Near the minimal radius the set is widened by this share of the ground cost per unit of relative smoothing.
 ROOM = 2e-2
 # At the minimal radius itself, α is fixed at these multiples of loss / ground cost, one after the other, because the
@@ -128,7 +132,7 @@ class Search:
         if any(member.closed for member in self.members):
             self._stage(AT_MINIMUM, self._at_minimal_radius)
         if not self.ended and start is None and len(self.members) > 2 and self.judge.model.learns:
-            hedge_against_one_set(self, quick)
+            self._hedge_against_one_set(quick)
         if self.ended:
             return
         begun = start if start is not None else quick(self)
@@ -138,11 +142,6 @@ class Search:
             self._stage(QUICK if begun is None else COLD, lambda: self.follow(self.cold(), leave_behind=begun is None))
         if not self.ended:
             self._stage(PROGRAM, self._by_linear_program)
-
-    def alone(self, s: int, stop_below: float) -> Search:
-        """A search over one of the sets."""
-        judge = BestBounds(self.judge.sweep, self.judge.model, [self.members[s]])
-        return Search(judge, self.typical, self.tol, self.options, self.on_round, StopRule(stop_below))
 
     def _stage(self, name: str, work: Callable[[], None]) -> None:
         before, at = (self.judge.upper, self.judge.lower), len(self.log.stages)
@@ -183,8 +182,7 @@ class Search:
         """Solve a linear program over the cheapest plans for fixed losses; else fix α of the sets without interior.
 
         α is so large that no loss justifies leaving the cheapest plans: with losses of size `scale`, a plan that costs
-        δ more
-        would have to gain αδ.
+        δ more would have to gain αδ.
         """
         if self.fixed_losses and len(self.members) == 1:
             vertex_at_minimal_radius(self.judge, self.cold(), self.tol)
@@ -275,9 +273,46 @@ class Search:
     def _finished(self, joint: JointDual, leave_behind: bool, path: JointState) -> bool:
         """Return True if a path may end before its smoothing is small enough. Called after each round."""
         inside = not self.fixed_alpha and self.interior.wanted(path)
-        if self._is_decided(path) or inside or self._vertex(path) or looks_constant(self, joint, path):
+        if self._is_decided(path) or inside or self._vertex(path) or self._looks_constant(joint, path):
             return True
         return leave_behind and (~self._near(joint, path)).mean() >= _MANY
+
+    def _looks_constant(self, joint: JointDual, path: JointState) -> bool:
+        """Return True if, judging by F_τ, a constant classifier may be optimal."""
+        log_k = np.log(self.members[0].decision_set.n_classes)
+        if not self.judge.model.learns or self.fixed_alpha or path.tau > _ASK_AGAIN * self.tau_of_constant:
+            return False
+        if path.smoothing_gap > _TOO_SMOOTH * log_k:
+            return False
+        value = joint.evaluate(path.point, path.tau, second_order=False).value
+        self.tau_of_constant = 0.0 if value < log_k else path.tau  # F_τ falls with τ: below log K it stays there
+        return bool(value >= log_k)
+
+    def _hedge_against_one_set(self, quick: Callable[[Search], JointState | None]) -> None:
+        """Solve the set with the largest excess alone.
+
+        If no classifier beats a constant one over this set, none does over the union. If some classifier does, the path
+        shows that early.
+        """
+        members, judge = self.members, self.judge
+        s = int(np.argmax([one.decision_set.radius - one.minimal.value for one in members]))
+        if members[s].closed:
+            return
+        constant = float(np.log(members[s].decision_set.n_classes)) - _BETTER * self.tol
+        alone = BestBounds(judge.sweep, judge.model, [members[s]])
+        inner = Search(alone, self.typical, self.tol, self.options, self.on_round, StopRule(constant))
+        begun = quick(inner)
+        inner.follow(inner.cold() if begun is None else begun, leave_behind=False)
+        self.log.n_steps += inner.log.n_steps
+        upper, lower = alone.upper, alone.lower
+        if upper is None or lower is None or lower.bound.value < constant:
+            return
+        adversary, theta = lower.adversaries[0], upper.path.point.theta
+        shares = judge.sweep.label_shares(judge.problems[s], adversary)
+        judge.consider_mixture({s: (adversary, shares)}, np.eye(len(members))[s], theta)
+        at = self.cold()
+        judge.consider_hedge(theta, self.tol, replace(at, point=JointPoint.with_theta(theta, list(at.point.parts))))
+        self.log.ended_by(QUICK, judge.gap)
 
     def _ends_inside(self, path: JointState) -> bool:
         """Try to end by an interior-point method, if it is due."""

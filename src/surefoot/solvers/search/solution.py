@@ -164,8 +164,7 @@ def solve(
 
     sweep : over the rows; model : without rows; members : decision sets over the same rows, each with its minimal
     radius; typical : size of a distance. `quick` returns a later start of the path than zero. `stop_below` : stop if
-    the
-    upper bound of a single set is below this. The solution lists its stages (docs/solver.md).
+    the upper bound of a single set is below this. The solution lists its stages (docs/solver.md).
     """
     for member in members:
         check_radius(member.decision_set, member.minimal)
