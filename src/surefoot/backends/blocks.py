@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,6 +72,9 @@ class BlockedProblem(RobustProblem):
     source: RowSource | None
     how: Compute
     executor: Any = None
+
+    # A solve over blocks ends at a positive smoothing, not at a vertex. Finer ones need the rows in memory.
+    finest: ClassVar[float] = 1e-5
 
     @classmethod
     def from_labeled_set(

@@ -22,13 +22,11 @@ from surefoot.certificates.groups import GroupFunction, RowGroups, rows_to_measu
 from surefoot.costs.metrics import FeatureMetric
 from surefoot.priors import LabelPrior
 from surefoot.problem.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
-from surefoot.problem.placement import FINEST_IN_BLOCKS, announce_long_solve, check_problem, rows_as_passed
-from surefoot.problem.robust import InMemoryProblem, Objective, RobustProblem
+from surefoot.problem.placement import announce_long_solve, check_problem, rows_as_passed
+from surefoot.problem.robust import Objective, RobustProblem
 from surefoot.problem.rows import Unlabeled
 from surefoot.solvers.search.best_bounds import SetAtRadius
 
-# Default certified gap for rows in memory.
-_TOL = 1e-6
 # The certified gap of the limit of all classifiers.
 _LIMIT_TOL = 1e-4
 # The smallest gap requested for a group, however small its share.
@@ -158,7 +156,7 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     )
     judged = ClassifierLoss.from_arguments(classifier, problem.data.classes, loss, clip, own=losses is not None)
     announce_long_solve(problem, compute)
-    parts = rows_as_passed(problem, X, X_unlabeled, X_target) if isinstance(problem, InMemoryProblem) else None
+    parts = rows_as_passed(problem, X, X_unlabeled, X_target)
     at_rows, scale = judged.losses_on(problem, parts, losses)
     costs = judged.costs() if limit else None
     if measured.transformed:
@@ -221,8 +219,7 @@ def certify_over(
 
     share : fraction of rows with nonzero losses, all others being 0. The gap to reach is smaller by this factor.
     """
-    finest = _TOL if isinstance(game.problem, InMemoryProblem) else FINEST_IN_BLOCKS
-    asked = finest if tol is None else check_positive_scalar(tol, "tol")
+    asked = game.problem.finest if tol is None else check_positive_scalar(tol, "tol")
     tol = max(asked * share, min(asked, _FINEST_OF_GROUP))
     certificate = game.certificate(
         game.worst_over(members, tol=tol),
@@ -335,7 +332,7 @@ class ClassifierLoss:
         self, problem: RobustProblem, parts: list[Any] | None, losses: ArrayLike | None
     ) -> tuple[Any, float | None]:
         """Return losses (N, K) at rows in memory (`parts` as passed) or a function over blocks, and the largest one."""
-        if not isinstance(problem, InMemoryProblem) or parts is None:
+        if parts is None:
             if self.losses is None:
                 raise ParameterError(
                     "losses",
@@ -350,8 +347,7 @@ class ClassifierLoss:
 
     def game(self, problem: RobustProblem, X: Any, X_unlabeled: Any, losses: ArrayLike | None) -> Objective:
         """Return the classifier against the adversary. It is called on the rows as passed; over blocks, on numbers."""
-        parts = rows_as_passed(problem, X, X_unlabeled) if isinstance(problem, InMemoryProblem) else None
-        return problem.fixed(*self.losses_on(problem, parts, losses))
+        return problem.fixed(*self.losses_on(problem, rows_as_passed(problem, X, X_unlabeled), losses))
 
 
 def _needs(classifier: Any, method: str, what: str) -> None:

@@ -52,9 +52,6 @@ from surefoot.solvers.transport import EqualRows
 # Problems with at most this many distances, 128 MiB, are solved in memory. Above this size, blocks are both faster and
 # smaller.
 MOST_DISTANCES = 1 << 24
-# With a tolerance below this, rows in memory are solved there: a solve over blocks ends at a positive smoothing, not at
-# a vertex.
-FINEST_IN_BLOCKS = 1e-5
 # Fewer unlabeled rows than this are solved in well under a second, so equal ones among them are not looked for.
 _FEWEST_MERGED = 1000
 # Processor seconds of a solve with two classes: per distance, and for n = 1,000 anchors, which grows with n^2.5. K
@@ -127,7 +124,9 @@ def _check_some(n_rows: int, name: str) -> None:
 
 def needs_memory(metric: Any, tol: float | None = None) -> bool:
     """Return True if the request requires all rows in memory."""
-    return isinstance(metric, Precomputed) or (tol is not None and check_positive_scalar(tol, "tol") < FINEST_IN_BLOCKS)
+    return isinstance(metric, Precomputed) or (
+        tol is not None and check_positive_scalar(tol, "tol") < BlockedProblem.finest
+    )
 
 
 def check_problem(  # noqa: PLR0913 - one keyword per part of the problem
@@ -263,12 +262,14 @@ def _held_rows(placed: RowPlacement) -> FloatArray | None:
     return None if placed.rows is None else np.asarray(placed.rows)
 
 
-def rows_as_passed(problem: InMemoryProblem, X: Any, X_unlabeled: Any, X_target: Any = None) -> list[Any]:
+def rows_as_passed(problem: RobustProblem, X: Any, X_unlabeled: Any, X_target: Any = None) -> list[Any] | None:
     """Return the rows of the feature marginal as a classifier expects them: as passed, data frames with column names.
 
     These are the labeled and the unlabeled rows, or the rows of the target population, one of each group that the
-    problem has merged.
+    problem has merged; None over blocks.
     """
+    if not isinstance(problem, InMemoryProblem):
+        return None
     bare = unwrap(X_unlabeled if X_target is None else X_target)[0]
     if bare is None:
         return [X]

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -173,10 +173,12 @@ class RobustProblem(ABC):
     """Labeled rows, unlabeled rows, and their decision set. The minimal radius is computed once.
 
     data : the labeled rows, and the unlabeled rows if they are in memory; decision_set : the set of infinite radius.
+    finest : the gap to which fixed losses are solved by default.
     """
 
     data: LabeledData
     decision_set: DecisionSet
+    finest: ClassVar[float]
 
     @property
     @abstractmethod
@@ -292,6 +294,8 @@ class InMemoryProblem(RobustProblem):
     decision_set: DecisionSet
     n_jobs: int | None = 1
     merged: EqualRows | None = None
+
+    finest: ClassVar[float] = 1e-6
 
     @classmethod
     def from_data(
