@@ -21,7 +21,7 @@ from surefoot.problem.distances import Distances
 from surefoot.problem.sets import DecisionSet
 
 # Bytes of an anchor and its distance in a list.
-PAIR_BYTES = 12
+PAIR_BYTES = np.dtype(np.uint32).itemsize + np.dtype(np.float64).itemsize
 # Anchors whose α d + β exceeds the smallest by this multiple of τ have weights below rounding error. A list extends as
 # far again, about as far as α and β move before the next list.
 NEGLIGIBLE = 36.0

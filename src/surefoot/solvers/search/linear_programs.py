@@ -22,8 +22,8 @@ from surefoot.solvers.search.best_bounds import BestBounds, JointState
 
 # Linear programs over the triples (row, label, anchor) that may be used: exact, and cheap if they are few.
 
-# Programs over more triples take longer than the path.
-_MOST_TRIPLES = 400_000
+# A whole plan is held at once if it has at most this many entries; larger problems are left to the path.
+MOST_ENTRIES = 400_000
 _EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
 # A second program solves for the residual of the first, enlarged by this factor.
 _ENLARGED, _SIDES = 1e7, (("A_ub", "b_ub"), ("A_eq", "b_eq"))
@@ -146,18 +146,18 @@ def triples_near(sweep: RowStore, problem: DualProblem, point: DualPoint, most: 
 
 def triples_within(sweep: RowStore, problem: DualProblem, point: DualPoint, slack: float) -> Triples | None:
     """Triples within slack of the best of their row; None if they are too many."""
-    if sweep.n_rows > _MOST_TRIPLES:
+    if sweep.n_rows > MOST_ENTRIES:
         return None
     found = sweep.gather(problem, Block.near_triples, point, slack)
-    return _triples(sweep, problem, found) if len(found) <= _MOST_TRIPLES else None
+    return _triples(sweep, problem, found) if len(found) <= MOST_ENTRIES else None
 
 
 def cheapest_triples(sweep: RowStore, problem: DualProblem, prices: DualPoint, slack: float) -> Triples | None:
     """Triples of reduced cost at most slack, which make up the cheapest plans; None if they are too many."""
-    if sweep.n_rows > _MOST_TRIPLES:
+    if sweep.n_rows > MOST_ENTRIES:
         return None
     found = sweep.gather(problem, Block.cheapest_triples, prices, slack)
-    return _triples(sweep, problem, found) if len(found) <= _MOST_TRIPLES else None
+    return _triples(sweep, problem, found) if len(found) <= MOST_ENTRIES else None
 
 
 def with_violated(
