@@ -139,7 +139,7 @@ def test_where_polishing_runs_out_of_steps_a_program_places_the_mass_that_is_off
 ) -> None:
     problem = Problem(0.05, N=200, n=20)
     exact = problem.solve(problem.linear)
-    monkeypatch.setattr(interior_end, "_MOST_DISTANCES", 0)
+    monkeypatch.setattr(interior_end, "MOST_ENTRIES", 0)
     monkeypatch.setattr(polishing, "_MOST_POLISHING_STEPS", 0)
     found = problem.solve(problem.linear, tol=1e-4)
     assert names(found) == [QUICK, PROGRAM]

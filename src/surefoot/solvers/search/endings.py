@@ -19,6 +19,7 @@ from surefoot.solvers.interior import InteriorPoint, InteriorState
 from surefoot.solvers.joint_objective import JointDual, JointEvaluation, JointPoint
 from surefoot.solvers.newton import NewtonOptions, PathPoint, centre_objective
 from surefoot.solvers.search.best_bounds import BestBounds, JointState
+from surefoot.solvers.search.linear_programs import MOST_ENTRIES
 from surefoot.solvers.transport import TransportSolution
 
 # The stages of a search, in order. A vertex or an interior point may end a path. Usually there is one path.
@@ -69,8 +70,7 @@ class SearchLog:
 _TAU, _EARLY_TAU, _MANY_STEPS = 4e-3, 2e-2, 15
 # If it failed, it is tried again once τ has fallen to this share.
 _AGAIN = 0.1
-# It holds the whole plan at once. Problems of more distances are left to the path.
-_MOST_DISTANCES = 400_000
+# It gives up after this many steps.
 _MOST_INTERIOR_STEPS = 60
 # Bounds are computed once the method's own gap and its unpaid mass are at most the first share of tol, and again at the
 # second.
@@ -112,7 +112,7 @@ class InteriorEnd:
             return False
         if len(judge.members) > 1 or judge.members[0].closed or judge.members[0].within is not None:
             return False
-        return judge.sweep.distances.size <= _MOST_DISTANCES
+        return judge.sweep.distances.size <= MOST_ENTRIES
 
     def run(self, path: JointState, *, exact: bool) -> bool:
         """Return True if it brought the certified gap within tol; exact : then continue to `_EXACT`."""
