@@ -303,7 +303,7 @@ def _table_of(found: dict[str, list[dict[str, Any]]], name: str, text: str) -> s
     """The table of a name; tables of other benchmarks stay."""
     if name in found:
         return markdown_table([{k: v for k, v in line.items() if k != "method"} for line in found[name]])
-    return text.split(f"<!-- table: {name} -->\n")[1].split("<!-- end of table -->")[0].strip()
+    return text.split(f"<!-- table: {name} -->\n")[1].split("<!-- end of table -->", maxsplit=1)[0].strip()
 
 
 def main() -> int:
