@@ -13,8 +13,8 @@ import skops.io
 from sklearn.linear_model import LogisticRegression
 
 from generators import Result, make_pool
-from surefoot.certificates.curves import RadiusCurve
 from surefoot.cli import demo
+from surefoot.estimators.curves import RadiusCurve
 from surefoot.pool.store import Store, store_path
 
 Run = Callable[..., Result]

@@ -15,10 +15,9 @@ from sklearn.preprocessing import StandardScaler
 from surefoot._files import OutputFile, whole_file
 from surefoot._validation import FloatArray, SeparableWarning
 from surefoot.certificates.certificate import Certificate
-from surefoot.certificates.curves import RadiusCurve
 from surefoot.certificates.radius import minimal_radius, transport_distance
 from surefoot.estimators.ball import WassersteinLogisticRegression
-from surefoot.estimators.curves import radius_curve
+from surefoot.estimators.curves import RadiusCurve, radius_curve
 from surefoot.estimators.robust import RobustLogisticRegression
 
 N_LABELS = 20
