@@ -71,12 +71,13 @@ class TestBruteForce:
     @pytest.mark.parametrize(
         ("metric", "cost"), [*[(m, None) for m in SCORES], ("cost", [[0, 1, 2], [4, 0, 1], [1, 1, 0.5]])]
     )
-    def test_means_over_the_classes_and_costs(self, metric: str, cost: Any) -> None:
-        """All samples of a pool of nine rows in three strata, for several truths."""
-        predicted, classes, level = list("aaaabbbcc"), ["a", "b", "c"], 0.6
+    @pytest.mark.parametrize("predicted", [[*"aaaabbbcc"], [*"aaaabb", "", "", ""]])
+    def test_means_over_the_classes_and_costs(self, predicted: list[str], metric: str, cost: Any) -> None:
+        """All samples of a pool of nine rows in three strata, for several truths; rows may have no prediction."""
+        classes, level = ["a", "b", "c"], 0.6
         goal = MetricGoal.from_arguments({metric: None}, None, cost, classes, predicted)
         engine = MetricEngine(predicted, {}, goal, level=level, seed=0, plan=6)
-        strata = [[row for row in range(9) if predicted[row] == name] for name in classes]
+        strata = [[row for row in range(9) if predicted[row] == name] for name in (*classes, "")][: len(engine.strata)]
         sizes = [part.sampled for part in engine.strata]
         samples = list(product(*(combinations(s, n) for s, n in zip(strata, sizes, strict=True))))
         for truth in ("aaaabbbcc", "aabbbbcca", "ccccccccc", "abcabcabc", "bbbbccccc"):
@@ -101,8 +102,8 @@ def score(metric: str, truth: Any, predicted: Any, classes: list[Any], cost: Any
     """The metric by scikit-learn; 1 for a class that there is nothing of, as the bound has it."""
     truth, predicted = list(truth), list(predicted)
     if metric == "cost":
-        counts = confusion_matrix(truth, predicted, labels=classes)
-        return float((counts * np.array(cost)).sum() / len(truth))
+        counts = confusion_matrix(truth, predicted, labels=[*classes, ""])[:-1]
+        return float((counts * np.column_stack([cost, np.max(cost, axis=1)])).sum() / len(truth))
     names = classes if positive is None else [positive]
     values = []
     for name in names:

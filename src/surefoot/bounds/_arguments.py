@@ -227,15 +227,19 @@ def known_labels(y: ArrayLike | None, N: int, classes: list[Any] | None) -> dict
     return {row: check_known_label(v, classes) for row, v in values if v is not None and v == v}  # noqa: PLR0124 - NaN
 
 
+# In place of a prediction that is missing: no label is like it.
+NO_PREDICTION = ""
+
+
 def check_predictions(predictions: ArrayLike, classes: list[Any] | None) -> list[Any]:
-    """Return predictions (N,) as plain numbers or texts. Each must be one of `classes`, if given."""
+    """Return predictions (N,) as plain numbers or texts. Each must be one of `classes`, if given, or an empty text."""
     given = np.asarray(predictions)
     if given.ndim != 1 or not len(given):
         raise ParameterError("predictions", "must have one class per row", f"shape {given.shape}", "Pass shape (N,).")
     plain = given.tolist()
     for row, value in enumerate(plain):
         known = isinstance(value, str | bool | int | float) and value == value  # noqa: PLR0124 - NaN
-        if not known or (classes is not None and value not in classes):
+        if not known or (classes is not None and value not in classes and value != NO_PREDICTION):
             rule = "must have a number or a text for each row" if not known else f"must be among classes, {classes}"
             raise ParameterError("predictions", rule, f"{value!r} at row {row}", "Correct it, or assign a class.")
     return plain

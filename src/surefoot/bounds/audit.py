@@ -65,7 +65,8 @@ class Audit:
         Labels known from the start, such as the training labels, with NaN or None for missing labels. They count as
         they are and are not sampled. The bound accounts for the other rows. None: the labels in the journal, if any.
     predictions : array of shape (N,) or None, default=None
-        A class per row, instead of a classifier: from a language model, a vendor, a rule or an older model.
+        A class per row, instead of a classifier: from a language model, a vendor, a rule or an older model. An empty
+        text is no prediction, which is wrong whatever the label is.
     scores : array of shape (N,) or (N, K), or None, default=None
         A score per prediction (larger means surer), or the probabilities of the classes, fixed before the first label.
         The default is the largest probability of a classifier that has predict_proba.

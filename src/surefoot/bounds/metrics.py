@@ -37,6 +37,7 @@ from surefoot._printing import (
     share_at_least,
 )
 from surefoot._validation import FloatArray, check_unit_scalar
+from surefoot.bounds._arguments import NO_PREDICTION
 from surefoot.bounds.betting import PoolErrors
 from surefoot.bounds.engine import AuditEngine, Draw
 from surefoot.bounds.result import THEOREM
@@ -243,7 +244,11 @@ class MetricGoal:
                 'Pass {"recall": 0.9}, say.',
             )  # fmt: skip
         name, wanted = entries[0]
-        known = sorted(set(predictions), key=lambda one: (str(type(one)), one)) if classes is None else list(classes)
+        known = (
+            sorted({*predictions} - {NO_PREDICTION}, key=lambda one: (str(type(one)), one))
+            if classes is None
+            else list(classes)
+        )
         if positive is not None and positive not in known:
             raise ParameterError(
                 "positive", f"must be one of the classes, {known}", repr(positive), "Pass one of them."
@@ -281,7 +286,8 @@ def _check_costs(cost: ArrayLike, K: int) -> FloatArray:
 class MetricEngine(AuditEngine):
     """Samples rows per predicted class, in numbers fixed beforehand, for a bound on a metric.
 
-    plan : number of labels. Strata are the rows predicted `positive` and the others, or those of each predicted class.
+    plan : number of labels. Strata are the rows predicted `positive` and the others, or those of each predicted class;
+    rows without a prediction are a stratum of their own.
     """
 
     def __init__(
@@ -289,12 +295,16 @@ class MetricEngine(AuditEngine):
     ) -> None:
         super().__init__(predictions, known, level=level, seed=seed)
         self.goal, self.is_uniform = goal, False
-        where = {value: k for k, value in enumerate(goal.classes)}
-        self._codes = np.array([where.get(value, -1) for value in predictions], dtype=np.intp)
+        where, K = {value: k for k, value in enumerate(goal.classes)}, len(goal.classes)
+        self._codes = np.array([where.get(value, K) for value in predictions], dtype=np.intp)
+        # rows without a prediction come after the classes, at the largest cost
+        self._n_codes, self._cost_of = K + int((self._codes == K).any()), goal.cost
+        if goal.cost is not None and self._n_codes > K:
+            self._cost_of = np.column_stack([goal.cost, goal.cost.max(axis=1)])
         one = goal.positive is not None
         self._group = np.where(self._codes == where.get(goal.positive, -2), 0, 1) if one else self._codes
         order = np.random.default_rng(self._sampler.seed).permutation(self._left)
-        rows = [order[self._group[order] == h] for h in range(2 if one else len(goal.classes))]
+        rows = [order[self._group[order] == h] for h in range(2 if one else self._n_codes)]
         sizes = self._allocation(plan, [len(some) for some in rows])
         self.strata = [Stratum(len(some), n) for some, n in zip(rows, sizes, strict=True)]
         # in turns, so that a sample that is cut short has rows of all strata
@@ -337,17 +347,17 @@ class MetricEngine(AuditEngine):
             metric: None if None in values else float(np.mean([value for value in values if value is not None]))
             for metric, values in found.items()
         }
-        if goal.cost is None:
+        if self._cost_of is None:
             return means
-        cost = float((goal.cost * whole.T).sum() / len(self.predictions))
+        cost = float((self._cost_of * whole.T).sum() / len(self.predictions))
         return {**means, COST: cost if np.isfinite(cost) else None}
 
     def _allocation(self, plan: int, sizes: list[int]) -> list[int]:
         goal, known = self.goal, self._known_counts()
         if goal.positive is None:
             weights = np.ones(len(sizes))
-            if goal.cost is not None:
-                weights = np.array(sizes) * goal.cost.max(axis=0)
+            if self._cost_of is not None:
+                weights = np.array(sizes) * self._cost_of.max(axis=0)
             return _shared_out(min(plan, sum(sizes)), sizes, weights)
         if goal.metric == PRECISION:
             return [min(plan, sizes[0]), 0]
@@ -376,20 +386,20 @@ class MetricEngine(AuditEngine):
         return joint_lower(value, inside, outside, found, missed, self.level)
 
     def _sampled_counts(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Labels (K + 1,) per stratum (K), the last one for rows without a label: of the sample, and known."""
-        K = len(self.goal.classes)
+        """Labels (K + 1,) per stratum (H), the last one for rows without a label: of the sample, and known."""
+        K, H = len(self.goal.classes), self._n_codes
         where = {value: k for k, value in enumerate(self.goal.classes)}
-        sampled, known = np.zeros((K, K + 1), dtype=np.intp), np.zeros((K, K + 1), dtype=np.intp)
+        sampled, known = np.zeros((H, K + 1), dtype=np.intp), np.zeros((H, K + 1), dtype=np.intp)
         for counts, labels in ((sampled, {d.row: self._settled.get(d.row) for d in self.draws}), (known, self.known)):
             for row, label in labels.items():
                 counts[self._codes[row], where.get(label, K)] += 1
         return sampled, known
 
     def _macro(self) -> float:
-        K, (sampled, known) = len(self.goal.classes), self._sampled_counts()
-        n_counts = K if self.goal.metric == PRECISION else K * K
+        K, H, (sampled, known) = len(self.goal.classes), self._n_codes, self._sampled_counts()
+        n_counts = K if self.goal.metric == PRECISION else H * K
         level = 1.0 - (1.0 - self.level) / n_counts
-        upper = np.zeros((K, K), dtype=np.intp)
+        upper = np.zeros((H, K), dtype=np.intp)
         for h, part in enumerate(self.strata):
             for k in range(K):
                 worst = sampled[h, k] + (sampled[h, K] if k != h else 0)
@@ -406,11 +416,11 @@ class MetricEngine(AuditEngine):
         return float(np.mean(values))
 
     def _cost(self) -> float:
-        cost, (sampled, known) = self.goal.cost, self._sampled_counts()
+        cost, (sampled, known) = self._cost_of, self._sampled_counts()
         if cost is None:
             raise ParameterError("cost_matrix", "must be given for a cost", "None", "Pass it.")
         # of each stratum the steps from one cost to the next higher one
-        steps = [np.diff(np.unique(np.append(cost[:, h], 0.0))) for h in range(len(cost))]
+        steps = [np.diff(np.unique(np.append(cost[:, h], 0.0))) for h in range(cost.shape[1])]
         level = 1.0 - (1.0 - self.level) / max(sum(len(some) for some in steps), 1)
         total = 0.0
         for h, part in enumerate(self.strata):
@@ -422,12 +432,13 @@ class MetricEngine(AuditEngine):
         return total / len(self.predictions)
 
     def _estimated_counts(self) -> FloatArray:
-        """Rows (K, K) by predicted and true class, as the sample has them; NaN for a stratum without a label."""
+        """Rows (H, K) by predicted and true class, as the sample has them; NaN for a stratum without a label."""
         goal = self.goal
         K, where = len(goal.classes), {value: k for k, value in enumerate(goal.classes)}
-        counts, known = np.zeros((K, K)), np.zeros((K, K))
+        H = self._n_codes
+        counts, known = np.zeros((H, K)), np.zeros((H, K))
         seen = np.zeros(len(self.strata))
-        within = np.zeros((len(self.strata), K, K))
+        within = np.zeros((len(self.strata), H, K))
         for draw in self.draws:
             if draw.row in self._settled:
                 h, label = self._group[draw.row], self._settled[draw.row]
@@ -445,7 +456,7 @@ class MetricEngine(AuditEngine):
 
 
 def _ratio(metric: str, counts: FloatArray, k: int) -> float | None:
-    """Return a metric of class k from counts (K, K) by predicted and true class, or None if it is undefined."""
+    """Return a metric of class k from counts (H, K) by predicted and true class, or None if it is undefined."""
     found, predicted, true = counts[k, k], counts[k].sum(), counts[:, k].sum()
     top, bottom = {PRECISION: (found, predicted), RECALL: (found, true), F1: (2 * found, predicted + true)}[metric]
     return float(top / bottom) if bottom > 0 else None

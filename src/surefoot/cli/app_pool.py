@@ -23,7 +23,7 @@ from surefoot.cli.app import Call, command, command_line
 from surefoot.cli.output import OK, Output
 from surefoot.pool.notes import Note
 from surefoot.pool.options import read_loss, split_names
-from surefoot.pool.store import Store, clean_name, files_of, store_path
+from surefoot.pool.store import LABEL_STUDIO, Store, clean_name, files_of, store_path
 
 if TYPE_CHECKING:
     from surefoot.pool.finishing import FinishGoal
@@ -482,6 +482,9 @@ def serve(
     overlap: Annotated[float, typer.Option("--overlap", **_Share, help="Share of rows with two annotators.")] = 0.0,
     guidelines: Annotated[Path | None, typer.Option("--guidelines", help="Markdown file that the page shows.")] = None,
     allow_host: Annotated[str, typer.Option("--allow-host", help="Names of this server, separated by commas.")] = "",
+    label_studio: Annotated[
+        bool, typer.Option("--label-studio", help="Be a machine learning backend of Label Studio as well.")
+    ] = False,
     demo: Annotated[bool, typer.Option("--demo", help="Try the page on sample data, with simulated labels.")] = False,
     classifier: o.Classifier = "default",
     radius: o.Radius = "default",
@@ -523,7 +526,7 @@ def serve(
         choices = call.choices(tol=1e-3)
         call.check_pool()
         check_writable(store_path(pool))
-        opening = _Opening(call, choices, pool_size, keep=robot is None)
+        opening = _Opening(call, choices, pool_size, keep=robot is None, label_studio=label_studio)
         if audit is not None:
             columns = (audit,) if score is None else (audit, score)
             metric, value = next(iter(goal.items()), (None, target))
@@ -533,7 +536,7 @@ def serve(
             LabelingSettings(Goal(level=level, seed=choices.seed), random_first, overlap),
             host=host, port=port,
             ready=opening.say_ready, allowed=_host_names(allow_host), guidelines=guidelines, robot=robot,
-            browser=not no_open, target=target,
+            browser=not no_open, target=target, label_studio=label_studio,
         )  # fmt: skip
         return OK
 
@@ -555,6 +558,10 @@ def _invite_to(output: Output, pool: Path, name: str, host: str, port: int) -> i
     name = clean_name(name, "invite")
     with Store(store_path(pool), {}) as store:
         token = store.invite(name)
+    if name == LABEL_STUDIO:
+        output.say(f"{address(host, port)}label-studio/{token}")
+        output.note("this is the address of the machine learning backend for Label Studio. It replaces the one before.")
+        return OK
     output.say(f"{address(host, port)}join/{token}")
     output.note(f"anyone with this link labels as {name}. A new link replaces it. All annotators now require a link.")
     return OK
@@ -576,7 +583,8 @@ def _host_names(text: str) -> tuple[str, ...]:
 class _Opening:
     """Reads the table when the server requests it, and announces the page.
 
-    most : number of unlabeled rows for training; keep : whether to store the options; audit : of predictions that the
+    most : number of unlabeled rows for training; keep : whether to store the options; label_studio : whether one is
+    served; audit : of predictions that the
     table holds, if there is one.
     began, read : times when the command began, and when the table was read.
     """
@@ -585,6 +593,7 @@ class _Opening:
     choices: FitOptions
     most: int
     keep: bool
+    label_studio: bool = False
     audit: ColumnAudit | None = None
     began: float = field(default_factory=time.monotonic)
     read: float = 0.0
@@ -636,6 +645,12 @@ class _Opening:
         self.call.output.say(f"Open {url}  (Ctrl-C stops the server; labels are saved at once)")
         read, ready = self.read - self.began, time.monotonic() - self.read
         self.call.output.note(f"read in {read:.1f} s, ready {ready:.1f} s later.")
+        if self.label_studio and desk.store.knows_label_studio():
+            again = f'--invite "{LABEL_STUDIO}"'
+            self.call.output.note(f"Label Studio connects with its address as before. For a new one: {again}")
+        elif self.label_studio:
+            self.call.output.say(f"Label Studio: {url}label-studio/{desk.store.invite(LABEL_STUDIO)}")
+            self.call.output.note("shown once. Add it to a project of Label Studio as a model. It holds a token.")
         if by_invitation:
             self.call.output.note("access is by invitation link. To create one: surefoot serve ... --invite NAME")
 

@@ -361,7 +361,7 @@ def audit_table(
         options["classes"] = sorted({*sitting.table.classes, *subject.classes})
         words, hidden = subject.path.name, []
     else:
-        options |= {"predictions": subject.predicted, "scores": subject.scores}
+        options |= {"predictions": subject.predicted, "scores": subject.scores, "classes": sitting.table.classes}
         words, hidden = f"column {subject.column!r}", subject.columns
         if subject.n_empty:
             are = "row has no prediction and counts" if subject.n_empty == 1 else "rows have no prediction and count"

@@ -7,19 +7,20 @@ import io
 import json
 import re
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from html import escape
+from html import escape, unescape
 from typing import Any
 
 import numpy as np
 
-from surefoot._errors import FileError
+from surefoot._errors import FileError, ParameterError
 from surefoot._printing import cell_text
 from surefoot.pool import database as e
 from surefoot.pool.database import Event
 from surefoot.pool.label_log import LabelLog
-from surefoot.pool.store import Person
+from surefoot.pool.store import LABEL_STUDIO, Person
 from surefoot.pool.store_labels import changed_labels
 from surefoot.pool.table import Table
 from surefoot.pool.table.cells import as_text
@@ -117,11 +118,11 @@ _DAY = 86_400.0  # clocks may differ so much
 _LONGEST = 60  # characters of a name or a label of another program
 
 
-def config(table: Table) -> str:
+def config(table: Table, hidden: Sequence[str] = ()) -> str:
     """The labeling interface that the tasks need, to be pasted into a project of Label Studio."""
     fields = [
         f'  <Header value="{escape(name)}" size="6"/>\n  <Text name="{_tag(k)}" value="${key}"/>'
-        for k, (name, key) in enumerate(data_keys(table).items())
+        for k, (name, key) in enumerate(data_keys(table, hidden).items())
     ]
     choices = "\n".join(f'    <Choice value="{escape(name)}"/>' for name in table.classes)
     asked = f'  <Choices name="{_FROM}" toName="{_tag(0)}" choice="single" showInLine="true">\n{choices}\n  </Choices>'
@@ -166,7 +167,7 @@ def tasks(
         if predictions is not None and row in predictions:
             label, score = predictions[row]
             known = {} if score is None else {"score": score}
-            task["predictions"] = [{"model_version": "surefoot", **known, "result": _result(label)}]
+            task["predictions"] = [{"model_version": "surefoot", **known, "result": ChoicesTag().result(label)}]
         found.append(task)
     return found
 
@@ -178,12 +179,8 @@ def _annotation(event: Event, names: dict[int, str]) -> dict[str, Any]:
         "completed_by": {"email": names.get(event.person, ""), "first_name": names.get(event.person, "")},
         "created_at": datetime.fromtimestamp(event.time, UTC).isoformat(),
         "was_cancelled": skipped,
-        "result": [] if skipped else _result(str(event.value)),
+        "result": [] if skipped else ChoicesTag().result(str(event.value)),
     }
-
-
-def _result(label: str) -> list[dict[str, Any]]:
-    return [{"from_name": _FROM, "to_name": _tag(0), "type": "choices", "value": {"choices": [label]}}]
 
 
 def read_tasks(content: bytes, path: object) -> list[dict[str, Any]]:
@@ -201,13 +198,19 @@ def read_tasks(content: bytes, path: object) -> list[dict[str, Any]]:
 
 
 def answers_of(
-    found: list[dict[str, Any]], table: Table, book: LabelLog, person_of: Any
+    found: list[dict[str, Any]],
+    table: Table,
+    book: LabelLog,
+    person_of: Any,
+    rows: TaskRows | None = None,
+    sample: Collection[int] = (),
 ) -> tuple[list[Event], list[str]]:
     """Events of the annotations, and what could not be used, a sentence each.
 
-    person_of : callable, the id of the person of a name.
+    person_of : callable, the id of the person of a name; rows : finds the rows of the table, if made before;
+    sample : rows that were sampled at random.
     """
-    rows = _Rows(table)
+    rows = TaskRows(table) if rows is None else rows
     events: dict[str, Event] = {}  # an annotation that the file holds twice counts once
     refused = []
     for task in found:
@@ -221,7 +224,7 @@ def answers_of(
                 refused.append(f"{_name(task)}: {why}")
                 continue
             key = _key(task, annotation)
-            purpose = book.row(row).purpose or e.IMPORTED
+            purpose = book.row(row).purpose or (e.RANDOM if row in sample else e.IMPORTED)
             kind = e.SKIP if label is None else e.LABEL
             events[key] = Event(kind, row, person_of(_who(annotation)), label, purpose, key=key, time=_when(annotation))
     return list(events.values()), refused
@@ -260,30 +263,123 @@ def _who(annotation: Mapping[str, Any]) -> str:
     """The name of who made an annotation: Label Studio gives a number or an account."""
     by = annotation.get("completed_by")
     name = (by.get("email") or by.get("username") or by.get("id")) if isinstance(by, dict) else by
-    return cell_text(name, _LONGEST) if name not in (None, "") else "Label Studio"
+    return cell_text(name, _LONGEST) if name not in (None, "") else LABEL_STUDIO
 
 
 def _when(annotation: Mapping[str, Any]) -> float:
+    said = annotation.get("updated_at") or annotation.get("created_at")
     try:
-        when = datetime.fromisoformat(str(annotation.get("created_at")).replace("Z", "+00:00")).timestamp()
+        when = datetime.fromisoformat(str(said).replace("Z", "+00:00")).timestamp()
     except (ValueError, OverflowError, OSError):
         return 0.0  # the store takes the present
     return when if 0.0 < when < time.time() + _DAY else 0.0
 
 
 def _key(task: Mapping[str, Any], annotation: Mapping[str, Any]) -> str:
-    """The same annotation, imported twice, has one key; one that was changed has another."""
-    said = json.dumps(
-        [task.get("id"), annotation.get("id"), annotation.get("result"), _who(annotation)], sort_keys=True
-    )
-    return "ls-" + hashlib.sha256(said.encode()).hexdigest()[:40]
+    """The same annotation, taken twice, has one key; one that was changed has another of the same beginning."""
+    said = [task.get("id"), *(annotation.get(name) for name in ("id", "result", "updated_at")), _who(annotation)]
+    return _first_of_key(annotation) + _hashed(said)[:32]
 
 
-class _Rows:
-    """Find rows by their cells, and by their number if that agrees."""
+def _first_of_key(annotation: Mapping[str, Any]) -> str:
+    return f"ls-{_hashed(annotation.get('id'))[:16]}-"
 
-    def __init__(self, table: Table) -> None:
-        self._keys = data_keys(table)
+
+def _hashed(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
+
+
+# Label Studio as a front end: what its server sends to a machine learning backend, and the answers.
+
+MADE, DELETED = ("ANNOTATION_CREATED", "ANNOTATIONS_CREATED", "ANNOTATION_UPDATED"), "ANNOTATIONS_DELETED"
+_CHOICES = re.compile(r"<Choices\b([^>]*)>(.*?)(?:</Choices>|$)", re.DOTALL)
+_CHOICE = re.compile(r"<Choice\b([^>]*)>")
+_ATTRIBUTE = re.compile(r"""([\w:-]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
+
+
+@dataclass(frozen=True)
+class ChoicesTag:
+    """The control with which a labeling interface asks for the class, and the classes that it offers."""
+
+    name: str = _FROM
+    to_name: str = "cell0"
+    classes: tuple[str, ...] = ()
+
+    @classmethod
+    def from_interface(cls, text: Any) -> ChoicesTag:
+        """Read the first control of a labeling interface in XML; the one of `config` if the text is empty."""
+        if not text:
+            return cls()
+        found = _CHOICES.search(str(text))
+        own = {} if found is None else _attributes(found[1])
+        if found is None or "name" not in own or "toName" not in own:
+            raise ParameterError(
+                "label_config", "must have a Choices control with name and toName", repr(str(text)[:60]),
+                "Paste the interface that surefoot export --out tasks.json prints.",
+            )  # fmt: skip
+        offered = (_attributes(one).get("value") for one in _CHOICE.findall(found[2]))
+        return cls(own["name"], own["toName"], tuple(as_text(name) for name in offered if name is not None))
+
+    def check_classes(self, classes: list[str]) -> None:
+        """Refuse an interface that offers other classes; one that reads them from the tasks offers none here."""
+        if self.classes and set(self.classes) != set(classes):
+            raise ParameterError(
+                "label_config", f"must offer the classes {', '.join(classes)}", ", ".join(self.classes),
+                "Correct the choices of the labeling interface, or pass --classes.",
+            )  # fmt: skip
+
+    def result(self, label: str) -> list[dict[str, Any]]:
+        """Return a label as Label Studio has it."""
+        return [{"from_name": self.name, "to_name": self.to_name, "type": "choices", "value": {"choices": [label]}}]
+
+
+def _attributes(text: str) -> dict[str, str]:
+    return {name: unescape(double or single) for name, double, single in _ATTRIBUTE.findall(text)}
+
+
+def changes_of(
+    sent: Mapping[str, Any],
+    rows: TaskRows,
+    table: Table,
+    book: LabelLog,
+    person_of: Any,
+    sample: Collection[int] = (),
+) -> tuple[list[Event], list[str]]:
+    """Events of what Label Studio reports of its annotations, and what could not be used, a sentence each.
+
+    sample : rows that were sampled at random. Reports of anything else give no event. An older state of an annotation
+    does not replace a newer one.
+    """
+    if sent.get("action") in MADE:
+        made, tasks = _list(sent.get("annotation")), [one for one in _list(sent.get("task")) if isinstance(one, dict)]
+        if not tasks or not all("data" in task for task in tasks):
+            return [], ["the report must hold the annotated task; enable 'send payload' of the webhook"]
+        own = {id(task): [one for one in made if _belongs(one, task)] for task in tasks}
+        found = [{**task, "annotations": own[id(task)]} for task in tasks]
+        events, refused = answers_of(found, table, book, person_of, rows, sample)
+        return [event for event in events if not _is_outdated(event, book)], refused
+    if sent.get("action") == DELETED:
+        gone = tuple(_first_of_key(one) for one in _list(sent.get("annotations")) if isinstance(one, dict))
+        answers = [event for state in book.rows.values() for event in state.answers.values()]
+        return [Event(e.UNDO, one.row, one.person) for one in answers if gone and (one.key or "").startswith(gone)], []
+    return [], []
+
+
+def _belongs(annotation: Any, task: Mapping[str, Any]) -> bool:
+    return not isinstance(annotation, dict) or annotation.get("task", task.get("id")) == task.get("id")
+
+
+def _is_outdated(event: Event, book: LabelLog) -> bool:
+    """Whether the book has a later state of the same annotation."""
+    now, first = book.row(event.row).answers.get(event.person), str(event.key)[:20]
+    return now is not None and (now.key or "").startswith(first) and now.time > event.time > 0.0
+
+
+class TaskRows:
+    """Find rows by their cells, and by their number if that agrees; hidden : columns that the tasks lack."""
+
+    def __init__(self, table: Table, hidden: Sequence[str] = ()) -> None:
+        self._keys = data_keys(table, hidden)
         columns = [[_said(value) for value in table.cells[name].tolist()] for name in self._keys]
         self._cells = list(zip(*columns, strict=True))
         self._by_cells: dict[tuple[str, ...], int] = {}

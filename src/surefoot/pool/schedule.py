@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from surefoot._errors import FileError
 from surefoot._validation import FloatArray
+from surefoot.bounds._arguments import NO_PREDICTION
 from surefoot.bounds.engine import NO_ROW_LEFT, AuditEngine, AuditPolicy, LearningState, level_of
 from surefoot.bounds.metrics import MetricEngine, MetricGoal
 from surefoot.pool import database as e
@@ -29,8 +30,6 @@ FINISHING, FINISHED = "finishing", "finished"
 AUDITED = "audited"
 # Phases in which no row needs a label.
 OVER = (PROVED, FINISHED, AUDITED)
-# In place of the prediction of a row that has none: no label is like it.
-NO_CLASS = ""
 # Rows of the audit that are looked at beyond those recorded, to find one that nobody holds.
 _LOOK_AHEAD = 64
 # Seconds after which a row that someone holds may go to another if no other row is left.
@@ -317,7 +316,7 @@ class AuditSchedule:
 
 
 def _names(classes: list[str], predictions: NDArray[Any]) -> list[str]:
-    names: list[str] = np.array([*classes, NO_CLASS], dtype=object)[predictions].tolist()
+    names: list[str] = np.array([*classes, NO_PREDICTION], dtype=object)[predictions].tolist()
     return names
 
 

@@ -304,6 +304,31 @@ class LabelingService:
             )  # fmt: skip
             self._store([*before, *events], blobs)
 
+    def take(self, events: Sequence[Event]) -> list[Event]:
+        """Store the new ones among the events of another program."""
+        with self._transaction():
+            new = [event for event in events if event.key is None or event.key not in self.book.keys]
+            stored = self._store(new) if new else []
+            self._take_turns()
+            return stored
+
+    def order(self, most: int) -> list[int]:
+        """Return up to this number of rows, the most useful first, for a program that hands out rows itself."""
+        with self.lock:
+            self.catch_up()
+            ranking, sample = self.ranking, [row for row in self.random_sample if self.book.is_untouched(row)]
+            if self.turns.audit is None and (sample or ranking is not None):
+                rows = [*sample, *(() if ranking is None else ranking.rows)]
+                return [row for row in dict.fromkeys(rows) if self.book.is_untouched(row)][:most]
+            return [pick.row for pick in self.chooser.choose(e.NOBODY, most, ranking, time.time())]
+
+    @property
+    def random_sample(self) -> list[int]:
+        """The rows that another program asks for first: a random sample, whatever the order of their labels."""
+        order = np.random.default_rng([self.settings.goal.seed, self.book.n_rows]).permutation(self.book.n_rows)
+        rows: list[int] = order[: self.settings.random_first].tolist()
+        return rows
+
     def begin_audit(
         self, goal: ColumnAudit | None, predictions: NDArray[np.intp], scores: FloatArray | None = None
     ) -> None:

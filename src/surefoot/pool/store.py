@@ -24,6 +24,8 @@ from surefoot._printing import cut
 from surefoot.pool.database import Database, Event, NotSavedError
 
 _LONGEST_NAME = 60
+# Holds the token of a Label Studio that is connected, and gives annotations that name nobody.
+LABEL_STUDIO = "Label Studio"
 SESSION_SECONDS = 30 * 24 * 3600
 # in_table: the label of each row as the table had it when the store last read or wrote it, where there was one.
 # seats: what one process at a time may be or do.
@@ -326,8 +328,12 @@ class Store:
         return token
 
     def has_invitations(self) -> bool:
-        """Whether anybody has a link."""
-        return bool(self._read("SELECT 1 FROM people WHERE token IS NOT NULL LIMIT 1"))
+        """Whether any annotator has a link."""
+        return bool(self._read("SELECT 1 FROM people WHERE token IS NOT NULL AND name != ? LIMIT 1", LABEL_STUDIO))
+
+    def knows_label_studio(self) -> bool:
+        """Whether Label Studio has a token."""
+        return bool(self._read("SELECT 1 FROM people WHERE token IS NOT NULL AND name = ?", LABEL_STUDIO))
 
     def invited(self, token: str) -> Person | None:
         """Whose token this is."""

@@ -15,10 +15,10 @@ from surefoot._errors import first_line
 from surefoot._files import whole_file
 from surefoot._printing import cell_text, cut
 from surefoot._validation import FloatArray
+from surefoot.bounds._arguments import NO_PREDICTION
 from surefoot.estimators.base import LinearClassifier
 from surefoot.pool.model_file import TYPICAL, ModelFile, load_model, typical_cells, were_taught
 from surefoot.pool.notes import ClassResult, Note
-from surefoot.pool.schedule import NO_CLASS
 from surefoot.pool.table import FileError, Format, Pool, Table, TableError, clean, clean_with, read_table
 from surefoot.pool.table.cells import as_numbers, as_text, as_texts, check_plain, number_style
 from surefoot.pool.table.pool import as_class, in_order, read_labels
@@ -216,16 +216,16 @@ class GivenPredictions:
                 f"--predictions must name a column of classes, {listed(known)}; row {other[0] + 1} of {column!r} holds "
                 f"{cut(found[other[0]])!r}. Correct or empty the cell, or add the class to --classes."
             )
-        return cls(column, score_column, np.where(empty, NO_CLASS, found), scores)
+        return cls(column, score_column, np.where(empty, NO_PREDICTION, found), scores)
 
     @property
     def classes(self) -> list[str]:
         """The classes that are predicted."""
-        return in_order(set(self.predicted) - {NO_CLASS})
+        return in_order(set(self.predicted) - {NO_PREDICTION})
 
     def codes(self, classes: list[str]) -> NDArray[np.intp]:
         """(N,) places of the predictions among the classes, -1 where there is none."""
-        place = {NO_CLASS: -1} | {name: k for k, name in enumerate(classes)}
+        place = {NO_PREDICTION: -1} | {name: k for k, name in enumerate(classes)}
         return np.array([place[name] for name in self.predicted], dtype=np.intp)
 
     @property
@@ -236,7 +236,7 @@ class GivenPredictions:
     @property
     def n_empty(self) -> int:
         """Rows without a prediction."""
-        return int((self.predicted == NO_CLASS).sum())
+        return int((self.predicted == NO_PREDICTION).sum())
 
 
 def _scores(column: Any, name: str, empty: NDArray[np.bool_]) -> FloatArray:

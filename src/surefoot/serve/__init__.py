@@ -77,7 +77,8 @@ def bind(host: str, port: int) -> socket.socket:
 
 def guarded(state: AppState, host: str, allowed: Iterable[str] = ()) -> Guard:
     """The application behind its guard."""
-    return Guard(make_app(state), allowed_hosts(host, allowed), any_address=not is_local(host))
+    hosts = allowed_hosts(host, allowed)
+    return Guard(make_app(state), hosts, any_address=not is_local(host), is_program=state.is_label_studio)
 
 
 def _leave(*_: object) -> None:
@@ -131,14 +132,16 @@ def run_site(
     robot: object | None = None,
     browser: bool = True,
     target: float | None = None,
+    label_studio: bool = False,
 ) -> None:
     """Serve the labeling page of a table until the process is stopped.
 
     load : opens the table; called when the port is known to be free.
     ready : gets the page's address, its desk, and whether an invitation is needed, when the page is served.
     allowed : more names of this server; guidelines : Markdown file to show; robot : the label of each row (N,), for
-    the demonstration; target : to prove from now on, None for the last one of this table.
-    People come in by invitation unless only this machine can reach the host.
+    the demonstration; target : to prove from now on, None for the last one of this table. label_studio : whether to
+    serve a Label Studio as well, which has a token. People come in by invitation unless only this machine can reach the
+    host.
     """
     bind(host, port).close()  # told before anything is read
     shown = None if guidelines is None else read_guidelines(guidelines)
@@ -167,6 +170,7 @@ def run_site(
         shown,
         invitations_only=not is_local(host) or bool(allowed),
         robot=robot,
+        label_studio=label_studio,
     )
     sock = bind(host, port)
     run_server(

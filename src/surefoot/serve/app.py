@@ -27,12 +27,12 @@ from surefoot.pool.exchange import CSV, PARQUET, answers_file, as_bytes, labeled
 from surefoot.pool.finishing import finished_table
 from surefoot.pool.label_log import as_job
 from surefoot.pool.schedule import AUDITING, FINISHED, PROVED
-from surefoot.pool.service import AnswerError
+from surefoot.pool.service import AnswerError, status
 from surefoot.pool.store import SESSION_SECONDS, Person, clean_name
 from surefoot.pool.store_labels import labels_to_write
 from surefoot.pool.table import TableError
 from surefoot.pool.table.reading import is_text
-from surefoot.serve.guard import form_of, is_forwarded
+from surefoot.serve.guard import form_of, is_forwarded, token_of
 from surefoot.serve.pages import (
     BatchQueue,
     Query,
@@ -49,6 +49,8 @@ from surefoot.serve.state import AppState, media_type, write_token
 COOKIE = "surefoot_session"
 _STATIC = {"style.css": "text/css", "label.js": "text/javascript", "lists.js": "text/javascript",
            "chart.js": "text/javascript", "icon.svg": "image/svg+xml"}  # fmt: skip
+# Rows that Label Studio is to ask for first.
+_ORDERED = 200
 # Seconds for which a session is not looked up again; a new invitation ends the old one within these.
 _REMEMBERED = 5.0
 
@@ -83,6 +85,7 @@ def make_app(state: AppState) -> Starlette:
             Route("/picture/{row:int}/{column:int}", views.picture, methods=get),
             Route("/download/{name}", views.download, methods=get),
             Route("/static/{name}", views.static, methods=get),
+            *(LabelStudio(state, views).routes() if state.label_studio else []),
         ],
         exception_handlers=dict.fromkeys((HTTPException, *_STATUS), _told),
     )
@@ -334,7 +337,7 @@ class Views:
             if what == "answers" and form in (CSV, PARQUET):
                 return answers_file(desk.book, people, form), kind, f"{stem}.answers.{form}"
             if name == "label-studio.json":
-                made = label_studio.tasks(table, desk.book, people, self._predictions(), desk.turns.hidden_columns)
+                made = label_studio.tasks(table, desk.book, people, self.predictions(), desk.turns.hidden_columns)
                 return json.dumps(made, ensure_ascii=False).encode(), "application/json", f"{stem}.label-studio.json"
         if what == "labels" and form in (CSV, PARQUET) and not (desk.turns.column and desk.turns.phase == AUDITING):
             end = table.path.suffix.lower() if is_text(table.path) and form != PARQUET else f".{form}"
@@ -355,7 +358,7 @@ class Views:
             labels, authors = desk.turns.finishing.labels()
         return as_bytes(finished_table(table, labels, authors), form), kind, f"{table.path.stem}.finished.{form}"
 
-    def _predictions(self) -> dict[int, tuple[str, float | None]] | None:
+    def predictions(self) -> dict[int, tuple[str, float | None]] | None:
         """Return the predictions of the latest model with their scores. Hidden during an audit."""
         ranking, classes = self.state.desk.ranking, self.state.desk.book.classes
         if ranking is None or self.state.desk.turns.phase == AUDITING:
@@ -379,6 +382,113 @@ class Views:
             return desk.store.frozen(desk.turns.n_audits).model if desk.turns.n_audits else None
 
 
+class LabelStudio:
+    """The protocol by which the server of Label Studio talks to a machine learning backend.
+
+    Its requests carry the token in the path, `/label-studio/TOKEN/predict`, or as the password of basic authentication.
+    """
+
+    def __init__(self, state: AppState, views: Views) -> None:
+        self.state, self._views = state, views
+        self._rows: tuple[tuple[str, ...], label_studio.TaskRows] | None = None
+
+    def routes(self) -> list[Route]:
+        """Return the addresses, each with the token in its path and without."""
+        acts = {"setup": self.setup, "predict": self.predict, "webhook": self.webhook}
+        read = {"health": self.health, "metrics": self.metrics}
+        return [
+            Route(f"{path}/{name}", self._program(act), methods=["POST" if name in acts else "GET"])
+            for path in ("", "/label-studio/{token}")
+            for name, act in (acts | read).items()
+        ]
+
+    def _program(self, act: Callable[[dict[str, Any]], Any]) -> View:
+        async def acted(request: Request) -> Response:
+            token = token_of(request.url.path, request.headers.get("authorization", ""))
+            if token is None or not await run_in_threadpool(self.state.is_label_studio, token):
+                words = "This address is for Label Studio, with its token."
+                raise HTTPException(401, words, {"www-authenticate": 'Basic realm="surefoot"'})
+            try:
+                data = {} if request.method == "GET" else json.loads(await request.body())
+            except (ValueError, RecursionError):
+                data = None
+            if not isinstance(data, dict):
+                raise HTTPException(400, "A request must be a JSON object.")
+            try:
+                return JSONResponse(await run_in_threadpool(act, data))
+            except ParameterError as error:
+                raise HTTPException(400, str(error)) from error
+
+        return acted
+
+    def health(self, _: dict[str, Any]) -> dict[str, Any]:
+        return {"status": "UP", "model_class": "surefoot"}
+
+    def metrics(self, _: dict[str, Any]) -> dict[str, Any]:
+        """The progress in numbers."""
+        now = status(self.state.desk)
+        names = ("phase", "rows", "labels", "skipped", "conflicts", "target", "level", "needed")
+        bound, problem = now["bound"] or {}, now["problem"] or self.state.fitter.problem
+        found = {"bound": bound.get("value"), "kind": bound.get("kind"), "problem": problem}
+        return {name: now[name] for name in names} | found
+
+    def setup(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Check the labeling interface of a project."""
+        label_studio.ChoicesTag.from_interface(data.get("schema")).check_classes(self.state.desk.book.classes)
+        return {"model_version": self._version}
+
+    def predict(self, data: dict[str, Any]) -> dict[str, Any]:
+        """A prediction and a score for each task. Label Studio asks for the smallest score first: our order.
+
+        During an audit there are scores and no predictions, so that they cannot lead anybody.
+        """
+        tasks, control = data.get("tasks"), label_studio.ChoicesTag.from_interface(data.get("label_config"))
+        if not isinstance(tasks, list):
+            raise ParameterError("tasks", "must be a list", repr(tasks)[:60], "Send the tasks of a project.")
+        desk = self.state.desk
+        first = desk.order(_ORDERED)
+        places = {row: place / (2 * len(first)) for place, row in enumerate(first)}
+        guesses, version, results = self._views.predictions() or {}, self._version, []
+        for task in tasks:
+            row = self._task_rows().find(task.get("data") if isinstance(task, dict) else None)
+            label, sure = guesses.get(-1 if row is None else row, (None, 1.0))
+            score = 1.0 if row is None else places.get(row, 0.5 + (1.0 if sure is None else sure) / 2)
+            result = [] if label is None else control.result(label)
+            results.append({"result": result, "score": score, "model_version": version})
+        return {"results": results, "model_version": version}
+
+    def webhook(self, data: dict[str, Any]) -> dict[str, Any]:
+        """Take annotations that were created, changed or deleted; what cannot be used is said here and on the page."""
+        desk = self.state.desk
+        with desk.lock:
+            desk.catch_up()
+            events, refused = label_studio.changes_of(
+                data, self._task_rows(), self.state.cards.table, desk.book, lambda name: desk.store.person(name).id,
+                desk.random_sample,
+            )  # fmt: skip
+            taken = desk.take(events)
+            if refused:
+                desk.problem = f"Label Studio: {refused[0]}."
+        self.state.fitter.wake()
+        if refused and not events:
+            raise HTTPException(400, f"{refused[0]}.")
+        return {"status": "ok", "taken": len(taken), "refused": refused}
+
+    def _task_rows(self) -> label_studio.TaskRows:
+        hidden = self.state.desk.turns.hidden_columns
+        if self._rows is None or self._rows[0] != hidden:
+            self._rows = hidden, label_studio.TaskRows(self.state.cards.table, hidden)
+        return self._rows[1]
+
+    @property
+    def _version(self) -> str:
+        """Label Studio asks again for predictions of another version."""
+        desk = self.state.desk
+        if desk.turns.phase == AUDITING:
+            return f"audit {desk.turns.n_audits}"
+        return f"{0 if desk.ranking is None else desk.ranking.n_labels} labels"
+
+
 def in_a_thread(act: Act) -> Callable[[Person, dict[str, Any]], Awaitable[bytes]]:
     """Run an action that waits for the disk."""
     return lambda person, data: run_in_threadpool(act, person, data)
@@ -391,7 +501,7 @@ def _told(request: Request, error: Exception) -> Response:
         status, words, headers = error.status_code, error.detail, error.headers
     if request.url.path.startswith("/api/"):
         return JSONResponse({"saved": False, "message": words}, status, headers)
-    if status == 401:
+    if status == 401 and headers is None:  # a person, whose browser shall ask for the name
         return RedirectResponse("/hello", 303)
     return PlainTextResponse(f"Not saved: {words}\n" if status == 507 else f"{words}\n", status, headers)
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import ipaddress
 import re
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 from urllib.parse import parse_qsl
 
+from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
@@ -17,6 +19,8 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
 LARGEST_REQUEST = 64 * 1024
+# Of Label Studio, which sends many tasks at once.
+LARGEST_BATCH = 16 * 1024 * 1024
 # No inline script or style, nothing from elsewhere, no frame around the page.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; "
@@ -38,7 +42,7 @@ _OF_A_PROXY = ("forwarded", "via", "x-forwarded-for", "x-forwarded-host", "x-for
 _MOST_FIELDS = 20
 _READING = ("GET", "HEAD")
 _LONGEST_ADDRESS = 2000
-_TOO_LARGE = 413, f"a request may have {LARGEST_REQUEST} bytes at the most"
+_PROGRAM = "/label-studio/"
 
 
 def allowed_hosts(host: str, more: Iterable[str] = ()) -> set[str]:
@@ -67,10 +71,17 @@ class Guard:
     """Wraps an application: refuses foreign hosts, foreign origins and large requests, and sets headers.
 
     hosts : allowed names; any_address : whether every numeric address will do, too: DNS leads browsers by names alone.
+    is_program : whether a token is that of a program, whose requests may be larger.
     """
 
-    def __init__(self, app: Any, hosts: set[str], any_address: bool = False) -> None:
-        self._app, self._any_address = app, any_address
+    def __init__(
+        self,
+        app: Any,
+        hosts: set[str],
+        any_address: bool = False,
+        is_program: Callable[[str], bool] = lambda token: False,
+    ) -> None:
+        self._app, self._any_address, self._is_program = app, any_address, is_program
         self._named = TrustedHostMiddleware(app, sorted(hosts), www_redirect=False)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -79,27 +90,30 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = {key.decode("latin-1"): value.decode("latin-1") for key, value in scope["headers"]}
-        refusal = self._refusal(scope["method"], headers)
+        token = token_of(scope["path"], headers.get("authorization", ""))
+        is_program = token is not None and await run_in_threadpool(self._is_program, token)
+        largest = LARGEST_BATCH if is_program else LARGEST_REQUEST
+        refusal = self._refusal(scope["method"], headers, largest)
         if len(scope["path"]) + len(scope["query_string"]) > _LONGEST_ADDRESS:
             refusal = refusal or (414, f"an address may have {_LONGEST_ADDRESS} characters at the most")
         if refusal is not None:
             await _refused(*refusal)(scope, receive, send)
             return
         try:
-            body = await _whole(Request(scope, receive))
+            body = await _whole(Request(scope, receive), largest)
         except ClientDisconnect:
             return
         if body is None:
-            await _refused(*_TOO_LARGE)(scope, receive, send)
+            await _refused(*_too_large(largest))(scope, receive, send)
             return
         app = self._app if self._any_address and _is_address(headers.get("host", "")) else self._named
         await app(scope, _replayed(body, receive), _with_headers(send))
 
     @staticmethod
-    def _refusal(method: str, headers: dict[str, str]) -> tuple[int, str] | None:
+    def _refusal(method: str, headers: dict[str, str], largest: int) -> tuple[int, str] | None:
         length = headers.get("content-length", "0")
-        if not (length.isascii() and length.isdecimal() and len(length) < 10 and int(length) <= LARGEST_REQUEST):
-            return _TOO_LARGE
+        if not (length.isascii() and length.isdecimal() and len(length) < 10 and int(length) <= largest):
+            return _too_large(largest)
         if method in _READING:
             return None
         origin = headers.get("origin")
@@ -109,14 +123,31 @@ class Guard:
         return None
 
 
-async def _whole(request: Request) -> bytes | None:
+def token_of(path: str, authorization: str) -> str | None:
+    """Return the token of a program: in the path, or as the password of basic authentication; None if there is none."""
+    if path.startswith(_PROGRAM):
+        return path.removeprefix(_PROGRAM).partition("/")[0]
+    scheme, _, value = authorization.partition(" ")
+    if scheme.lower() != "basic":
+        return None
+    try:
+        return base64.b64decode(value, validate=True).decode().partition(":")[2]
+    except ValueError:
+        return None
+
+
+def _too_large(largest: int) -> tuple[int, str]:
+    return 413, f"a request may have {largest} bytes at the most"
+
+
+async def _whole(request: Request, largest: int) -> bytes | None:
     """The body of a request; None for one that is too large, of which no more is read."""
-    body = b""
+    body = bytearray()
     async for part in request.stream():
         body += part
-        if len(body) > LARGEST_REQUEST:
+        if len(body) > largest:
             return None
-    return body
+    return bytes(body)
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:

@@ -23,7 +23,7 @@ import pandas as pd
 from surefoot._printing import cell_text, is_long, long_text, render, visible
 from surefoot.pool.label_log import Job, Neighbours, Ranking, RowRanker
 from surefoot.pool.service import AnswerError, LabelingService
-from surefoot.pool.store import hashed
+from surefoot.pool.store import LABEL_STUDIO, hashed
 from surefoot.pool.table import Table
 from surefoot.pool.table.cells import quantiles, share_below
 
@@ -321,6 +321,7 @@ class AppState:
     invitations_only : whether everyone needs a link, also before the first is made.
     form_token : token of the sign-in form, used before there is a session.
     robot : whether a robot that knows the truth can be switched on, as in the demonstration.
+    label_studio : whether a Label Studio with a token is served as well.
     """
 
     desk: LabelingService
@@ -332,6 +333,12 @@ class AppState:
     invitations_only: bool = False
     form_token: str = field(default_factory=lambda: secrets.token_urlsafe(16))
     robot: object | None = None
+    label_studio: bool = False
+
+    def is_label_studio(self, token: str) -> bool:
+        """Whether this is the token of the Label Studio that is served."""
+        found = self.desk.store.invited(token) if self.label_studio else None
+        return found is not None and found.name == LABEL_STUDIO
 
     @property
     def by_invitation(self) -> bool:
