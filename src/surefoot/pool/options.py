@@ -123,10 +123,8 @@ class FitOptions:
 
     @property
     def chosen(self) -> str:
-        """The classifier: by default the blend, or with a radius the classifier with the smallest worst case."""
-        if self.classifier != DEFAULT:
-            return self.classifier
-        return ROBUST
+        """The classifier that is trained."""
+        return ROBUST if self.classifier == DEFAULT else self.classifier
 
 
 def split_names(text: str) -> list[str]:

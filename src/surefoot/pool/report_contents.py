@@ -149,6 +149,17 @@ class Weight:
 
 
 @dataclass(frozen=True)
+class ColumnEffect:
+    """How much a column matters to a model that is not linear.
+
+    change : the mean change in the predicted probability if the cell of the column becomes the typical one.
+    """
+
+    column: str
+    change: float
+
+
+@dataclass(frozen=True)
 class Guarantee:
     """The two statements of the certificate, and the assumptions behind them.
 
@@ -338,7 +349,8 @@ class Report:
     curves.
     bound : the cross-fitted bound, None without one; by_class : how its cross-validation does on each class.
     max_error : the error rate that is wanted at most, None if nobody said.
-    missing : why a part is missing, a sentence each. weights : None for a model that is not linear.
+    missing : why a part is missing, a sentence each.
+    weights : None for a model that is not linear, which has `effects`.
     findings : results of the checks, cautions first; next_command : the next command to run.
     """
 
@@ -359,6 +371,7 @@ class Report:
     weights: tuple[Weight, ...] | None
     by_class: tuple[ClassResult, ...] = ()
     max_error: float | None = None
+    effects: tuple[ColumnEffect, ...] = ()
 
     @property
     def n_rows(self) -> int:

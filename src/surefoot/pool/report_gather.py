@@ -30,6 +30,7 @@ from surefoot.pool.report_certified import (
 from surefoot.pool.report_contents import (
     Bin,
     Column,
+    ColumnEffect,
     Confidence,
     Data,
     Guarantee,
@@ -96,6 +97,7 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     bound: ErrorBound | None = None,
     missing: Sequence[str] = (),
     max_error: float | None = None,
+    effects: Sequence[ColumnEffect] = (),
     command: str | None = None,
     next_command: str | None = None,
     seed: int = 0,
@@ -151,6 +153,8 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
         Why something could not be said of the model, a sentence each.
     max_error : float or None, default=None
         The error rate that is wanted at most; the page then says whether the bound meets it.
+    effects : sequence of surefoot.pool.report_contents.ColumnEffect, default=()
+        How much each column matters to a model that is not linear.
     command : str or None, default=None
         The command that made the page, for its foot.
     next_command : str or None, default=None
@@ -218,6 +222,7 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
         feature_weights(fitted, names, worst_coef) if linear else None,
         _by_class(fitted, names, bound),
         max_error,
+        tuple(effects),
     )
 
 

@@ -17,16 +17,18 @@ from numpy.typing import NDArray
 
 from surefoot._validation import FloatArray
 from surefoot.bounds.result import ErrorBound
+from surefoot.estimators.base import LinearClassifier
 from surefoot.pool.appraisal import Appraisal, appraise, cross_fitted
 from surefoot.pool.label_log import Job, Ranking, RowRanker
-from surefoot.pool.model import TrainedModel, train
-from surefoot.pool.model_file import model_file_of, save_model
+from surefoot.pool.model import TrainedModel, drawn, train
+from surefoot.pool.model_file import model_file_of, save_model, typical_cells
 from surefoot.pool.next_rows import candidates
 from surefoot.pool.notes import Code, Note
 from surefoot.pool.options import Clock, FitOptions
-from surefoot.pool.report_contents import Report
+from surefoot.pool.report_contents import ColumnEffect, Report
 from surefoot.pool.report_gather import build_report
 from surefoot.pool.schedule import ColumnAudit
+from surefoot.pool.stored import column_effects
 from surefoot.pool.table import Pool, Table
 from surefoot.pool.table.cleaning import scale_rules
 from surefoot.pool.table.reading import is_workbook
@@ -119,11 +121,35 @@ def report_of(judged: Appraisal, notes: list[str], writing: Writing, say: Any, *
         bound=judged.crossfit,
         missing=judged.missing,
         max_error=judged.max_error,
+        effects=[] if isinstance(trained.clf, LinearClassifier) else effects_of(trained, writing.seed),
         command=writing.command,
         next_command=next_command(judged, writing),
         seed=writing.seed,
         progress=lambda step, _share: say(f"report: {step}"),
     )
+
+
+# Rows whose predictions are explained, columns that are tried at most, and columns that are shown.
+_EXPLAINED_ROWS, _MOST_TRIED, _MOST_SHOWN = 200, 100, 12
+
+
+def effects_of(trained: TrainedModel, seed: int) -> list[ColumnEffect]:
+    """The columns that change predictions most if their cells become typical; none for a table of many columns."""
+    pool, clf = trained.start.pool, trained.clf
+    if len(pool.columns.used) > _MOST_TRIED:
+        return []
+    rows = np.flatnonzero(~pool.labeled)
+    sample = drawn(len(rows), _EXPLAINED_ROWS, seed)
+    frame = pool.values.iloc[rows if sample is None else rows[sample]]
+    best = clf.predict_proba(pool.cleaner.transform(frame)).argmax(axis=1)
+
+    def score(some: Any) -> FloatArray:
+        proba = np.asarray(clf.predict_proba(pool.cleaner.transform(some)))
+        return proba[np.arange(len(proba)), best]
+
+    changes = np.abs(column_effects(score, frame, typical_cells(pool.values))).mean(axis=0)
+    order = np.argsort(-changes, kind="stable")[:_MOST_SHOWN]
+    return [ColumnEffect(str(frame.columns[at]), float(changes[at])) for at in order if changes[at] > 0]
 
 
 def _is_told_by_cleaning(note: str) -> bool:
