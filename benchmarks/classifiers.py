@@ -402,7 +402,7 @@ def main() -> int:
             blend = [line for line in gain_table(rows, names, "robust") if line["method"] == "blend"]
             page, found = ROOT / "docs" / "prediction.md", {**tables, "blend": blend}
             text = page.read_text(encoding="utf-8")
-            page.write_text(with_tables(text, lambda name: "\n" + _table_of(found, name, text)), encoding="utf-8")
+            page.write_text(with_tables(text, lambda name: _table_of(found, name, text)), encoding="utf-8")
         return 0
     sizes = [int(size) for size in asked.sizes.split(",")]
     done = run(asked.out, names, sizes, asked.draws, asked.methods.split(","), asked.seconds)
