@@ -1,4 +1,4 @@
-"""Time each fused kernel over a grid of tiles, at N rows and n anchors, in float64.
+"""Time each fused kernel over a grid of tiles, at N rows and n anchors, in both precisions.
 
     python benchmarks/gpu_tiles.py [--rows 1000000] [--anchors 1000] [--features 54] [--out FILE.csv]
 
@@ -11,6 +11,7 @@ import argparse
 import csv
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +29,12 @@ ROW_TILES = [
 COLUMN_TILES = [
     (1, 128, 256, 1), (1, 256, 128, 2), (2, 64, 128, 1), (2, 128, 128, 1), (2, 128, 128, 2), (2, 128, 64, 2),
     (2, 128, 256, 2), (2, 256, 128, 4), (2, 128, 128, 4), (4, 128, 64, 4), (8, 128, 64, 4),
+    (4, 128, 128, 2), (4, 256, 128, 4), (8, 64, 64, 2),
 ]  # fmt: skip
-_SHAPES = [(32, 32, 1), (16, 32, 1), (32, 16, 1), (64, 32, 1), (32, 64, 1), (64, 16, 1), (16, 128, 2), (64, 32, 2)]
+_SHAPES = [
+    (32, 32, 1), (16, 32, 1), (32, 16, 1), (64, 32, 1), (32, 64, 1), (64, 16, 1), (16, 128, 2), (64, 32, 2),
+    (64, 64, 2), (64, 64, 4), (32, 128, 2), (128, 64, 4),
+]  # fmt: skip
 DISTANCE_TILES = [(BM, BN, unroll, warps) for BM, BN, warps in _SHAPES for unroll in (2, 6)]
 
 
@@ -47,49 +52,41 @@ def setting(names: dict[str, int], values: dict[str, int], work: Callable[[], ob
         names.update(before)
 
 
-def measured(N: int, n: int, d: int) -> Iterator[dict[str, Any]]:
-    made = {"dtype": torch.float64, "device": "cuda"}
-    X, Z = torch.randn((N, d), **made) / 8, torch.randn((n, d), **made) / 8
+def measured(N: int, n: int, d: int, dtype: torch.dtype) -> Iterator[dict[str, Any]]:
+    made = {"dtype": dtype, "device": "cuda"}
+    wide = {"dtype": torch.float64, "device": "cuda"}
+    X, Z = torch.randn((d, N), **made) / 8, torch.randn((d, n), **made) / 8
     D = torch.empty((N, n), **made)
     part = min(N, (1 << 26) // n)
-    for tile in DISTANCE_TILES:
-        values = dict(zip(("BM", "BN", "UNROLL", "num_warps"), tile, strict=True))
-        ms = setting(fused_rows.DISTANCE_TILE, values, lambda: fused_rows.distances(X[:part], Z, "euclidean", D[:part]))
-        yield {"kernel": "distances", "tile": tile, "ms": ms * N / part}
+
+    def times(kernel: str, tiles: Any, grid: Any, names: tuple[str, ...], work: Any, share: float) -> Any:
+        for tile in grid:
+            ms = setting(tiles[dtype], dict(zip(names, tile, strict=True)), work)
+            yield {"kernel": kernel, "precision": str(dtype)[6:], "tile": tile, "ms": ms * share}
+
+    names = ("BM", "BN", "UNROLL", "num_warps")
+    work = partial(fused_rows.distances, X[:, :part], Z, "euclidean", D[:part])
+    yield from times("distances", fused_rows.DISTANCE_TILE, DISTANCE_TILES, names, work, N / part)
     for start in range(0, N, part):
-        fused_rows.distances(X[start : start + part], Z, "euclidean", D[start : start + part])
+        rows = slice(start, start + part)
+        fused_rows.distances(X[:, rows], Z, "euclidean", D[rows])
     columns = ((0, n // 2), (n // 2, n))
     beta = 0.1 * torch.randn(n, **made)
-    packed = fused_rows._packed(D, 5.0, 0.01, beta)
-    for what, tile in itertools.product(("LEAST", "MOMENTS"), ROW_TILES):
-        values = dict(zip(("entries", "columns", "num_warps"), tile, strict=True))
-        kind = getattr(fused_rows, what)
-        ms = setting(fused_rows.ROW_TILE, values, lambda kind=kind: fused_rows._moments(D, packed, columns, kind))
-        yield {"kernel": f"row_moments {what}", "tile": tile, "ms": ms}
-    at = fused_rows.FusedRows.from_rows(SoftRows(5.0, 0.01, beta, torch.eye(2, **made), columns))
-    m, low = torch.full((N,), 1.0 / N, **made), fused_rows._moments(D, packed, columns, fused_rows.LEAST)[0]
-    per_row = (low, torch.rand((2, N), **made), torch.rand((2, N), **made), torch.rand((2, 2, N), **made))
-    weights = torch.empty((part, n), **made)
-    for tile in COLUMN_TILES:
-        values = dict(zip(("BM", "BN", "STEPS", "num_warps"), tile, strict=True))
-        sums = {
-            "alpha_beta": torch.zeros(n, **made),
-            "beta": torch.zeros(n, **made),
-            "label_beta": torch.zeros((2, n), **made),
-        }
-        ms = setting(
-            fused_rows.COLUMN_TILE,
-            values,
-            lambda s=sums: fused_rows._add_column_sums(s, at, D, m, per_row, None),
-        )
-        yield {"kernel": "column_sums", "tile": tile, "ms": ms}
-        few = tuple(one[..., :part].contiguous() for one in per_row)
-        ms = setting(
-            fused_rows.COLUMN_TILE,
-            values,
-            lambda s=sums, f=few: fused_rows._add_column_sums(s, at, D[:part], m[:part], f, weights),
-        )
-        yield {"kernel": "column_sums, weights stored", "tile": tile, "ms": ms * N / part}
+    packed, names = fused_rows._packed(D, 5.0, 0.01, beta), ("entries", "columns", "num_warps")
+    for what in ("LEAST", "MOMENTS"):
+        work = partial(fused_rows._moments, D, packed, columns, getattr(fused_rows, what))
+        yield from times(f"row_moments {what}", fused_rows.ROW_TILE, ROW_TILES, names, work, 1.0)
+    at = fused_rows.FusedRows.from_rows(SoftRows(5.0, 0.01, beta, torch.eye(2, **wide), columns))
+    m, low = torch.full((N,), 1.0 / N, **wide), fused_rows._moments(D, packed, columns, fused_rows.LEAST)[0]
+    per_row = (low, torch.rand((2, N), **wide), torch.rand((2, N), **wide), torch.rand((2, 2, N), **wide))
+    few = tuple(one[..., :part].contiguous() for one in per_row)
+    sums = {"alpha_beta": (n,), "beta": (n,), "label_beta": (2, n)}
+    found = {name: torch.zeros(shape, **wide) for name, shape in sums.items()}
+    halves, names = fused_rows.HalfWeights.empty(D[:part], m[:part], 2), ("BM", "BN", "STEPS", "num_warps")
+    work = partial(fused_rows._add_column_sums, found, at, D, m, per_row, None)
+    yield from times("column_sums", fused_rows.COLUMN_TILE, COLUMN_TILES, names, work, 1.0)
+    work = partial(fused_rows._add_column_sums, found, at, D[:part], m[:part], few, halves)
+    yield from times("column_sums, weights stored", fused_rows.COLUMN_TILE, COLUMN_TILES, names, work, N / part)
 
 
 def main() -> None:
@@ -100,12 +97,13 @@ def main() -> None:
     parser.add_argument("--out", type=Path)
     asked = parser.parse_args()
     lines = []
-    for line in measured(asked.rows, asked.anchors, asked.features):
+    size = asked.rows, asked.anchors, asked.features
+    for line in itertools.chain(measured(*size, torch.float64), measured(*size, torch.float32)):
         lines.append({**line, "ms": round(line["ms"], 3)})
         print(lines[-1], flush=True)
     if asked.out:
         with asked.out.open("w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, ["kernel", "tile", "ms"])
+            writer = csv.DictWriter(file, ["kernel", "precision", "tile", "ms"])
             writer.writeheader()
             writer.writerows(lines)
 

@@ -36,7 +36,11 @@ def solved(request: pytest.FixtureRequest) -> tuple[dict[str, BlockStore], DualP
     ds = data.decision_set("clopper-pearson", 1.0)
     problems = {
         device: BlockedProblem.from_labeled_set(data, ds, ArrayRows(pool.U), how)
-        for device, how in {"cpu": sf.Compute(), "torch": sf.Compute("torch"), "cuda": sf.Compute("cuda")}.items()
+        for device, how in {
+            "cpu": sf.Compute(),
+            "torch": sf.Compute("torch"),
+            "cuda": sf.Compute("cuda", "float64"),
+        }.items()
         if device != "cuda" or torch.cuda.is_available()
     }
     game = problems["cpu"].linear(0.0, True)
@@ -59,7 +63,9 @@ def test_sums_of_the_solver(solved: Any, device: str, tau: float) -> None:
     for name, mine in ours.items():
         lower = np.tril if name == "beta_beta" else np.asarray
         found = arrays_of(theirs[name]).fetch(theirs[name])
-        np.testing.assert_allclose(lower(found), lower(mine), atol=1e-10, err_msg=name)
+        # the Hessian of the fused kernels consists of products of weights with about 22 bits
+        rough = device == "cuda" and name in ("beta_beta", "theta_beta")
+        np.testing.assert_allclose(lower(found), lower(mine), atol=1e-6 if rough else 1e-10, err_msg=name)
 
 
 @pytest.mark.parametrize("device", DEVICES)

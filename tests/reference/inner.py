@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TypedDict
 
 import numpy as np
-import ot
 from numpy.typing import NDArray
 from scipy import sparse
 from scipy.optimize import linprog
@@ -147,6 +146,8 @@ def transport_reference(
     costs = distances + label_cost[np.ix_(row_labels, anchor_labels)]
     rows = np.full(N, 1.0 / N) if row_weights is None else row_weights
     anchors = np.full(n, 1.0 / n) if anchor_weights is None else anchor_weights
+    import ot  # absent on some machines with a GPU
+
     value, log = ot.emd2(rows, anchors, costs, numItermax=10_000_000, log=True)
     if log["warning"] is not None:
         raise RuntimeError(f"POT's network simplex did not finish: {log['warning']}")

@@ -353,8 +353,8 @@ def solve_soft_transport(
     """Compute W_d with bounds that differ by at most tol times its value, or by the rounding error of float64.
 
     The path of a sample may be the start, and its typical distance is used for all rows. The method is smoothed Newton
-    in the n potentials alone, in float64. The lower bound is the dual at the potentials, and the upper bound is the
-    softmax plan with its anchor marginal repaired.
+    in the n potentials alone. Its last steps are in float64. The lower bound is the dual at the potentials, and the
+    upper bound is the softmax plan with its anchor marginal repaired.
     """
     plain = DualProblem.plain_transport(ds)
     n = len(ds.anchor_weights)
@@ -365,9 +365,14 @@ def solve_soft_transport(
         scale = float(sweep.total(plain, Block.plan_cost, zero, 1.0, blind).sums[0][0])
     path = start if start is not None else PathPoint(zero, tau=_FIRST_TAU * scale or 1.0)
     dual = SmoothedDual(plain.decision_set, plain.model, sweep, alpha_free=False, exact=True)
+    early = SmoothedDual(plain.decision_set, plain.model, sweep, alpha_free=False, exact=not sweep.is_narrow)
     target = 0.3 * tol * scale
     for _ in range(_MAX_ROUNDS):
-        path = follow_path(dual, path, max(target, 1e-12), options)
+        path = follow_path(early, path, max(target, 1e-12), options)
+        if path.stalled and early is not dual:
+            path, early = follow_path(dual, replace(path, stalled=False), max(target, 1e-12), options), dual
+        if early is not dual:
+            path = _polish(early, path, tol, scale, options)
         path = _polish(dual, path, tol, scale, options)
         lower = max(-sweep.upper_bound(plain, path.point)[0], 0.0)
         repair = sweep.anchor_repair(plain, path.point, path.tau)

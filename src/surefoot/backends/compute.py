@@ -30,8 +30,9 @@ class Compute:
     device : str, default="cpu"
         "cpu" runs compiled loops, with one block per thread at a time. Any other name, such as "cuda" or "cuda:1", is a
         torch device, which must hold all rows. "torch" is torch on the CPU.
-    precision : {"float64", "float32"}, default="float64"
-        Precision of the sums on a torch device. Both bounds are always evaluated in float64.
+    precision : {"auto", "float64", "float32"}, default="auto"
+        Precision of the early iterations on a torch device. "auto" is float32 on a GPU and float64 elsewhere. The last
+        iterations and both bounds are always evaluated in float64.
     memory : int, default=1 GiB
         Bytes for distances that are kept between passes. Other distances are computed again in each pass. Half of the
         memory is for the samples on which the path begins. Lists of near anchors take up to an eighth of it more. With
@@ -49,14 +50,14 @@ class Compute:
     """
 
     device: str = "cpu"
-    precision: str = "float64"
+    precision: str = "auto"
     memory: int = 1 << 30
     block_rows: int | None = None
 
     def __post_init__(self) -> None:
-        if self.precision not in ("float64", "float32"):
+        if self.precision not in ("auto", "float64", "float32"):
             raise ParameterError(
-                "precision", 'must be "float64" or "float32"', repr(self.precision), "Pass one of the two."
+                "precision", 'must be "auto", "float64" or "float32"', repr(self.precision), "Pass one of these."
             )
         if not isinstance(self.memory, numbers.Integral) or isinstance(self.memory, bool) or self.memory < 0:
             raise ParameterError(
@@ -68,7 +69,7 @@ class Compute:
             )
         if self.block_rows is not None:
             check_positive_integer(self.block_rows, "block_rows")
-        if self.precision != "float64" and self.device == "cpu":
+        if self.precision == "float32" and self.device == "cpu":
             raise ParameterError(
                 "precision",
                 'must be "float64" without a torch device',
@@ -155,13 +156,16 @@ def _on_device(
             'Pass device="cpu".',
         )
     losses = None if losses_at is None else losses_at(source.read(0, source.n_rows))
+    precision = how.precision
+    if precision == "auto":
+        precision = "float32" if device.startswith("cuda") else "float64"
     return TorchRows.from_source(
         source,
         weights,
         unit,
         anchors,
         device=device,
-        dtype=getattr(torch, how.precision),
+        dtype=getattr(torch, precision),
         losses=losses,
         keep_bytes=_share(source, how),
     )

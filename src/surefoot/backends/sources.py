@@ -34,9 +34,13 @@ class RowSource(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ArrayRows:
-    """Rows of an array, or of a memory map, of which only the requested rows are in memory."""
+    """Rows of an array, or of a memory map, of which only the requested rows are in memory.
+
+    is_checked : whether they are known to be finite numbers in float64, one row after another.
+    """
 
     array: NDArray[Any]
+    is_checked: bool = False
 
     @property
     def n_rows(self) -> int:
@@ -47,11 +51,12 @@ class ArrayRows:
         return int(self.array.shape[1])
 
     def read(self, start: int, stop: int) -> FloatArray:
-        return _checked(self.array[start:stop], range(start, stop))
+        rows = self.array[start:stop]
+        return rows if self.is_checked else _checked(rows, range(start, stop))
 
     def take(self, chosen: NDArray[np.intp]) -> FloatArray:
         """The rows of ascending indices."""
-        return _checked(self.array[chosen], chosen)
+        return self.array[chosen] if self.is_checked else _checked(self.array[chosen], chosen)
 
 
 class ParquetRows:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, cast
 
 import numpy as np
@@ -45,7 +45,8 @@ _ON_DEVICE: dict[type[FeatureMetric], tuple[str, float]] = {
 class DeviceRows:
     """Rows (N, d), weights (N,) and losses (N, K), or None, on a device.
 
-    The distances of the first rows are kept in each requested precision, up to `keep_bytes`.
+    The distances of the first rows are kept in each requested precision, up to `keep_bytes` in all. `narrow`: whether
+    passes in float32 are frequent, so that their distances are kept first.
     """
 
     rows: Tensor
@@ -53,6 +54,7 @@ class DeviceRows:
     losses: Tensor | None
     anchors: Anchors
     keep_bytes: int
+    narrow: bool = False
     kept: dict[torch.dtype, Tensor] = field(default_factory=dict)
 
     @property
@@ -67,7 +69,8 @@ class DeviceRows:
         for start in range(0, len(kept), max(1, whole)):
             rows = slice(start, min(start + whole, len(kept)))
             yield rows, kept[rows]
-        for rest in row_chunks(len(self.rows) - len(kept), len(self.anchors.rows), TorchArrays.entries):
+        entries = TorchArrays.entries * 8 // dtype.itemsize  # as many bytes in each precision
+        for rest in row_chunks(len(self.rows) - len(kept), len(self.anchors.rows), entries):
             rows = slice(rest.start + len(kept), rest.stop + len(kept))
             yield rows, self._measured(rows, dtype)
 
@@ -88,9 +91,11 @@ class DeviceRows:
     def _kept(self, dtype: torch.dtype) -> Tensor:
         """(B, n) distances of the first rows, as many as fit into memory."""
         if dtype not in self.kept:
-            n = len(self.anchors.rows)
-            left = self.keep_bytes - sum(part.nbytes for part in self.kept.values())
-            count = min(len(self.rows), max(0, left) // (n * dtype.itemsize))
+            N, n = len(self.rows), len(self.anchors.rows)
+            taken = sum(part.nbytes for part in self.kept.values())
+            if self.narrow and dtype == torch.float64 and torch.float32 not in self.kept:
+                taken += 4 * N * n
+            count = min(N, max(0, self.keep_bytes - taken) // (n * dtype.itemsize))
             found = torch.empty((count, n), dtype=dtype, device=self.rows.device)
             for rows in row_chunks(count, n, TorchArrays.entries):
                 self._measured(rows, dtype, found[rows])
@@ -98,21 +103,36 @@ class DeviceRows:
         return self.kept[dtype]
 
     def _measured(self, rows: slice, dtype: torch.dtype, out: Tensor | None = None) -> Tensor:
-        """Distances (B, n), computed in float64."""
-        metric, part = self.anchors.metric, self.rows[rows]
+        """Distances (B, n). By fused kernels in this precision, else computed in float64."""
+        metric = self.anchors.metric
         if out is None:
-            out = torch.empty((len(part), len(self.anchors.rows)), dtype=dtype, device=part.device)
+            shape = rows.stop - rows.start, len(self.anchors.rows)
+            out = torch.empty(shape, dtype=dtype, device=self.rows.device)
         if type(metric) not in _ON_DEVICE:
-            out.copy_(torch.from_numpy(metric.distances(part.cpu().numpy(), self.anchors.rows)))
+            out.copy_(torch.from_numpy(metric.distances(self.rows[rows].cpu().numpy(), self.anchors.rows)))
             return out
-        left, right = _in_space(metric, part), _in_space(metric, self._anchors_there())
         name, power = _ON_DEVICE[type(metric)]
-        if self.fused is not None:
-            self.fused.distances(left, right, name, out)
-        else:
+        if self.fused is None:
+            left, right = _in_space(metric, self.rows[rows]), _in_space(metric, self._anchors_there())
             # by differences, not by a matrix product: near rows keep their digits, equal rows have distance zero
             out.copy_(torch.cdist(left, right, p=power, compute_mode="donot_use_mm_for_euclid_dist"))
+        elif dtype == torch.float64:
+            left, right = _in_space(metric, self.rows[rows]), _in_space(metric, self._anchors_there())
+            self.fused.distances(left.T.contiguous(), right.T, name, out)
+        else:
+            left, right = self._narrow_columns
+            self.fused.distances(left[:, rows], right, name, out)
         return out
+
+    @cached_property
+    def _narrow_columns(self) -> tuple[Tensor, Tensor]:
+        """Columns (d, N) of the rows and (d, n) of the anchors in float32, around the mean of the anchors."""
+        anchors = _in_space(self.anchors.metric, self._anchors_there())
+        middle, rows = anchors.mean(dim=0), self.rows
+        found = torch.empty((anchors.shape[1], len(rows)), dtype=torch.float32, device=rows.device)
+        for part in row_chunks(len(rows), found.shape[0], TorchArrays.entries):
+            found[:, part] = (_in_space(self.anchors.metric, rows[part]) - middle).T
+        return found, (anchors - middle).T.float()
 
     def _anchors_there(self) -> Tensor:
         return torch.as_tensor(self.anchors.rows, dtype=torch.float64, device=self.rows.device)
@@ -165,11 +185,16 @@ class TorchRows(BlockStore):
         send = TorchArrays(device).send
         all_weights = np.concatenate([weights, np.full(source.n_rows - len(weights), unit)])
         sent = None if losses is None else send(losses)
-        return cls(DeviceRows(_sent(source, device), send(all_weights), sent, anchors, keep_bytes), dtype)
+        narrow = dtype == torch.float32
+        return cls(DeviceRows(_sent(source, device), send(all_weights), sent, anchors, keep_bytes, narrow), dtype)
 
     @property
     def n_rows(self) -> int:  # type: ignore[override]
         return len(self.held.rows)
+
+    @property
+    def is_narrow(self) -> bool:
+        return self.dtype == torch.float32
 
     def in_coordinates(self, coordinates: Coordinates) -> TorchRows:
         return replace(self, design=coordinates.design(self.held.rows))

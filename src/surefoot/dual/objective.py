@@ -109,6 +109,10 @@ def smoothed_support(
     return value, slope, curvature
 
 
+# A sum over many rows in float32 is exact to about this share.
+_NARROW_ROUNDING = 2e-9
+
+
 class SmoothedDual:
     """F_τ of one decision set and one model. A sweep sums over their rows, which are in memory by default.
 
@@ -160,6 +164,11 @@ class SmoothedDual:
         could only comply with an unbounded α, from which the path would have to return.
         """
         return max(self.set.radius, self._minimal_radius + self._room * tau)
+
+    @property
+    def rounding(self) -> float:
+        """Rounding error of F_τ, in units of its size: of a mean over rows, of which each has that of its precision."""
+        return 1e-15 if self._exact or not self.sweep.is_narrow else _NARROW_ROUNDING
 
     def row_sums(self, point: DualPoint, tau: float, *, second_order: bool) -> RowSums:
         """Σ over all rows."""

@@ -34,6 +34,11 @@ class RowStore(ABC):
     n_rows: int
 
     @property
+    def is_narrow(self) -> bool:
+        """Return True if sums that need not be exact are in float32."""
+        return False
+
+    @property
     def threads(self) -> Executor | None:
         """Threads of this process, if several may be used."""
         return None

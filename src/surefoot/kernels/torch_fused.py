@@ -6,8 +6,11 @@ kernel in float32, so α and 1/τ are passed in one array with β: `at` = [α, 1
 by class, (C, B), so that neighbouring threads read neighbouring numbers.
 
 The second part launches them. The Hessian is an exception: the anchors' weights (B, n) of a chunk of rows are stored,
-and cuBLAS multiplies them. Each weight is stored as the sum of two numbers of 16 bits, because tensor cores multiply
-these about ten times as fast as float64; the products have relative errors of about 1e-7.
+and cuBLAS multiplies them. Tensor cores multiply numbers of 16 bits about ten times as fast as float64. Each weight is
+stored as the sum of two such numbers, and the products have relative errors of about 1e-7. For plain transport in
+float32, one number is enough, with an error of 3e-4: its Hessian is corrected on the diagonal so that its rows sum to
+zero, as those of the exact one, and so it is positive semidefinite. With α, λ or θ no such correction is known, and one
+number makes it indefinite.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -234,13 +238,14 @@ def joint_rows(
 @triton.jit(do_not_specialize=["n_rows", "n", "width"])
 def column_sums(
     D, at, low, factor, kbar, spread, weights, unit, A, width, partial, tiles, n_rows, n, STORE: tl.constexpr,
-    ALL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, STEPS: tl.constexpr,
+    TWO: tl.constexpr, ALL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
     """Sum the anchors' weights a = e · factor over rows; each program sums BM · STEPS rows of a tile of anchors.
 
     tiles (T, 3) : first anchor, stop and class; low, factor, kbar (C, B); spread (C, B) of one label.
     partial (P, 3, n) : Σ m a (d + kbar), Σ m a, Σ m a spread; without ALL (P, 1, n), only the last.
-    A (2, B, width) : with STORE, unit · √m a as the sum of two numbers of 16 bits.
+    A (1 or 2, B, width) : with STORE, unit · √m a as one number of 16 bits, or with TWO as the sum of two. Each program
+    sums in the precision of D.
     """
     tile = tiles + 3 * tl.program_id(1)
     first, stop, c = tl.load(tile), tl.load(tile + 1), tl.load(tile + 2).to(tl.int64)
@@ -248,7 +253,8 @@ def column_sums(
     valid = cols < stop
     alpha, rate = tl.load(at), tl.load(at + 1)
     beta = tl.load(at + 2 + cols, mask=valid, other=float("inf"))
-    labels = tl.zeros([BM, BN], tl.float64)
+    number = D.dtype.element_ty
+    labels = tl.zeros([BM, BN], number)
     mass, cost = labels, labels
     begin = tl.program_id(0).to(tl.int64) * (BM * STEPS)
     for at_step in range(STEPS):
@@ -258,21 +264,23 @@ def column_sums(
         least = tl.load(low + place, mask=inside, other=float("-inf"))
         share = tl.load(factor + place, mask=inside, other=0.0)
         m = tl.load(weights + rows, mask=inside, other=0.0)
+        scale = (share * m).to(number)
         cells = rows[:, None] * n + cols[None, :]
         d = tl.load(D + cells, mask=inside[:, None] & valid[None, :], other=0.0)
-        e = tl.exp(-tl.minimum((alpha * d + beta[None, :] - least[:, None]) * rate, _FAR)).to(tl.float64)
+        e = tl.exp(-tl.minimum((alpha * d + beta[None, :] - least[:, None]) * rate, _FAR))
         if STORE:
-            root = e * (share * tl.sqrt(m) * tl.load(unit))[:, None]
+            root = e * (share * tl.sqrt(m) * tl.load(unit)).to(number)[:, None]
             high = root.to(tl.float16)
             there = A + rows[:, None] * width + cols[None, :]
             tl.store(there, high, mask=inside[:, None] & valid[None, :])
-            rest = (root - high.to(tl.float64)).to(tl.float16)
-            tl.store(there + n_rows.to(tl.int64) * width, rest, mask=inside[:, None] & valid[None, :])
-        w = e * (share * m)[:, None]
-        labels += w * tl.load(spread + place, mask=inside, other=0.0)[:, None]
+            if TWO:
+                rest = (root - high.to(number)).to(tl.float16)
+                tl.store(there + n_rows.to(tl.int64) * width, rest, mask=inside[:, None] & valid[None, :])
+        w = e * scale[:, None]
+        labels += w * tl.load(spread + place, mask=inside, other=0.0).to(number)[:, None]
         if ALL:
             mass += w
-            cost += w * (d.to(tl.float64) + tl.load(kbar + place, mask=inside, other=0.0)[:, None])
+            cost += w * (d + tl.load(kbar + place, mask=inside, other=0.0).to(number)[:, None])
     block = partial + tl.program_id(0).to(tl.int64) * n * (3 if ALL else 1)
     if ALL:
         tl.store(block + cols, tl.sum(cost, axis=0), mask=valid)
@@ -311,16 +319,19 @@ MANHATTAN = tl.constexpr(1)
 CHEBYSHEV = tl.constexpr(2)
 
 
-@triton.jit(do_not_specialize=["n_rows", "n", "n_features"])
+@triton.jit(do_not_specialize=["n_rows", "step", "n", "n_features"])
 def feature_distances(
-    X, Z, out, n_rows, n, n_features, HOW: tl.constexpr, UNROLL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr
+    X, Z, out, n_rows, step, n, n_features, HOW: tl.constexpr, UNROLL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr
 ):  # fmt: skip
-    """Distances (B, n), by differences, of rows X (d, B) and anchors Z (d, n), both given feature by feature."""
+    """Distances (B, n), by differences, of rows X (d, B) and anchors Z (d, n), both given feature by feature.
+
+    step : entries between the features of a row. Sums are in the precision of X.
+    """
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     cols = tl.program_id(1) * BN + tl.arange(0, BN)
     inside, valid = rows < n_rows, cols < n
-    wide = n_rows.to(tl.int64)
-    found = tl.zeros([BM, BN], tl.float64)
+    wide = step.to(tl.int64)
+    found = tl.zeros([BM, BN], X.dtype.element_ty)
     for t in tl.range(0, n_features, loop_unroll_factor=UNROLL):
         x = tl.load(X + t * wide + rows, mask=inside, other=0.0)
         z = tl.load(Z + t * n + cols, mask=valid, other=0.0)
@@ -338,13 +349,25 @@ def feature_distances(
     )
 
 
-# Tile sizes that were fastest on an H200 (benchmarks/gpu_tiles.py): entries of a tile, its columns, and warps.
-ROW_TILE = {"entries": 128, "columns": 64, "num_warps": 1}
-COLUMN_TILE = {"BM": 2, "BN": 128, "STEPS": 256, "num_warps": 2}
-DISTANCE_TILE = {"BM": 32, "BN": 32, "UNROLL": 6, "num_warps": 1}
+# Tile sizes that were fastest on an H200, by the precision of the distances (benchmarks/gpu_tiles.py): entries of a
+# tile, its columns, and warps.
+ROW_TILE = {
+    torch.float64: {"entries": 128, "columns": 64, "num_warps": 1},
+    torch.float32: {"entries": 128, "columns": 64, "num_warps": 1},
+}
+COLUMN_TILE = {
+    torch.float64: {"BM": 2, "BN": 128, "STEPS": 256, "num_warps": 2},
+    torch.float32: {"BM": 1, "BN": 256, "STEPS": 128, "num_warps": 2},
+}
+DISTANCE_TILE = {
+    torch.float64: {"BM": 32, "BN": 32, "UNROLL": 6, "num_warps": 1},
+    torch.float32: {"BM": 32, "BN": 32, "UNROLL": 6, "num_warps": 1},
+}
 JOINT_TILE = {"BM": 256, "num_warps": 4}
 # Rows whose products tensor cores sum in float32; the sums of groups are added in float64.
 _GROUP_ROWS = 16384
+# Columns of a band of the Hessian; only the bands up to the diagonal are multiplied.
+_BAND_COLUMNS = 1024
 
 
 @dataclass(frozen=True)
@@ -416,20 +439,23 @@ def add_row_sums(
     sums["label"] += label
     sums["label_cost"] += cost
     sums["label_label"] += pairs.view(K, K)
-    halves = HalfWeights.empty(D, m) if second_order else None
+    plain = X is None and K == 1 and D.dtype == torch.float32
+    halves = HalfWeights.empty(D, m, 1 if plain else 2) if second_order else None
+    before = sums["beta"].clone()
     _add_column_sums(sums, at, D, m, (moments[0], factor, kbar, spread), halves)
     if X is not None:
         add_theta_sums(sums, X, m, q.T, torch.exp(-losses), label_cost.T, at.tau, second_order=second_order)
     if halves is not None:
-        _add_products(sums, at, halves, X, torch.sqrt(m), spread)
+        _add_products(sums, at, halves, X, torch.sqrt(m), spread, sums["beta"] - before)
 
 
-def distances(rows: Tensor, anchors: Tensor, how: str, out: Tensor) -> None:
-    """Distances (B, n) of rows (B, d) to anchors (n, d), by differences, into `out`, in its precision."""
-    (B, d), n = rows.shape, len(anchors)
-    grid = (_tiles_of(B, DISTANCE_TILE["BM"]), _tiles_of(n, DISTANCE_TILE["BN"]))
+def distances(columns: Tensor, anchors: Tensor, how: str, out: Tensor) -> None:
+    """Distances (B, n) of rows, given by their columns (d, B), to anchors (d, n), by differences, into `out`."""
+    (d, B), n = columns.shape, anchors.shape[1]
+    tile = DISTANCE_TILE[columns.dtype]
+    grid = (_tiles_of(B, tile["BM"]), _tiles_of(n, tile["BN"]))
     kind = {"euclidean": EUCLIDEAN, "manhattan": MANHATTAN, "chebyshev": CHEBYSHEV}[how]
-    feature_distances[grid](rows.T.contiguous(), anchors.T.contiguous(), out, B, n, d, HOW=kind, **DISTANCE_TILE)
+    feature_distances[grid](columns, anchors.contiguous(), out, B, columns.stride(0), n, d, HOW=kind, **tile)
 
 
 def _packed(D: Tensor, alpha: float, tau: float, beta: Tensor) -> Tensor:
@@ -443,11 +469,12 @@ def _moments(
     """Moments (·, C, B) from `row_moments`."""
     (B, n), C = D.shape, len(columns)
     found = D.new_empty(({0: 1, 1: 2, 2: 5, 3: 6}[what.value], C, B))
-    BN = min(ROW_TILE["columns"], _power_of_two(max(hi - lo for lo, hi in columns)))
-    BM = ROW_TILE["entries"] // BN
+    tile = ROW_TILE[D.dtype]
+    BN = min(tile["columns"], _power_of_two(max(hi - lo for lo, hi in columns)))
+    BM = tile["entries"] // BN
     row_moments[(_tiles_of(B, BM), C)](
         D, packed, packed if plan is None else plan, found, _offsets(tuple(columns), D.device), B, n, C,
-        WHAT=what, BM=BM, BN=BN, num_warps=ROW_TILE["num_warps"],
+        WHAT=what, BM=BM, BN=BN, num_warps=tile["num_warps"],
     )  # fmt: skip
     return found
 
@@ -462,8 +489,9 @@ def _add_column_sums(
 ) -> None:
     """Add the sums over rows for each anchor. Store the anchors' weights, times √m, if an array for them is passed."""
     (B, n), (low, factor, kbar, spread) = D.shape, per_row
-    tiles = _column_tiles(at.columns, COLUMN_TILE["BN"], D.device)
-    programs = _tiles_of(B, COLUMN_TILE["BM"] * COLUMN_TILE["STEPS"])
+    tile = COLUMN_TILE[D.dtype]
+    tiles = _column_tiles(at.columns, tile["BN"], D.device)
+    programs = _tiles_of(B, tile["BM"] * tile["STEPS"])
     for k in range(1, max(2, len(spread))):
         first = k == 1
         partial = torch.empty((programs, 3 if first else 1, n), dtype=torch.float64, device=D.device)
@@ -471,7 +499,7 @@ def _add_column_sums(
         column_sums[(programs, len(tiles))](
             D, at.packed, low, factor, kbar, of_label, m, m if halves is None else halves.unit,
             D if halves is None else halves.parts, 0 if halves is None else halves.parts.shape[2], partial, tiles, B, n,
-            STORE=first and halves is not None, ALL=first, **COLUMN_TILE,
+            STORE=first and halves is not None, TWO=halves is not None and len(halves.parts) > 1, ALL=first, **tile,
         )  # fmt: skip
         found = partial.sum(dim=0)
         if first:
@@ -484,7 +512,7 @@ def _add_column_sums(
 
 @dataclass(frozen=True)
 class HalfWeights:
-    """The anchors' weights √m a of B rows as sums of two numbers of 16 bits, in parts (2, B, width), width ≥ n.
+    """The anchors' weights √m a of B rows as sums of one or two numbers of 16 bits, in parts (·, B, width), width ≥ n.
 
     unit : (), the factor on the stored weights, which are at most 1.
     """
@@ -494,17 +522,28 @@ class HalfWeights:
     unit: Tensor
 
     @classmethod
-    def empty(cls, D: Tensor, m: Tensor) -> HalfWeights:
+    def empty(cls, D: Tensor, m: Tensor, parts: int) -> HalfWeights:
         B, n = D.shape
         width = -(-n // 8) * 8  # tensor cores need aligned rows
         unit = torch.rsqrt(m.max().clamp(min=1e-300))
-        return cls(torch.empty((2, B, width), dtype=torch.float16, device=D.device), n, unit)
+        return cls(torch.empty((parts, B, width), dtype=torch.float16, device=D.device), n, unit)
 
     def gram(self) -> Tensor:
-        """Σ m a aᵀ (n, n) in float64."""
-        high, rest = self.parts[..., : self.n]
-        mixed = _half_product(high, rest)
-        return (_half_product(high, high) + mixed + mixed.T) / self.unit**2
+        """Σ m a aᵀ (n, n) in float64, of which the lower triangle is valid."""
+        found = torch.zeros((self.n, self.n), dtype=torch.float64, device=self.parts.device)
+        high, rest = self.parts[0], self.parts[-1]
+        bands = max(1, self.n // _BAND_COLUMNS)
+        edges = [self.n * band // bands // 8 * 8 for band in range(bands)] + [self.n]
+        for lo, hi in pairwise(edges):
+            found[lo:hi, :hi] += _half_product(high[:, lo:hi], high[:, :hi])
+            if len(self.parts) == 1:
+                continue
+            mixed = _half_product(high[:, lo:hi], rest[:, :hi])
+            found[lo:hi, :hi] += mixed
+            found[lo:hi, lo:hi] += mixed[:, lo:].T
+            if lo:
+                found[lo:hi, :lo] += _half_product(rest[:, lo:hi], high[:, :lo])
+        return found / self.unit**2
 
     def times(self, X: Tensor, root: Tensor, spread: Tensor) -> Tensor:
         """Σ m a s_c xᵀ (n, C, p) in float64, for features X (B, p), root √m (B,) and spread s (C, B)."""
@@ -515,8 +554,10 @@ class HalfWeights:
         halved_features[(_tiles_of(B, 16),)](
             X.contiguous(), size, root, unit, spread, right, B, p, C, BM=16, BP=padded
         )  # fmt: skip
-        (high, rest), (first, second) = self.parts[..., : self.n], right.flatten(2)
-        found = _half_product(high, first) + _half_product(high, second) + _half_product(rest, first)
+        high, (first, second) = self.parts[0, :, : self.n], right.flatten(2)
+        found = _half_product(high, first)
+        if len(self.parts) > 1:
+            found += _half_product(high, second) + _half_product(self.parts[1, :, : self.n], first)
         return found.unflatten(1, (C, padded))[..., :p] * (size / (self.unit * unit))
 
 
@@ -534,15 +575,25 @@ def _half_product(left: Tensor, right: Tensor) -> Tensor:
 
 
 def _add_products(
-    sums: dict[str, Tensor], at: FusedRows, halves: HalfWeights, X: Tensor | None, root: Tensor, spread: Tensor
+    sums: dict[str, Tensor],
+    at: FusedRows,
+    halves: HalfWeights,
+    X: Tensor | None,
+    root: Tensor,
+    spread: Tensor,
+    mass: Tensor,
 ) -> None:
-    """Add Σ m s a x and Σ m a aᵀ from √m a."""
+    """Add Σ m s a x and Σ m a aᵀ from √m a; mass : Σ m a (n,) of these rows."""
     if X is not None:
         for k in range(len(sums["theta_beta"])):
             found = halves.times(X, root, spread[k + 1])
             for c, (lo, hi) in enumerate(at.columns):
                 sums["theta_beta"][k, lo:hi] += found[lo:hi, c]
-    sums["beta_beta"] += halves.gram()
+    gram = halves.gram()
+    if len(halves.parts) == 1:  # the weights of a row sum to 1, so row i of the exact product sums to Σ m a_i
+        gram = gram.tril()
+        gram.diagonal().add_(mass - gram.sum(dim=1) - gram.sum(dim=0) + gram.diagonal())
+    sums["beta_beta"] += gram
 
 
 def _tiles_of(length: int, size: int) -> int:

@@ -301,7 +301,7 @@ def _source_of(rows: Any, X: Any, n_features: int, name: str) -> RowSource:
 
 def _array_source(rows: Any, X: Any, n_features: int, name: str) -> ArrayRows:
     check_same_names(X, rows, name)
-    return ArrayRows(check_more_rows(rows, name, n_features))
+    return ArrayRows(np.ascontiguousarray(check_more_rows(rows, name, n_features)), is_checked=True)
 
 
 def _named(rows: FloatArray, source: Any, X: Any) -> Any:

@@ -106,6 +106,10 @@ class JointDual:
             [one.positive - self._n_theta + own.start for one, own in zip(self._objectives, self._own, strict=True)]
         )
 
+    @property
+    def rounding(self) -> float:
+        return self.duals[0].rounding
+
     def pack(self, point: JointPoint) -> FloatArray:
         own = [dual.layout.pack(part)[self._n_theta :] for dual, part in zip(self.duals, point.parts, strict=True)]
         return np.concatenate([point.theta.ravel(), *own])

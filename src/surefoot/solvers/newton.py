@@ -78,6 +78,10 @@ class SmoothObjective(Protocol[Point, Here]):
     def positive(self) -> NDArray[np.intp]:
         """Coordinates of the packed point that must remain positive."""
 
+    @property
+    def rounding(self) -> float:
+        """Rounding error of a value of size 1: no step is refused for less."""
+
     def pack(self, point: Point) -> FloatArray: ...
     def unpack(self, vector: FloatArray, template: Point) -> Point: ...
     def evaluate(self, point: Point, tau: float, *, second_order: bool, limit: float = np.inf) -> Here:
@@ -110,6 +114,10 @@ class OneSet:
     def positive(self) -> NDArray[np.intp]:
         alpha = self.dual.layout.alpha
         return np.arange(alpha.start, alpha.stop)
+
+    @property
+    def rounding(self) -> float:
+        return self.dual.rounding
 
     def pack(self, point: DualPoint) -> FloatArray:
         return self.dual.layout.pack(point)
@@ -329,7 +337,7 @@ def _line_search(
     trials do not.
     """
     vector, size = objective.pack(point), move.largest
-    noise = 1e-15 * max(1.0, abs(here.value))
+    noise = objective.rounding * max(1.0, abs(here.value))
     for trial in range(30):
         candidate = objective.unpack(vector + size * move.direction, point)
         most = here.value - 1e-4 * size * move.decrement + noise
