@@ -109,10 +109,6 @@ def smoothed_support(
     return value, slope, curvature
 
 
-# A sum over many rows in float32 is exact to about this share.
-_NARROW_ROUNDING = 2e-9
-
-
 class SmoothedDual:
     """F_τ of one decision set and one model. A sweep sums over their rows, which are in memory by default.
 
@@ -167,8 +163,8 @@ class SmoothedDual:
 
     @property
     def rounding(self) -> float:
-        """Rounding error of F_τ, in units of its size: of a mean over rows, of which each has that of its precision."""
-        return 1e-15 if self._exact or not self.sweep.is_narrow else _NARROW_ROUNDING
+        """Rounding error of F_τ, in units of its size: that of float64, or of a mean over many rows in float32."""
+        return 1e-15 if self._exact or not self.sweep.is_narrow else 2e-9
 
     def row_sums(self, point: DualPoint, tau: float, *, second_order: bool) -> RowSums:
         """Σ over all rows."""

@@ -366,8 +366,6 @@ DISTANCE_TILE = {
 JOINT_TILE = {"BM": 256, "num_warps": 4}
 # Rows whose products tensor cores sum in float32; the sums of groups are added in float64.
 _GROUP_ROWS = 16384
-# Columns of a band of the Hessian; only the bands up to the diagonal are multiplied.
-_BAND_COLUMNS = 1024
 
 
 @dataclass(frozen=True)
@@ -532,7 +530,7 @@ class HalfWeights:
         """Σ m a aᵀ (n, n) in float64, of which the lower triangle is valid."""
         found = torch.zeros((self.n, self.n), dtype=torch.float64, device=self.parts.device)
         high, rest = self.parts[0], self.parts[-1]
-        bands = max(1, self.n // _BAND_COLUMNS)
+        bands = max(1, self.n // 1024)  # only the columns of a band up to the diagonal are multiplied
         edges = [self.n * band // bands // 8 * 8 for band in range(bands)] + [self.n]
         for lo, hi in pairwise(edges):
             found[lo:hi, :hi] += _half_product(high[:, lo:hi], high[:, :hi])
