@@ -1,21 +1,23 @@
 """Coverage and size of every bound on the error rate, on the paper's 14 datasets.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/bounds.py --out DIR [--datasets a,b] [--sizes 20,50] [--draws 100]
-        [--transport-draws 20] [--audit-draws 20] [--shift-draws 20] [--jobs 2]
+        [--transport-draws 20] [--audit-draws 20] [--shift-draws 20] [--picked-draws 20] [--jobs 2]
 
 DIR gets one record per sample, and a second run continues after the last one. `--table` prints the tables, and `--page`
-writes them to docs/bounds.md and docs/research-notes.md. `--results FILE` writes a line per cell. `--figure FILE` plots
-the cross-fitted bound, and `--sizes-figure FILE` the number of labels of an audit.
+writes those of which DIR has records to the pages. `--results FILE` writes a line per cell, and keeps the lines of
+cells that DIR has not. `--figure FILE` plots the cross-fitted bound, and `--sizes-figure FILE` the number of labels of
+an audit.
 
 - `labels`: a logistic regression trained on n random labels, its true error rate over the dataset, and the bounds from
   these labels: cross-fitted, with a control variate, held out (for the classifier trained on half), and anytime. Also
   the intervals of the label probabilities, plain and assisted.
-- `transport`: the certified error rate at the calibrated radius, on at most 2,500 rows, with label probabilities known,
-  assisted, and by Clopper–Pearson.
+- `transport`: the certified error rate at the calibrated radius, on at most 1,500 rows, with label probabilities known,
+  assisted, and by Clopper–Pearson, in the learned metric and in the Euclidean one.
 - `audit`: a classifier trained on 100 labels, audited on up to 3,000 further rows with uniform and weighted sampling.
 - `shift`: labels sampled ∝ exp(v) and target rows ∝ exp(−v), where v is the leading direction. Cover Type goes from one
   wilderness area to another. Bank goes from its first calls to its last, without the calendar columns. Wine goes from
   red to white, if winequality-red.csv is next to the white file.
+- `picked`: labels drawn from 800 rows of a dataset with weights, as in picked.py, and bounds for these 800 rows.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from bounds_tables import (
     AUDIT_SIZES,
     LABEL_BOUNDS,
+    PICKED_SIZE,
     SHIFT_SIZE,
     TRANSPORT_BOUNDS,
     all_cells,
@@ -48,10 +51,14 @@ from bounds_tables import (
     draw_bounds,
     draw_sizes,
     interval_table,
+    merged,
+    picked_table,
     shift_table,
 )
 from calibration import _BESIDE, LEVEL, Array, Record, drawn, load, read, trained
 from common import ROOT, markdown_table, with_tables, write_csv
+from picked import DRAWS as PICKED
+from picked import MOST_FEATURES, ROWS, ranks
 
 import surefoot as sf
 from surefoot import datasets
@@ -60,12 +67,13 @@ from surefoot.datasets._catalogue import WINE as WINE_FILES
 from surefoot.datasets._download import locate
 from surefoot.priors import AssistedPrior, ClopperPearson, HypergeometricPrior
 
-PAGES = [ROOT / "docs" / name for name in ("bounds.md", "research-notes.md")]
+PAGES = [ROOT / "docs" / name for name in ("bounds.md", "calibration.md", "research-notes.md")]
 Labels = NDArray[np.intp]
 Rows = NDArray[np.intp]
 HOME = None if "SUREFOOT_DATA" in os.environ or not _BESIDE.exists() else _BESIDE
 # A certificate speaks of the rows given: so many of a dataset at the most.
-MOST_ROWS = 2500
+MOST_ROWS = 1500
+EUCLIDEAN = {"metric": "euclidean", "label_cost": 1.0}
 # Of the wines whose quality is not 6, the red ones: 961 of 3661 in the files of the archive.
 RED_SHARE = 961 / 3661
 SHIFTED = ("abalone", "isolet", "letter-c-e", "magic", "spambase", "wine")
@@ -122,11 +130,13 @@ def transport_record(X: Array, y: Labels, n: int, draw: int) -> Record:
     model = trained(X, y, labeled)
     known = np.bincount(y, minlength=2) / len(y)
     found: Record = {"true_error": float(np.mean(model.predict(X) != y))}
-    for name, prior in (("known", known), ("assisted", "assisted"), ("clopper_pearson", "clopper-pearson")):
-        options = {"label_prior": prior, "tol": 1e-4}
+    weak, most = {"label_prior": "clopper-pearson"}, {"label_prior": known}
+    options = {"known": most, "assisted": {"label_prior": "assisted"}, "clopper_pearson": weak}
+    options |= {"euclidean_known": most | EUCLIDEAN, "euclidean_clopper_pearson": weak | EUCLIDEAN}
+    for name, option in options.items():
         bound = sf.error_bound(
             model, X[labeled], y[labeled], X_unlabeled=X[rest], method="transport", level=LEVEL, classes=[0, 1],
-            certify_options=options,
+            certify_options=option | {"tol": 1e-4},
         )  # fmt: skip
         found[name] = bound.value
     return found
@@ -214,11 +224,49 @@ def shift_record(X: Array, y: Labels, n: int, draw: int, name: str) -> Record:
         "minimal_radius": seen.minimal_radius,
         "p_value": seen.p_value,
     }
-    priors = (("transport_known", known), ("transport", "auto"), ("transport_source", "clopper-pearson"))
-    for prior_name, prior in priors:
-        found[prior_name] = sf.error_bound(
-            model, X[source], y[source], X_target=X[target], certify_options={"label_prior": prior, "tol": 1e-4},
-            **common,
+    options = {
+        "transport_known": {"label_prior": known},
+        "transport": {},
+        "transport_source": {"label_prior": "clopper-pearson"},
+        "euclidean_known": {"label_prior": known} | EUCLIDEAN,
+        "euclidean": EUCLIDEAN,
+    }
+    for option_name, option in options.items():
+        found[option_name] = sf.error_bound(
+            model, X[source], y[source], X_target=X[target], certify_options=option | {"tol": 1e-4}, **common
+        ).value
+    return found
+
+
+def picked_record(X: Array, y: Labels, n: int, draw: int, name: str) -> Record:
+    """Labels drawn as picked.DRAWS says under a name. True errors are those on all 800 rows."""
+    rng = np.random.default_rng([draw, n, 8])
+    chosen = rng.permutation(len(X))[:ROWS]
+    X, y = X[chosen], y[chosen]
+    rank, strength, _ = PICKED[name]
+    weights = np.exp(strength * ranks(X, y)[rank])
+    labeled = rng.choice(len(X), n, replace=False, p=weights / weights.sum())
+    rest = np.setdiff1d(np.arange(len(X)), labeled)
+    model = trained(X, y, labeled)
+    common = {"level": LEVEL, "classes": [0, 1]}
+    half, held = np.array_split(labeled, 2)
+    other = trained(X, y, half)
+    found: Record = {
+        "true_error": float(np.mean(model.predict(X) != y)),
+        "half_error": float(np.mean(other.predict(X) != y)),
+        "crossfit": sf.error_bound(recipe(y[labeled]), X[labeled], y[labeled], **common).value,
+        "holdout": sf.error_bound(other, X[held], y[held], method="holdout", **common).value,
+    }
+    options = {
+        "transport": {},
+        "transport_free": {"label_prior": None},
+        "transport_known": {"label_prior": np.bincount(y, minlength=2) / len(y)},
+        "euclidean_free": {"label_prior": None} | EUCLIDEAN,
+    }
+    for option_name, option in options.items():
+        found[option_name] = sf.error_bound(
+            model, X[labeled], y[labeled], X_unlabeled=X[rest], method="transport",
+            certify_options=option | {"tol": 1e-4}, **common,
         ).value  # fmt: skip
     return found
 
@@ -228,6 +276,7 @@ STUDIES: dict[str, Callable[..., Record]] = {
     "transport": transport_record,
     "audit": audit_record,
     "shift": shift_record,
+    "picked": picked_record,
 }
 
 
@@ -239,14 +288,14 @@ def run_cell(study: str, name: str, n: int, draws: int, out: Path) -> None:
     if not missing:
         return
     try:
-        X, y = load_shifted(name) if study == "shift" else load(name)
+        X, y = load_shifted(name) if study == "shift" else load(name.partition(".")[0])
     except FileNotFoundError as error:
         print(f"{study} {name}: absent, {error}", flush=True)
         return
     for draw in missing:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # a bound holds whatever the gap
-            extra = {"name": name} if study == "shift" else {}
+            extra = {"shift": {"name": name}, "picked": {"name": name.partition(".")[2]}}.get(study, {})
             record = {"draw": draw} | STUDIES[study](X, y, n, draw, **extra)
         new = not path.exists()
         with path.open("a", newline="", encoding="utf-8") as file:
@@ -266,6 +315,7 @@ def main() -> None:
     parser.add_argument("--transport-draws", type=int, default=20)
     parser.add_argument("--audit-draws", type=int, default=20)
     parser.add_argument("--shift-draws", type=int, default=20)
+    parser.add_argument("--picked-draws", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--shifts", default=",".join(SHIFT_NAMES))
     parser.add_argument("--table", action="store_true")
@@ -276,12 +326,14 @@ def main() -> None:
     asked = parser.parse_args()
     names, sizes = asked.datasets.split(","), [int(n) for n in asked.sizes.split(",")]
     shifted = [name for name in asked.shifts.split(",") if name]
+    few = [name for name in names if load(name)[0].shape[1] <= MOST_FEATURES] if asked.picked_draws else []
     if not (asked.table or asked.page):
         asked.out.mkdir(parents=True, exist_ok=True)
         todo = [("labels", name, n, asked.draws) for n in sizes for name in names]
         todo += [("audit", name, 100, asked.audit_draws) for name in names]
         todo += [("transport", name, n, asked.transport_draws) for n in sizes for name in names]
         todo += [("shift", name, SHIFT_SIZE, asked.shift_draws) for name in shifted]
+        todo += [("picked", f"{name}.{kind}", PICKED_SIZE, asked.picked_draws) for name in few for kind in PICKED]
         Parallel(n_jobs=asked.jobs)(delayed(run_cell)(*cell, asked.out) for cell in todo if cell[3])
     tables = {
         "labels": bound_table(asked.out, "labels", LABEL_BOUNDS, names, sizes),
@@ -289,15 +341,20 @@ def main() -> None:
         "label-shares": interval_table(asked.out, names, sizes),
         "audit": audit_table(asked.out, names),
         "shift": shift_table(asked.out, shifted),
+        "picked": picked_table(asked.out, names, list(PICKED)),
     }
+    tables = {title: table for title, table in tables.items() if any(len(line) > 1 for line in table)}
     for title, table in tables.items():
         print(f"\n{title}\n\n{markdown_table(table)}")
     if asked.page:
         for page in PAGES:
-            made = with_tables(page.read_text(encoding="utf-8"), lambda title: markdown_table(tables[title]))
+            made = with_tables(
+                page.read_text(encoding="utf-8"),
+                lambda title: markdown_table(tables[title]) if title in tables else None,
+            )
             page.write_text(made, encoding="utf-8")
     if asked.results is not None:
-        write_csv(asked.results, all_cells(asked.out, names, sizes, shifted))
+        write_csv(asked.results, merged(asked.results, all_cells(asked.out, names, sizes, shifted, list(PICKED))))
     if asked.figure is not None:
         draw_bounds(asked.out, names, sizes, asked.figure)
     if asked.sizes_figure is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import sys
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from calibration import LEVEL, Array, Record, columns
 import surefoot as sf
 
 AUDIT_SIZES = (20, 50, 100, 200, 400)
-SHIFT_SIZE = 60
+SHIFT_SIZE, PICKED_SIZE = 60, 50
 # the bound, the error that it bounds, and how the table calls it
 LABEL_BOUNDS = {
     "crossfit": ("true_error", "cross-fitted"),
@@ -26,6 +27,8 @@ TRANSPORT_BOUNDS = {
     "known": ("true_error", "shares known"),
     "assisted": ("true_error", "shares assisted"),
     "clopper_pearson": ("true_error", "shares by Clopper-Pearson"),
+    "euclidean_known": ("true_error", "Euclidean, shares known"),
+    "euclidean_clopper_pearson": ("true_error", "Euclidean, shares by Clopper-Pearson"),
 }
 SHIFT_BOUNDS = {
     "crossfit": ("true_error", "cross-fitted"),
@@ -33,6 +36,16 @@ SHIFT_BOUNDS = {
     "transport": ("true_error", "transport"),
     "transport_known": ("true_error", "transport, shares known"),
     "transport_source": ("true_error", "transport, shares of the labels"),
+    "euclidean": ("true_error", "Euclidean"),
+    "euclidean_known": ("true_error", "Euclidean, shares known"),
+}
+PICKED_BOUNDS = {
+    "crossfit": ("true_error", "cross-fitted"),
+    "holdout": ("half_error", "held-out half"),
+    "transport": ("true_error", "transport, shares by Clopper-Pearson"),
+    "transport_free": ("true_error", "transport, shares unknown"),
+    "transport_known": ("true_error", "transport, shares known"),
+    "euclidean_free": ("true_error", "Euclidean, shares unknown"),
 }
 INTERVALS = ("clopper_pearson", "hypergeometric", "assisted")
 
@@ -87,7 +100,8 @@ def audit_table(out: Path, names: list[str]) -> list[Record]:
             kind, "anytime, weighted picks")}  # fmt: skip
         for size in AUDIT_SIZES:
             values = [cell[f"{kind}_{size}"].mean() for cell in found.values()]
-            line[f"{size} labels"] = f"{np.mean(values):.3f}" if values else ""
+            if values:
+                line[f"{size} labels"] = f"{np.mean(values):.3f}"
         table.append(line)
     if found:
         error = np.mean([cell["true_error"].mean() for cell in found.values()])
@@ -106,11 +120,41 @@ def shift_table(out: Path, names: list[str]) -> list[Record]:
     return table
 
 
-def all_cells(out: Path, names: list[str], sizes: list[int], shifts: list[str]) -> list[Record]:
+def picked_table(out: Path, names: list[str], kinds: list[str]) -> list[Record]:
+    """A line per way to draw labels: means over datasets, and coverage on average and in the least dataset."""
+    table: list[Record] = []
+    for kind in kinds:
+        found = cells(out, "picked", [f"{name}.{kind}" for name in names], PICKED_SIZE).values()
+        if not found:
+            continue
+        error = np.mean([cell["true_error"].mean() for cell in found])
+        line: Record = {"labels drawn by": kind, "true error": f"{error:.3f}"}
+        for key, (truth, text) in PICKED_BOUNDS.items():
+            held = [float(np.mean(cell[key] >= cell[truth] - 1e-12)) for cell in found]
+            line[text] = f"{np.mean([cell[key].mean() for cell in found]):.3f} ({np.mean(held):.2f}, {min(held):.2f})"
+        table.append(line)
+    return table
+
+
+def merged(path: Path, lines: list[Record]) -> list[Record]:
+    """The new lines, after the lines of the file whose study, dataset and n are not among them."""
+    key = ("study", "dataset", "n")
+    new = {tuple(str(line[name]) for name in key) for line in lines}
+    known = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    kept = [
+        {name: value for name, value in line.items() if value != ""}
+        for line in csv.DictReader(line for line in known if not line.startswith("#"))
+        if tuple(line[name] for name in key) not in new
+    ]
+    return [*kept, *lines]
+
+
+def all_cells(out: Path, names: list[str], sizes: list[int], shifts: list[str], picks: list[str]) -> list[Record]:
     """One line per study, dataset and number of labels: draws, the mean of each column, and how often bounds held."""
     lines: list[Record] = []
     studies = [("labels", names, sizes, LABEL_BOUNDS), ("transport", names, sizes, TRANSPORT_BOUNDS)]
     studies += [("audit", names, [100], {}), ("shift", shifts, [SHIFT_SIZE], SHIFT_BOUNDS)]
+    studies.append(("picked", [f"{name}.{kind}" for name in names for kind in picks], [PICKED_SIZE], PICKED_BOUNDS))
     for study, chosen, at, bounds in studies:
         for n in at:
             for name, cell in cells(out, study, chosen, n).items():

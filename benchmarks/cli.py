@@ -80,9 +80,9 @@ def time_tables(folder: Path, seed: int) -> None:
 def compare_tolerances(folder: Path, seed: int) -> None:
     """How many predictions of the cross-validation change with the gap of its fits."""
     import surefoot as sf
-    from surefoot.pool.model import learned_metric, sampled
+    from surefoot.pool.model import sampled
     from surefoot.pool.table import clean, read_labeled_table
-    from surefoot.pool.training import LabeledTable
+    from surefoot.pool.training import LabeledTable, learned_metric
 
     class ToTheGap(sf.RobustLogisticRegression):
         """Fits of the cross-validation stop at `tol`, whatever it is."""

@@ -76,9 +76,14 @@ def markdown_table(rows: Sequence[Row], columns: Sequence[str] | None = None) ->
     return "\n".join([lines[0], "|" + "|".join("-" * (w + 2) for w in widths) + "|", *lines[1:]])
 
 
-def with_tables(text: str, make: Callable[[str], str]) -> str:
-    """The page with new contents between each `<!-- table: NAME -->` and its `<!-- end of table -->`."""
-    return _TABLE.sub(lambda found: f"{found['begin']}\n{make(found['name'])}\n\n{found['end']}", text)
+def with_tables(text: str, make: Callable[[str], str | None]) -> str:
+    """The page with new contents between each `<!-- table: NAME -->` and `<!-- end of table -->`; None keeps them."""
+
+    def written(found: re.Match[str]) -> str:
+        made = make(found["name"])
+        return found[0] if made is None else f"{found['begin']}\n{made}\n\n{found['end']}"
+
+    return _TABLE.sub(written, text)
 
 
 class Timing(NamedTuple):

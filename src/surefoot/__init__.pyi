@@ -1,5 +1,5 @@
 from . import active, costs, datasets, paper, priors
-from ._errors import InfeasibleRadiusError, RepeatedRowsWarning, UnlabeledRowsWarning
+from ._errors import InfeasibleRadiusError, PickedLabelsWarning, RepeatedRowsWarning, UnlabeledRowsWarning
 from ._version import __version__
 from .backends.compute import Compute
 from .backends.sources import ParquetRows
@@ -33,6 +33,7 @@ __all__ = [
     "InfeasibleRadiusError",
     "MinimaxClassifier",
     "ParquetRows",
+    "PickedLabelsWarning",
     "RadiusEstimate",
     "RepeatedRowsWarning",
     "RobustLogisticRegression",

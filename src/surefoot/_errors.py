@@ -23,6 +23,7 @@ DOCUMENTATION = "https://surefoot.readthedocs.io/en/stable"
 HELP = {
     "extras": "start.html#extras",
     "gap": "certificates.html#statuses",
+    "picked labels": "bounds.html#labels-that-were-picked",
     "radius": "calibration.html",
     "separable": "certificates.html#statuses",
     "unlabeled rows": "unlabeled-rows.html",
@@ -170,6 +171,10 @@ class CodedWarning(UserWarning):
 
 class UnlabeledRowsWarning(CodedWarning):
     """X_unlabeled looks as if a pipeline or a cross-validation had changed it, or left it unchanged, by accident."""
+
+
+class PickedLabelsWarning(CodedWarning):
+    """The labeled rows do not look like a random sample: bounds from these labels do not hold for other rows."""
 
 
 class RepeatedRowsWarning(CodedWarning):

@@ -24,6 +24,7 @@ from reference.inner import inner_reference
 from refusals import Refused, refuses, warns
 from surefoot.certificates.calibration import excess_between
 from surefoot.certificates.fresh import bernstein_term
+from surefoot.problem.placement import check_problem
 
 AWAY = {2: [[0.85, 0.95], [0.05, 0.15]], 3: [[0.65, 0.8], [0.1, 0.3], [0.05, 0.2]]}
 # intervals that hold the labeled frequencies, and others that do not
@@ -33,6 +34,8 @@ PRIORS: dict[str, Any] = {
     "away": lambda K: AWAY[K],
 }
 LOSSES = ["log_loss", "zero_one"]
+# references measure distances and labels in these units
+EUCLIDEAN: dict[str, Any] = {"metric": "euclidean", "label_cost": 1.0}
 
 
 def excess_by_pot(cost: np.ndarray, y_a: np.ndarray, y_b: np.ndarray, a: np.ndarray, b: np.ndarray,
@@ -83,7 +86,7 @@ class TestExcess:
             cost = distances[np.ix_(A, B)]
             others.append(excess_by_pot(cost, labels[A], labels[B], np.ones(8), np.ones(7), kappa))
             bare.append(excess_by_pot(cost, y[A], y[B], np.ones(8), np.ones(7), kappa))
-        ours = np.round(sf.calibrate_radius(X, y, n_splits=500).splits, 9)
+        ours = np.round(sf.calibrate_radius(X, y, n_splits=500, **EUCLIDEAN).splits, 9)
         assert ks_2samp(ours[::2], np.round(bare, 9)).pvalue > 1e-3
         assert ks_2samp(ours[1::2], np.round(others, 9)).pvalue > 1e-3
         if apart:  # the labels follow the features: all excess is that of the replaced label
@@ -95,7 +98,7 @@ class TestEstimate:
     def test_is_the_minimal_radius_plus_a_quantile_of_the_splits(self) -> None:
         X, y, U = sample(seed=1)
         for level, prior in product((0.5, 0.9), ("clopper-pearson", [0.3, 0.7])):
-            found = sf.calibrate_radius(X, y, X_unlabeled=U, level=level, label_prior=prior, n_splits=40)
+            found = sf.calibrate_radius(X, y, X_unlabeled=U, level=level, label_prior=prior, n_splits=40, **EUCLIDEAN)
             assert found.minimal_radius == sf.minimal_radius(X, y, X_unlabeled=U, label_prior=prior)
             assert found.excess == np.quantile(found.splits, 0.5 * (1 + level))
             assert found.radius == found.minimal_radius + found.excess
@@ -143,13 +146,14 @@ class TestEstimate:
     @pytest.mark.parametrize("copies", [2, 5, 10])
     def test_copied_rows_say_nothing_new(self, copies: int) -> None:
         X, y, U = sample()
-        base = sf.calibrate_radius(X, y, X_unlabeled=U)
+        keywords = {"X_unlabeled": U} | EUCLIDEAN
+        base = sf.calibrate_radius(X, y, **keywords)
         with warns("repeated_rows", copies=(copies - 1) * len(X), n_labels=len(X)):
-            copied = sf.calibrate_radius(np.repeat(X, copies, axis=0), np.repeat(y, copies), X_unlabeled=U)
+            copied = sf.calibrate_radius(np.repeat(X, copies, axis=0), np.repeat(y, copies), **keywords)
         np.testing.assert_allclose(copied.splits, base.splits, atol=1e-12)
         assert copied.n_labeled == len(X)
         weights = np.full(len(X), float(copies))
-        weighted = sf.calibrate_radius(X, y, X_unlabeled=U, sample_weight=weights)
+        weighted = sf.calibrate_radius(X, y, sample_weight=weights, **keywords)
         assert copied.excess == pytest.approx(weighted.excess, abs=1e-12)
 
     @pytest.mark.parametrize("metric", ["euclidean", "precomputed"])
@@ -174,17 +178,22 @@ class TestEstimate:
         weights = np.ones(len(X))
         weights[3] = 4.0
         with warns("repeated_rows", copies=3):
-            copied = sf.calibrate_radius(np.vstack([X, X[[3, 3, 3]]]), np.append(y, y[[3, 3, 3]]), X_unlabeled=U)
-        expected = sf.calibrate_radius(X, y, X_unlabeled=U, sample_weight=weights)
+            copied = sf.calibrate_radius(
+                np.vstack([X, X[[3, 3, 3]]]), np.append(y, y[[3, 3, 3]]), X_unlabeled=U, **EUCLIDEAN
+            )
+        expected = sf.calibrate_radius(X, y, X_unlabeled=U, sample_weight=weights, **EUCLIDEAN)
         np.testing.assert_allclose(copied.splits, expected.splits, atol=1e-12)
 
     def test_metric_and_label_cost_are_those_of_the_set(self) -> None:
         X, y, U = sample(seed=2)
-        base = sf.calibrate_radius(X, y, X_unlabeled=U)
-        doubled = sf.calibrate_radius(2 * X, y, X_unlabeled=2 * U, label_cost=2.0)
+        base = sf.calibrate_radius(X, y, X_unlabeled=U, **EUCLIDEAN)
+        doubled = sf.calibrate_radius(2 * X, y, X_unlabeled=2 * U, metric="euclidean", label_cost=2.0)
         np.testing.assert_allclose(doubled.splits, 2 * base.splits, atol=1e-10)
         matrix = cdist(np.vstack([X, U]), X, "cityblock")
-        a, b = (sf.calibrate_radius(X, y, X_unlabeled=U, metric=m) for m in ("manhattan", sf.costs.Precomputed(matrix)))
+        a, b = (
+            sf.calibrate_radius(X, y, X_unlabeled=U, metric=m, label_cost=1.0)
+            for m in ("manhattan", sf.costs.Precomputed(matrix))
+        )
         np.testing.assert_allclose(a.splits, b.splits, atol=1e-12)
         assert a.radius > base.radius
 
@@ -223,7 +232,8 @@ def calibrated(K: int, prior: str, loss: str, seed: int) -> tuple[Any, ...]:
     X, y, U = sample(seed, n=12, M=24, K=K)
     clf = KNeighborsClassifier(3).fit(X, y)
     certificate = sf.certify(
-        clf, X, y, X_unlabeled=U, radius="calibrated", loss=loss, label_prior=PRIORS[prior](K), label_cost=0.8
+        clf, X, y, X_unlabeled=U, radius="calibrated", loss=loss, label_prior=PRIORS[prior](K), label_cost=0.8,
+        metric="euclidean",
     )  # fmt: skip
     rows = np.vstack([X, U])
     if loss == "zero_one":
@@ -334,6 +344,7 @@ class TestExactPrior:
         X, y, U = sample(seed=4, K=3)
         clf = KNeighborsClassifier(3).fit(X, y)
         keywords: dict[str, Any] = {"X_unlabeled": U, "label_prior": [0.5, 0.2, 0.3], "label_cost": label_cost}
+        keywords["metric"] = "euclidean"
         found = sf.certify(clf, X, y, radius="calibrated", loss=loss, **keywords)
         assert found.radius == sf.calibrate_radius(X, y, **keywords).radius
         plain = sf.certify(clf, X, y, radius=found.radius, loss=loss, **keywords)
@@ -352,7 +363,8 @@ class TestExactPrior:
         assert clf.certificate_.estimate is not None
         np.testing.assert_array_equal(clf.certificate_.estimate.splits, expected.splits)
         assert "estimated at confidence level 0.8" in repr(clf.certificate_)
-        plain = clone(clf).set_params(radius=expected.radius).fit(X, y, X_unlabeled=U)
+        same = {"metric": clf.metric_, "label_cost": clf.label_cost_}
+        plain = clone(clf).set_params(radius=expected.radius, **same).fit(X, y, X_unlabeled=U)
         assert clf.certificate_.risk == pytest.approx(plain.certificate_.risk, abs=2e-6)
         np.testing.assert_allclose(clf.predict_proba(U), plain.predict_proba(U), atol=1e-3)
         assert clf.certificate_.on_fresh_rows(U + 1e-3).guarantee
@@ -361,7 +373,7 @@ class TestExactPrior:
 @cache
 def fitted_with_intervals(K: int, prior: str) -> tuple[Any, ...]:
     X, y, U = sample(seed=4, M=30, K=K)
-    keywords: dict[str, Any] = {"radius": "calibrated", "label_prior": PRIORS[prior](K)}
+    keywords: dict[str, Any] = {"radius": "calibrated", "label_prior": PRIORS[prior](K)} | EUCLIDEAN
     clf = sf.RobustLogisticRegression(tol=1e-5, **keywords).fit(X, y, X_unlabeled=U)
     return clf, X, y, U, keywords | {"X_unlabeled": U}
 
@@ -434,6 +446,7 @@ class TestRefused:
         cost = np.array([[0.0, 1.0, 2.0], [1.0, 0.0, 1.0], [2.0, 1.0, 0.0]])
         clf = KNeighborsClassifier(1).fit(self.X, self.three)
         keywords: dict[str, Any] = {"X_unlabeled": self.U, "radius": "calibrated", "label_cost": cost}
+        keywords["metric"] = "euclidean"
         with refuses("label_cost"):
             sf.certify(clf, self.X, self.three, **keywords)
         # a matrix that is a number in disguise is one, and exact probabilities take any
@@ -450,18 +463,82 @@ class TestRefused:
         assert sf.certify(clf, self.X, y, label_prior=np.full(7, 1 / 7), **keywords).gap <= 1e-6
 
 
+class TestLearnedMetric:
+    """By default a radius is estimated in the metric learned from the labels, with κ the median distance."""
+
+    def test_it_is_the_default_of_all(self) -> None:
+        X, y, U = sample(seed=1, n=30)
+        clf = KNeighborsClassifier(3).fit(X, y)
+        found = sf.certify(clf, X, y, X_unlabeled=U, radius="calibrated", loss="zero_one")
+        learned = sf.costs.LearnedMetric().learn(X, y, X_unlabeled=U)
+        np.testing.assert_allclose(found.metric.weights, learned.weights, rtol=1e-9)
+        named = {"metric": "learned", "label_cost": "median"}
+        assert found.radius == sf.calibrate_radius(X, y, X_unlabeled=U, **named).radius
+        assert found.estimate.learned_metric
+        assert "in a metric learned from the labels" in found.estimate.meaning
+        fit = sf.RobustLogisticRegression("calibrated").fit(X, y, X_unlabeled=U)
+        assert fit.radius_ == found.radius
+        assert fit.label_cost_ == found.label_cost
+        plain = sf.certify(clf, X, y, X_unlabeled=U, radius="calibrated", **EUCLIDEAN)
+        assert not plain.estimate.learned_metric
+        assert sf.certify(clf, X, y, X_unlabeled=U, radius=5.0).metric == sf.costs.Euclidean()
+
+    @pytest.mark.parametrize("K", [2, 3])
+    def test_the_units_of_features_do_not_matter(self, K: int) -> None:
+        X, y, U = sample(seed=3, n=24, K=K)
+        unit, shift = np.array([1e-3, 40.0]), np.array([5.0, -2.0])
+        clf = KNeighborsClassifier(3).fit(X, y)
+        losses = (clf.predict(np.vstack([X, U]))[:, None] != np.arange(K)).astype(float)
+        risks = []
+        for scale, move in ((np.ones(2), np.zeros(2)), (unit, shift)):
+            certificate = sf.certify(
+                None, X * scale + move, y, X_unlabeled=U * scale + move, radius="calibrated", losses=losses
+            )
+            risks.append((certificate.risk, certificate.radius))
+        np.testing.assert_allclose(risks[0], risks[1], rtol=1e-5)
+
+    def test_the_label_cost_of_each_half_is_its_own_median(self) -> None:
+        """The splits by another loop: metrics learned from half of the rows, excesses by POT in units of κ."""
+        X, y, U = sample(seed=5, n=16, M=40)
+        estimate = sf.calibrate_radius(X, y, X_unlabeled=U, n_splits=6)
+        rows, rng, found = np.vstack([X, U]), np.random.default_rng(0), []
+        learner = sf.costs.LearnedMetric()
+        spread = learner.spread(rows, np.ones(len(rows)))
+
+        def median(metric: Any) -> float:
+            between = cdist(metric.transform(rows), metric.transform(rows))
+            pairs = np.sort(between[np.triu_indices(len(rows), 1)])
+            return float(pairs[(len(pairs) - 1) // 2])
+
+        whole = median(learner.learn(X, y, X_unlabeled=U))
+        for split in range(6):
+            A, B = np.array_split(rng.permutation(16), 2)
+            labels, row, shift = y.copy(), rng.choice(16), rng.integers(1, 2)
+            if split % 2:
+                labels[row] = (labels[row] + shift) % 2
+            metric = learner.from_codes(X[A], labels[A], np.ones(len(A)), spread)
+            kappa = median(metric) * (1 - np.eye(2))
+            cost = metric.distances(X[A], X[B])
+            excess = excess_by_pot(cost, labels[A], labels[B], np.ones(len(A)), np.ones(len(B)), kappa)
+            found.append(max(excess, 0.0) * whole / kappa.max())
+        np.testing.assert_allclose(estimate.splits, found, rtol=1e-6, atol=1e-9)
+
+
 def test_coverage_on_breast_cancer() -> None:
     """The truth lies within the calibrated radius in at least 80 % of 40 draws, and hardly ever within the minimal."""
     X, y = load_breast_cancer(return_X_y=True)
     X = (X - X.mean(axis=0)) / X.std(axis=0)
     X /= np.abs(X).max()
-    prior, covered, at_minimum = np.bincount(y) / len(y), 0, 0
+    prior, covered, at_minimum = np.bincount(y) / len(y), np.zeros(2), np.zeros(2)
     for seed in range(40):
         order = np.random.default_rng(seed).permutation(len(X))
         rows, labels, rest = X[order[:50]], y[order[:50]], X[order[50:]]
-        distance = sf.transport_distance(rows, labels, X, y)
-        found = sf.calibrate_radius(rows, labels, X_unlabeled=rest, label_prior=prior, n_splits=25)
-        covered += distance <= found.radius
-        at_minimum += distance <= found.minimal_radius
-    assert covered >= 32
-    assert at_minimum <= 8
+        learned = check_problem(rows, labels, X_unlabeled=rest, metric="learned", label_cost="median")
+        measured = {"metric": learned.data.metric, "label_cost": float(learned.decision_set.label_cost.max())}
+        for at, (options, known) in enumerate(((EUCLIDEAN, EUCLIDEAN), ({}, measured))):
+            found = sf.calibrate_radius(rows, labels, X_unlabeled=rest, label_prior=prior, n_splits=25, **options)
+            distance = sf.transport_distance(rows, labels, X, y, **known)
+            covered[at] += distance <= found.radius
+            at_minimum[at] += distance <= found.minimal_radius
+    assert (covered >= 32).all()
+    assert (at_minimum <= 8).all()

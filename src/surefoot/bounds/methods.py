@@ -20,7 +20,7 @@ from surefoot.certificates.groups import GroupFunction
 from surefoot.estimators.combined import BEST, CombinedClassifier
 from surefoot.priors.clopper_pearson import hypergeometric_upper
 from surefoot.problem.losses import ZERO_ONE
-from surefoot.problem.rows import Unlabeled
+from surefoot.problem.rows import Unlabeled, warn_if_picked
 
 CROSSFIT, HOLDOUT, TRANSPORT, ANYTIME = "crossfit", "holdout", "transport", "anytime"
 METHODS = (CROSSFIT, HOLDOUT, TRANSPORT, ANYTIME)
@@ -148,6 +148,8 @@ def error_bound(  # noqa: PLR0913 - one keyword per part of the question
     if method == TRANSPORT:
         return transport_bound(asked, radius, certify_options, X_target=X_target)
     asked.clusters.warn()
+    if not asked.clusters.named:
+        warn_if_picked(asked.X, asked.X_unlabeled)
     if method == CROSSFIT:
         return crossfit_bound(asked, control_variate, check_positive_integer(n_folds, "n_folds"), check_n_jobs(n_jobs))
     return unseen_bound(asked, X_train, anytime=method == ANYTIME)

@@ -24,7 +24,7 @@ from surefoot._errors import CodedWarning, ParameterError, warn_caller
 from surefoot._printing import PrintsAsTable
 from surefoot._validation import FloatArray, check_positive_integer, check_positive_scalar, check_unit_scalar
 from surefoot.costs.metrics import Precomputed
-from surefoot.problem.rows import LabeledData
+from surefoot.problem.rows import PAIRED_IN_SPLITS, LabeledData
 from surefoot.problem.sets import DecisionSet, distinct_rows
 from surefoot.solvers.minimal_radius import MinimalRadius, solve_minimal_radius
 from surefoot.solvers.transport import solve_transport
@@ -87,6 +87,8 @@ class RadiusEstimate(PrintsAsTable):
         Number of labeled rows.
     other_population : bool
         Whether the radius is for another population than that of the labeled rows.
+    learned_metric : bool
+        Whether the metric was learned from the labels, and again from one half of each split.
     """
 
     radius: float
@@ -96,6 +98,7 @@ class RadiusEstimate(PrintsAsTable):
     splits: FloatArray
     n_labeled: int
     other_population: bool = False
+    learned_metric: bool = False
 
     @property
     def meaning(self) -> str:
@@ -103,9 +106,10 @@ class RadiusEstimate(PrintsAsTable):
         how = "assumes i.i.d. labels; coverage measured, not proved"
         if self.other_population:
             how = "for another population; assumes that labels follow features in X_target as they do here"
+        metric = ", in a metric learned from the labels" if self.learned_metric else ""
         return (
             f"estimated at confidence level {self.level:.4g} from {len(self.splits)} half-splits of "
-            f"{self.n_labeled} labeled rows ({how})"
+            f"{self.n_labeled} labeled rows{metric} ({how})"
         )
 
     def _rows(self) -> list[tuple[str, str]]:
@@ -215,7 +219,9 @@ def calibrate(data: LabeledData, ds: DecisionSet, minimal: HasValue, how: Calibr
             )
         )
     excess = float(np.quantile(splits, 0.5 * (1.0 + how.level)))
-    return RadiusEstimate(minimal.value + excess, excess, minimal.value, how.level, splits, n_labeled, data.target)
+    return RadiusEstimate(
+        minimal.value + excess, excess, minimal.value, how.level, splits, n_labeled, data.target, not fixed
+    )
 
 
 def _relearn(data: LabeledData, ds: DecisionSet) -> MeasureSplit:
@@ -229,7 +235,7 @@ def _relearn(data: LabeledData, ds: DecisionSet) -> MeasureSplit:
     def measure(A: NDArray[np.intp], codes: NDArray[np.intp]) -> tuple[FloatArray, float]:
         metric = rule.metric(data, A, codes)
         between = replace(data, metric=metric).distances_between_labeled()
-        return between, rule.label_cost(metric) / kappa if rule.scaled else 1.0
+        return between, rule.label_cost(metric, PAIRED_IN_SPLITS) / kappa if rule.scaled else 1.0
 
     return measure
 

@@ -24,7 +24,7 @@ from surefoot.priors import LabelPrior
 from surefoot.problem.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
 from surefoot.problem.placement import announce_long_solve, check_problem, rows_as_passed
 from surefoot.problem.robust import Objective, RobustProblem
-from surefoot.problem.rows import Unlabeled
+from surefoot.problem.rows import Unlabeled, choose_ground_cost
 from surefoot.solvers.search.best_bounds import SetAtRadius
 
 # The certified gap of the limit of all classifiers.
@@ -44,8 +44,8 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     radius: float | str | CalibratedRadius | None = None,
     label_prior: LabelPrior | ArrayLike | str | None = "auto",
     loss: str | ArrayLike = LOG_LOSS,
-    label_cost: ArrayLike = 1.0,
-    metric: FeatureMetric | str | Callable[..., float] = "euclidean",
+    label_cost: ArrayLike | str = "auto",
+    metric: FeatureMetric | str | Callable[..., float] = "auto",
     classes: ArrayLike | None = None,
     sample_weight: ArrayLike | None = None,
     losses: ArrayLike | None = None,
@@ -90,11 +90,15 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     loss : "log_loss", "zero_one" or array of shape (K, K), default="log_loss"
         "log_loss": −log(max(p, clip)). "zero_one": 1 if `predict` is wrong. Matrix: entry [k, c] is the loss of
         predicting class c when the true class is k.
-    label_cost : float or array of shape (K, K), default=1.0
+    label_cost : float, "auto", "median" or array of shape (K, K), default="auto"
         Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row to
-        k.
-    metric : str, FeatureMetric or callable, default="euclidean"
-        Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
+        k. "median": the median distance between rows. "auto": "median" if the radius is
+        estimated from the labels, otherwise 1.
+    metric : str, FeatureMetric or callable, default="auto"
+        Distance d between rows: "euclidean", "manhattan", "chebyshev", "learned" (learned from the labels, see
+        `surefoot.costs.LearnedMetric`), an object of `surefoot.costs`, or a function. "auto": "learned" if the
+        radius is estimated from the labels, otherwise "euclidean", because a numeric radius is in the units of the
+        features.
     classes : array of shape (K,) or None, default=None
         All classes. None: the classes of the classifier. A class unknown to the classifier is never predicted.
     sample_weight : array of shape (n,) or None, default=None
@@ -137,6 +141,7 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     0.1875
     """
     asked = resolve_radius(_check_given(radius))
+    label_cost, metric = choose_ground_cost(label_cost, metric, from_data=isinstance(asked, CalibratedRadius))
     measured = rows_to_measure(classifier, X, X_unlabeled, X_target, X_metric)
     problem = check_problem(
         measured.X,

@@ -161,7 +161,7 @@ def certificate_claim(
         "label_intervals": intervals.tolist(),
         "intervals_rule": "clopper-pearson" if derived else "given",
         "label_cost": float(cost) if cost.ndim == 0 else cost.tolist(),
-        "metric": _metric(certificate.metric),
+        "metric": _metric(certificate.metric, learned=estimate is not None and estimate.learned_metric),
         "labeled_weights": weights,
         "row_weights": None if np.ptp(row_weights) <= _SAME * row_weights[0] else row_weights,
         "target": target,
@@ -255,13 +255,16 @@ def _weights_of_rows(
     return (None if equal else weights / weights.sum()), np.maximum(at, 0)
 
 
-def _metric(metric: FeatureMetric | None) -> dict[str, Any]:
-    """The metric as data. A function or a matrix of distances cannot be checked by others."""
+def _metric(metric: FeatureMetric | None, *, learned: bool) -> dict[str, Any]:
+    """Describe the metric. A function or a matrix of distances cannot be checked by others.
+
+    learned : whether the radius was estimated with metrics learned from the labels.
+    """
     names = {Euclidean: "euclidean", Manhattan: "manhattan", Chebyshev: "chebyshev"}
     if type(metric) in names:
         return {"name": names[type(metric)]}  # type: ignore[index]
     if isinstance(metric, WeightedMetric):
-        return {"name": "weighted", "weights": metric.weights, "directions": metric.directions}
+        return {"name": "weighted", "weights": metric.weights, "directions": metric.directions, "learned": learned}
     if isinstance(metric, Mahalanobis):
         return {"name": "mahalanobis", "inverse_covariance": metric.inverse_covariance}
     raise ParameterError(

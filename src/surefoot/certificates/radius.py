@@ -18,7 +18,7 @@ from surefoot.dual.models import LinearModel
 from surefoot.priors import LabelPrior
 from surefoot.problem.losses import probabilities
 from surefoot.problem.placement import check_problem
-from surefoot.problem.rows import Unlabeled
+from surefoot.problem.rows import Unlabeled, choose_ground_cost
 from surefoot.problem.sets import DecisionSet, label_cost_matrix
 from surefoot.solvers.minimal_radius import MinimalRadius
 from surefoot.solvers.search.best_bounds import JointState
@@ -123,8 +123,8 @@ def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
     random_state: int = 0,
     sample_weight: ArrayLike | None = None,
     label_prior: LabelPrior | ArrayLike | str | None = "auto",
-    label_cost: ArrayLike = 1.0,
-    metric: FeatureMetric | str | Callable[..., float] = "euclidean",
+    label_cost: ArrayLike | str = "auto",
+    metric: FeatureMetric | str | Callable[..., float] = "auto",
     classes: ArrayLike | None = None,
     n_jobs: int | None = None,
     compute: Compute | None = None,
@@ -158,11 +158,12 @@ def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
         Label probabilities, with classes in sorted order: 95 % intervals from y ("clopper-pearson"), exact values (K,),
         intervals (K, 2), or None for no constraint. "auto": "clopper-pearson", or None with X_target, because y says
         nothing about its label probabilities.
-    label_cost : float or array of shape (K, K), default=1.0
+    label_cost : float, "auto", "median" or array of shape (K, K), default="auto"
         Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row to
-        k.
-    metric : str, FeatureMetric or callable, default="euclidean"
-        Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
+        k. "median" and "auto": the median distance between rows.
+    metric : str, FeatureMetric or callable, default="auto"
+        Distance d between rows: "euclidean", "manhattan", "chebyshev", "learned" (learned from the labels, see
+        `surefoot.costs.LearnedMetric`), an object of `surefoot.costs`, or a function. "auto": "learned".
     classes : array of shape (K,) or None, default=None
         All classes, if the labels may miss some.
     n_jobs : int or None, default=None
@@ -184,6 +185,7 @@ def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
     >>> bool(estimate.radius > estimate.minimal_radius), estimate.n_labeled
     (True, 4)
     """
+    label_cost, metric = choose_ground_cost(label_cost, metric, from_data=True)
     problem = check_problem(
         X,
         y,
@@ -197,6 +199,7 @@ def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
         compute=compute,
         n_jobs=n_jobs,
     )
+    problem.warn_if_picked()
     return problem.calibrate(CalibratedRadius(level, n_splits, random_state))
 
 

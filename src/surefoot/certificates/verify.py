@@ -158,6 +158,9 @@ _RADIUS_WORDS = {
     "given": "The radius was given. Nothing in the data proves that the true distribution lies within it.",
     "calibrated": "The radius was estimated from {n} labels so that it covers the true distribution in {level} of "
     "samples. This coverage was measured on datasets and is not proved.",
+    "learned": "The radius was estimated from {n} labels so that it covers the true distribution in {level} of "
+    "samples. Distances are in a metric learned from the same labels, and again from half of them in each half-split. "
+    "This coverage was measured on datasets and is not proved.",
     "rule of thumb": "The radius comes from a rule of thumb. It need not contain the true distribution, so the claim "
     "guarantees nothing about it.",
 }
@@ -196,12 +199,13 @@ def _certificate_words(claim: dict[str, Any], data: dict[str, Any]) -> dict[str,
     )
     which = "the rows of the target population" if chosen["target"] else "all rows, labeled and unlabeled"
     level = "" if radius["level"] is None else percent(radius["level"])
+    learned = radius["rule"] == "calibrated" and chosen["metric"].get("learned", False)
     return {
         "statement": f"Worst case: {amount(claim)} over every distribution within a transport {size} of the "
         f"{count(data['labeled'], 'labeled row')}.",
         "assumptions": [
             "The true distribution lies in this set.",
-            _RADIUS_WORDS[radius["rule"]].format(n=radius["n_labels"], level=level),
+            _RADIUS_WORDS["learned" if learned else radius["rule"]].format(n=radius["n_labels"], level=level),
             f"The shares of the classes are {intervals}.",
             f"There are no other classes than {', '.join(map(str, data['classes']))}.",
             f"The claim covers {which} ({data['rows']} in all), not future rows.",
@@ -737,6 +741,9 @@ def _check_calibration(found: Verification, chosen: dict[str, Any], n_distinct: 
     whole = abs(radius["value"] - radius["minimal"] - radius["excess"]) <= 1e-6 * (1 + excess)
     found.check(whole, "", "the radius is not the minimal one plus the excess")
     found.not_verified.append("the coverage of the calibrated radius: it was measured on datasets, not proved")
+    metric = chosen["metric"]
+    if metric["name"] in ("weighted", "mahalanobis") and not metric.get("learned", False):
+        found.not_verified.append("that the metric was fixed before the labels were seen")
 
 
 def _plain(chosen: dict[str, Any], K: int) -> tuple[FloatArray, float]:

@@ -54,7 +54,7 @@ def radius(
     """Print the minimal and the calibrated radius, and the distance to a reference."""
     choices = call.settle_pool(pool)
     from surefoot.cli.output import pool_data, say_pool
-    from surefoot.pool.options import Clock
+    from surefoot.pool.options import CALIBRATED, Clock
     from surefoot.pool.worst import radii_of
 
     output = call.output
@@ -73,8 +73,10 @@ def radius(
         data["reference"] = {"path": str(other.path), "radius": radii.reference}
         pairs.append(("reference", f"{radii.reference:.4f} (the distance to {other.path.name})"))
     takes = "no radius" if isinstance(radii.default, Note) else "the calibrated radius"
+    if radii.learned and radii.default == CALIBRATED:
+        takes = "a radius calibrated in its learned metric"
     pairs.append(("fit uses", f"{takes} for a worst case, and a small radius to train"))
-    output.say("Radius", "bold")
+    output.say("Radius, in Euclidean distances between cleaned rows", "bold")
     output.rows(pairs)
     if radii.path:
         if radii.path_sample is not None:

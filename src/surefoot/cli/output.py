@@ -411,8 +411,9 @@ def radius_words(worst: PoolWorstCase) -> str:
     certificate = worst.first
     estimate, least = certificate.estimate, certificate.minimal_radius
     if worst.kind == CALIBRATED and estimate is not None:
+        metric = ", in a metric learned from them," if estimate.learned_metric else ""
         how = (
-            f"Estimated from {estimate.n_labeled} random labels to cover the true distribution in "
+            f"Estimated from {estimate.n_labeled} random labels{metric} to cover the true distribution in "
             f"{percent(estimate.level)} of samples (measured, not proved)."
         )
         if worst.tied:

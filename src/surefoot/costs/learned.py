@@ -21,7 +21,7 @@ from surefoot._validation import (
 )
 from surefoot.costs.metrics import CallableMetric, Chebyshev, Euclidean, FeatureMetric, Manhattan, WeightedMetric
 
-LEARNED = "learned"
+LEARNED, AUTO = "learned", "auto"
 # Steps and gradient of the regression. Its coefficients have six correct digits, whatever the unit of a feature.
 _MOST_STEPS, _GRADIENT = 1000, 1e-6
 # Weight of the scores relative to the features, divided by √n.

@@ -23,19 +23,19 @@ from surefoot._validation import (
     check_unit_scalar,
 )
 from surefoot.backends.compute import Compute
-from surefoot.certificates.calibration import AUTO, PREDICTIVE, CalibratedRadius, RadiusEstimate
+from surefoot.certificates.calibration import AUTO, PREDICTIVE, CalibratedRadius, RadiusEstimate, resolve_radius
 from surefoot.certificates.certificate import Certificate
 from surefoot.certificates.certification import ClassifierLoss, certify_groups
 from surefoot.certificates.fresh import LinearLosses, LossFunction
 from surefoot.certificates.groups import RowGroups
 from surefoot.certificates.radius import largest_confident_radius
-from surefoot.costs.learned import LEARNED, feature_spread
+from surefoot.costs.learned import feature_spread
 from surefoot.dual.models import Coordinates, LinearModel
 from surefoot.estimators.base import problem_of_fit, warn_about
 from surefoot.problem.losses import LOG_LOSS, probabilities
 from surefoot.problem.placement import rows_as_passed
 from surefoot.problem.robust import InMemoryObjective, InMemoryProblem, Objective, RobustProblem
-from surefoot.problem.sets import MEDIAN
+from surefoot.problem.rows import choose_ground_cost
 from surefoot.solvers.newton import NewtonOptions
 from surefoot.solvers.search.best_bounds import JointState, SetAtRadius
 from surefoot.solvers.search.solution import Solution
@@ -241,18 +241,6 @@ def label_prior_of(estimator: Any) -> Any:
     return None if _predicts(estimator) and _is_auto(estimator.label_prior) else estimator.label_prior
 
 
-def ground_cost(estimator: Any) -> tuple[Any, Any]:
-    """Return label cost and metric as given. "auto": the predictive choice, or the paper's with any other radius."""
-    return ground_cost_of(estimator, from_data=_predicts(estimator))
-
-
-def ground_cost_of(estimator: Any, *, from_data: bool) -> tuple[Any, Any]:
-    """Return label cost and metric; "auto" takes their scales from the data, or else from the units of the features."""
-    label_cost = (MEDIAN if from_data else 1.0) if _is_auto(estimator.label_cost) else estimator.label_cost
-    metric = (LEARNED if from_data else "euclidean") if _is_auto(estimator.metric) else estimator.metric
-    return label_cost, metric
-
-
 @dataclass(frozen=True, eq=False)
 class FitProblem:
     """The robust problem of a fit, and its linear model against the adversary.
@@ -290,7 +278,9 @@ class FitProblem:
         settings = FitSettings.from_estimator(estimator)
         if groups is not None and compute is not None:
             raise _not_in_memory(compute)
-        label_cost, metric = ground_cost(estimator)
+        asked = resolve_radius(estimator.radius, auto=True)
+        from_data = asked == PREDICTIVE or isinstance(asked, CalibratedRadius)
+        label_cost, metric = choose_ground_cost(estimator.label_cost, estimator.metric, from_data=from_data)
         problem = problem_of_fit(
             estimator, X, y, sample_weight, X_unlabeled, X_target, label_prior=label_prior_of(estimator),
             label_cost=label_cost, metric=metric, tol=settings.tol, n_jobs=settings.n_jobs, compute=compute,
@@ -314,6 +304,7 @@ class FitProblem:
     def solve(self, radius: float | str | CalibratedRadius) -> FittedModel:
         """Learn at a given radius, at the radius that a rule finds, or at an estimated radius."""
         if isinstance(radius, CalibratedRadius):
+            self.problem.warn_if_picked()
             return self.at_estimate(self.problem.calibrate(radius))
         if radius in (AUTO, PREDICTIVE):
             found = self._auto() if radius == AUTO else self._to_predict()

@@ -28,11 +28,12 @@ from surefoot.costs.metrics import FeatureMetric, Precomputed
 from surefoot.dual.bounds import label_prices
 from surefoot.dual.models import AnyClassifier, DualPoint
 from surefoot.estimators.base import CertifiedClassifier, is_precomputed, problem_of_fit, warn_about
-from surefoot.estimators.fit_problem import ground_cost_of, label_prior_of, predicted_shares
+from surefoot.estimators.fit_problem import label_prior_of, predicted_shares
 from surefoot.priors import LabelPrior
 from surefoot.problem.distances import row_chunks
 from surefoot.problem.losses import LOG_LOSS, ZERO_ONE
 from surefoot.problem.robust import InMemoryProblem, RobustProblem
+from surefoot.problem.rows import choose_ground_cost
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.newton import NewtonOptions
 from surefoot.solvers.search.best_bounds import SetAtRadius
@@ -186,7 +187,8 @@ class MinimaxClassifier(CertifiedClassifier):
                 "radius", 'must be a number, "predictive" or "calibrated"', '"auto"', "Pass one of these."
             )
         tol, max_iter = check_positive_scalar(self.tol, "tol"), check_positive_integer(self.max_iter, "max_iter")
-        label_cost, metric = ground_cost_of(self, from_data=not isinstance(asked, float))
+        from_data = not isinstance(asked, float)
+        label_cost, metric = choose_ground_cost(self.label_cost, self.metric, from_data=from_data)
         problem = problem_of_fit(
             self, X, y, sample_weight, X_unlabeled, X_target, label_prior=label_prior_of(self), label_cost=label_cost,
             metric=metric, tol=tol, n_jobs=check_n_jobs(self.n_jobs), compute=self.compute, merge=True,

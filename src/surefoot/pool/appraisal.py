@@ -26,7 +26,7 @@ from surefoot.pool.stored import Classifier
 from surefoot.pool.table import Pool
 from surefoot.pool.table.pool import as_targets
 from surefoot.pool.table.reading import listed
-from surefoot.pool.training import LabeledTable, label_intervals
+from surefoot.pool.training import LabeledTable, about_sample, label_intervals
 from surefoot.pool.worst import PoolWorstCase, certificate_data, worst_case
 from surefoot.problem.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
 from surefoot.problem.rows import Unlabeled
@@ -85,10 +85,11 @@ class Appraisal:
     @property
     def notes(self) -> list[Note]:
         """Notes about the bounds."""
-        bound = self.crossfit
-        if bound is None or bound.n_groups is None:
-            return []
-        return [Note(Code.CROSSFIT_GROUPS, n_labels=bound.n_labels, n_groups=bound.n_groups)]
+        bound, start = self.crossfit, self.worst.start if self.trained is None and self.worst is not None else None
+        found = [] if start is None else about_sample(start)
+        if bound is not None and bound.n_groups is not None:
+            found.append(Note(Code.CROSSFIT_GROUPS, n_labels=bound.n_labels, n_groups=bound.n_groups))
+        return found
 
     @property
     def accuracy(self) -> float | None:
@@ -136,6 +137,7 @@ class Appraisal:
     def cautions(self) -> list[Note]:
         """Warnings about the data and the predictions of a trained model."""
         return [
+            *about_sample(self.model.start),
             *([Note(Code.LEAK, names=listed(self.suspects), first=self.suspects[0])] if self.suspects else []),
             *about_answers(self.shares, self.model.intervals.tolist()),
             *about_classes(self.classes),

@@ -59,6 +59,7 @@ class Code(StrEnum):
     NOT_LINEAR = auto()
     # how a model was trained
     PICKED_LABELS = auto()
+    UNLIKE_SAMPLE = auto()
     AUTO_FEW = auto()
     AUTO_CLASSES = auto()
     AUTO_SAMPLED = auto()
@@ -176,6 +177,10 @@ _WORDS: dict[Code, Any] = {
     Code.PICKED_LABELS: (
         "active learning chose {n_picked} of {n_labels} labels. The radius and the label intervals are estimated from "
         "the {n_random} random labels."
+    ),
+    Code.UNLIKE_SAMPLE: (
+        "the {n_labels} labeled rows do not look like a random sample of all rows (p-value {p_value:.3g}). If they "
+        "were picked, bounds on the error rate do not cover the other rows. Audit the predictions (surefoot audit)."
     ),
     Code.AUTO_FEW: (
         "using the rule of thumb 'auto' for the radius, which has no guarantee. Calibrating a radius requires at least "

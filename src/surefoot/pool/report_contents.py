@@ -169,7 +169,7 @@ class Guarantee:
     status : {"optimal", "separable", "stopped"}
     radius, minimal_radius : of the decision set.
     radius_kind : {"predictive", "auto", "calibrated", "number"}
-    level, n_splits : of a calibrated radius, else None.
+    level, n_splits : of a calibrated radius, else None; learned_metric : whether it is in a metric learned from labels.
     confidence_threshold : of an "auto" radius, else None.
     prior_kind : {"clopper-pearson", "hypergeometric", "assisted", "exact", "intervals", "none"}; prior_level : of
         intervals that come from the labels.
@@ -186,6 +186,7 @@ class Guarantee:
     radius_kind: str
     level: float | None
     n_splits: int | None
+    learned_metric: bool
     confidence_threshold: float | None
     prior_kind: str
     prior_level: float | None

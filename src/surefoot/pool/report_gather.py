@@ -263,6 +263,7 @@ def _guarantee(fitted: ModelWithRows, shares: tuple[LabelShare, ...], error: flo
         rule_name(fitted),
         rule.level if isinstance(rule, CalibratedRadius) else None,
         rule.n_splits if isinstance(rule, CalibratedRadius) else None,
+        certificate.estimate is not None and certificate.estimate.learned_metric,
         clf.confidence if rule_name(fitted) == "auto" else None,
         kinds.get(type(prior), "intervals"),
         prior.level if isinstance(prior, ClopperPearson | HypergeometricPrior | AssistedPrior) else None,

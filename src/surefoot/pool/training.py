@@ -53,7 +53,8 @@ from surefoot.priors import ClopperPearson, resolve_prior
 from surefoot.priors.clopper_pearson import tighten
 from surefoot.problem.losses import ZERO_ONE
 from surefoot.problem.robust import RobustProblem
-from surefoot.problem.rows import Unlabeled
+from surefoot.problem.rows import PICKED_AT, Unlabeled, sample_p_value
+from surefoot.problem.sets import MEDIAN
 
 # The table of measured coverage (docs/calibration.md) begins at so many labels, and its method ends at so many classes.
 FEWEST_FOR_CALIBRATION, MOST_CLASSES = 20, 6
@@ -252,6 +253,17 @@ def about_picked(start: LabeledTable) -> list[Note]:
     return [Note(Code.PICKED_LABELS, n_picked=n_labels - n_random, n_labels=n_labels, n_random=n_random)]
 
 
+def about_sample(start: LabeledTable) -> list[Note]:
+    """Return a note if the labels that nobody is known to have picked do not look like a random sample."""
+    if start.n_random == 0:
+        return []
+    rows = start.rows[start.random]
+    p_value = sample_p_value(rows, np.vstack([start.rows[~start.random], start.rest]))
+    if p_value is None or p_value > PICKED_AT:
+        return []
+    return [Note(Code.UNLIKE_SAMPLE, n_labels=len(rows), p_value=p_value)]
+
+
 def choose_radius(choices: FitOptions, start: LabeledTable) -> tuple[str, list[Note]]:
     """Which rule finds the radius, and what to say about it."""
     if not isinstance(choices.radius, str):
@@ -293,7 +305,14 @@ def _classifier(kind: str, start: LabeledTable, choices: FitOptions) -> RobustLo
     elif kind == CALIBRATED:
         radius = CalibratedRadius(random_state=choices.seed)
     prior = prior_from_options(choices.prior, start)
-    return RobustLogisticRegression(radius, prior, 1.0, "euclidean", choices.tol, start.classes, n_jobs=choices.n_jobs)
+    cost = ground_cost(kind, start)
+    return RobustLogisticRegression(radius, prior, *cost, choices.tol, start.classes, n_jobs=choices.n_jobs)
+
+
+def ground_cost(kind: str, start: LabeledTable) -> tuple[Any, Any]:
+    """Return label cost and metric: learned for a calibrated radius from random labels, else Euclidean."""
+    learned = kind == CALIBRATED and start.all_random
+    return (MEDIAN, learned_metric(start.pool)) if learned else (1.0, "euclidean")
 
 
 def _problem(clf: RobustLogisticRegression, start: LabeledTable) -> FitProblem:
@@ -342,15 +361,13 @@ def estimate_radius(problem: RobustProblem, start: LabeledTable, choices: FitOpt
         )
     if start.all_random:
         return problem.calibrate(how)
-    data, learned = problem.data, getattr(problem.data.rule, "learned", None)
     found = calibrate_radius(
         start.rows[start.random],
         start.y[start.random],
-        X_unlabeled=None if learned is None else Unlabeled(start.rest),
         classes=start.classes,
         label_prior=None,
         label_cost=problem.decision_set.label_cost,
-        metric=learned or data.metric,
+        metric=problem.data.metric,
         level=how.level,
         n_splits=how.n_splits,
         random_state=how.random_state,

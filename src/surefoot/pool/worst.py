@@ -29,6 +29,7 @@ from surefoot.pool.training import (
     MOST_CLASSES,
     LabeledTable,
     estimate_radius,
+    ground_cost,
     prior_from_options,
     prior_of_worst_case,
 )
@@ -89,7 +90,9 @@ class PoolWorstCase:
             return None
         rule: float | str | CalibratedRadius = found.radius if self.guaranteed else AUTO
         how = CalibratedRadius() if self.kind == CALIBRATED else rule
-        return Stated(found, Euclidean(), 1.0, how, "auto", self.prior, found.label_intervals)
+        return Stated(
+            found, found.metric or Euclidean(), found.label_cost, how, "auto", self.prior, found.label_intervals
+        )
 
     def risk(self, loss: str) -> float | None:
         return self.certificates[loss].risk if loss in self.certificates else None
@@ -114,14 +117,15 @@ def worst_case(
 ) -> PoolWorstCase | Note:
     """Compute the worst case of a classifier from its losses at all rows, labeled rows first.
 
-    Over Euclidean distances between cleaned rows and a label cost of 1, whatever the classifier was trained with: the
-    coverage of a calibrated radius was measured so. `auto` is the radius of the rule of thumb, if there is one. A note
-    says why there is no worst case.
+    A calibrated radius is in the metric learned from the labels if all labels are random, because its coverage was
+    measured so. Other radii are Euclidean distances between cleaned rows, with a label cost of 1. `auto` is the radius
+    of the rule of thumb, if there is one. A note says why there is no worst case.
     """
     kind = radius_kind(choices, start, auto)
     if isinstance(kind, Note):
         return kind
-    whole = _problem(start, choices, start.rest, prior_of_worst_case(choices.prior, start), start.weights)
+    prior = prior_of_worst_case(choices.prior, start)
+    whole = _problem(start, choices, start.rest, prior, start.weights, ground_cost(kind, start))
     estimate = estimate_radius(whole, start, choices) if kind == CALIBRATED else None
     tied = estimate is not None and bool(np.any(np.diff(whole.decision_set.intervals) > 0))
     n_sets = 2 ** len(start.pool.classes) - 2 if tied else 1
@@ -142,7 +146,12 @@ def worst_case(
 
 
 def _problem(
-    start: LabeledTable, choices: FitOptions, rest: FloatArray, prior: Any, weights: FloatArray | None
+    start: LabeledTable,
+    choices: FitOptions,
+    rest: FloatArray,
+    prior: Any,
+    weights: FloatArray | None,
+    cost: tuple[Any, Any],
 ) -> RobustProblem:
     return check_problem(
         start.rows,
@@ -151,8 +160,8 @@ def _problem(
         sample_weight=weights,
         classes=start.classes,
         label_prior=prior,
-        label_cost=1.0,
-        metric="euclidean",
+        label_cost=cost[0],
+        metric=cost[1],
         n_jobs=choices.n_jobs,
         memory_only=True,
     )
@@ -162,7 +171,8 @@ def _part(whole: RobustProblem, start: LabeledTable, choices: FitOptions, sample
     """The problem over some of the unlabeled rows; labeled ones keep their share of all rows by smaller weights."""
     shares = whole.row_weights
     weights = shares[: len(start.y)] / shares[-1] * (len(sample) / len(start.rest))
-    return _problem(start, choices, start.rest[sample], whole.decision_set.intervals, weights)
+    known = whole.decision_set.label_cost, whole.data.metric
+    return _problem(start, choices, start.rest[sample], whole.decision_set.intervals, weights, known)
 
 
 def radius_kind(choices: FitOptions, start: LabeledTable, auto: float | None) -> str | Note:
@@ -245,18 +255,20 @@ def certificate_data(
             "excess": estimate.excess,
             "splits": len(estimate.splits),
             "labels": estimate.n_labeled,
+            "learned_metric": estimate.learned_metric,
         }
     return {name: float(value) if isinstance(value, np.floating) else value for name, value in data.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class Radii:
-    """The radii estimated from a pool, its labels and a reference table.
+    """The radii estimated from a pool, its labels and a reference table, in Euclidean distances between cleaned rows.
 
     calibrated : None with too few random labels; with label intervals it is `tied` to the label shares: no one radius.
     path : for each radius, a classifier learned there: radius, excess, risk (its worst loss), median_confidence.
     reference : distance to a labeled reference, None without one. default : where `fit` takes the radius of its worst
-    case from, or why it has none. path_sample : unlabeled rows of the path where it looks at some of them, else None.
+    case from, or why it has none, and learned : whether that radius is in a learned metric. path_sample : unlabeled
+    rows of the path where it looks at some of them, else None.
     """
 
     minimal: float
@@ -264,6 +276,7 @@ class Radii:
     tied: bool
     reference: float | None
     default: str | Note
+    learned: bool
     path: tuple[Any, ...]
     path_sample: int | None
 
@@ -294,6 +307,8 @@ def radii_of(pool: Pool, choices: FitOptions, clock: Clock, *, reference: Table 
             start.rows[start.random],
             start.y[start.random],
             label_prior=None,
+            label_cost=1.0,
+            metric="euclidean",
             classes=start.classes,
             level=CalibratedRadius().level,
             random_state=choices.seed,
@@ -309,6 +324,7 @@ def radii_of(pool: Pool, choices: FitOptions, clock: Clock, *, reference: Table 
         not isinstance(choices.prior, tuple),
         None if reference is None else _distance(start, reference),
         radius_kind(choices, start, None),
+        start.all_random,
         path,
         None if some is start or not n_path else len(some.rest),
     )

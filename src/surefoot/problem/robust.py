@@ -22,6 +22,7 @@ from surefoot.certificates.calibration import (
 )
 from surefoot.certificates.certificate import Certificate, WorstCase
 from surefoot.certificates.fresh import LossFunction, RowBound, SetBound
+from surefoot.costs.metrics import Precomputed
 from surefoot.dual.models import (
     AnyClassifier,
     Coordinates,
@@ -35,7 +36,7 @@ from surefoot.dual.row_store import InMemoryRows, RowStore, table_of
 from surefoot.priors import LabelPrior
 from surefoot.problem.distances import kept_transport
 from surefoot.problem.losses import has_game
-from surefoot.problem.rows import LabeledData, fingerprints
+from surefoot.problem.rows import LabeledData, fingerprints, warn_if_picked
 from surefoot.problem.sets import DecisionSet, plain_label_cost
 from surefoot.solvers.minimal_radius import MinimalRadius, solve_minimal_radius
 from surefoot.solvers.newton import DEFAULT_OPTIONS, NewtonOptions
@@ -45,6 +46,8 @@ from surefoot.solvers.transport import EqualRows, solve_transport
 
 # With at most this many rows, a certificate keeps the labels of the worst case and the fingerprints of its rows.
 _FEW_ROWS = 1 << 24
+# At most this many unlabeled rows are compared with the labeled ones.
+_MOST_COMPARED = 1000
 # With several sets, each is first solved to this gap, in units of the loss, to find the worst one.
 _ROUGH = 0.1
 
@@ -246,6 +249,16 @@ class RobustProblem(ABC):
         """Estimate the radius from the labeled rows."""
         return calibrate(self.data, self.decision_set, self.minimal, how)
 
+    def warn_if_picked(self) -> None:
+        """Warn if the labels, which an estimate takes for a random sample, do not look like one."""
+        if self.data.target or isinstance(self.data.metric, Precomputed):
+            return
+        some = self.sample(_MOST_COMPARED, 0).data
+        U = some.unlabeled
+        if U is not None and some.counts is not None:
+            U = np.repeat(U, some.counts.astype(np.intp), axis=0)
+        warn_if_picked(self.data.rows, U, self.data.weights)
+
     def tied(self, excess: float) -> list[SetAtRadius]:
         """Return the sets of an estimated excess: one set, or a union of sets with label intervals."""
         return [SetAtRadius(*one) for one in tied_sets(self.decision_set, self.minimal, excess)]
@@ -277,6 +290,7 @@ class RobustProblem(ABC):
     def members(self, radius: float | str | CalibratedRadius) -> tuple[list[SetAtRadius], RadiusEstimate | None]:
         """Return the sets at a radius, or at an estimated radius."""
         if isinstance(radius, CalibratedRadius):
+            self.warn_if_picked()
             estimate = self.calibrate(radius)
             return self.tied(estimate.excess), estimate
         return self.at_radius(float(radius)), None

@@ -16,7 +16,7 @@ from scipy.spatial.distance import squareform
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import _num_samples, validate_data
 
-from surefoot._errors import ParameterError, UnlabeledRowsWarning, see, warn_caller
+from surefoot._errors import ParameterError, PickedLabelsWarning, UnlabeledRowsWarning, see, warn_caller
 from surefoot._machine import check_fits
 from surefoot._validation import (
     FloatArray,
@@ -26,7 +26,7 @@ from surefoot._validation import (
     encode_labels,
     is_source,
 )
-from surefoot.costs.learned import LearnedMetric, feature_spread, resolve_metric
+from surefoot.costs.learned import AUTO, LEARNED, LearnedMetric, feature_spread, resolve_metric
 from surefoot.costs.metrics import FeatureMetric, Precomputed
 from surefoot.priors import LabelPrior
 from surefoot.problem.sets import MEDIAN, DecisionSet, build_decision_set, distinct_rows
@@ -137,8 +137,8 @@ def fingerprint_factors(n_features: int) -> NDArray[np.uint64]:
     return half * np.uint64(2) + np.uint64(1)
 
 
-# Rows used for the spread of a feature, and rows used for the median distance.
-_MOST_SEEN, _MOST_PAIRED = 10_000, 400
+# Rows used for the spread of a feature, for the median distance, and for the median distance of a half-split.
+_MOST_SEEN, _MOST_PAIRED, PAIRED_IN_SPLITS = 10_000, 400, 200
 
 TakeRows = Callable[[NDArray[np.intp]], FloatArray]
 
@@ -171,9 +171,9 @@ class GroundRule:
         """The common divisor of all features, if the metric has one."""
         return None if self.learned is None else self.learned.unit
 
-    def label_cost(self, metric: FeatureMetric) -> float:
-        """The median distance between rows."""
-        return median_distance(metric, self.seen, self.seen_weights)
+    def label_cost(self, metric: FeatureMetric, most: int = _MOST_PAIRED) -> float:
+        """The median distance between rows, from pairs of at most `most` rows."""
+        return median_distance(metric, self.seen, self.seen_weights, most)
 
 
 def settle_ground_cost(
@@ -198,6 +198,18 @@ def settle_ground_cost(
     return data, rule.label_cost(data.metric) if scaled else label_cost
 
 
+def choose_ground_cost(label_cost: Any, metric: Any, *, from_data: bool) -> tuple[Any, Any]:
+    """Return label cost and metric; "auto" takes their scales from the data, or else from the units of the features.
+
+    A radius that is a number is in the units of the features. A radius that is derived from the data needs no units.
+    """
+    if isinstance(label_cost, str) and label_cost == AUTO:
+        label_cost = MEDIAN if from_data else 1.0
+    if isinstance(metric, str) and metric == AUTO:
+        metric = LEARNED if from_data else "euclidean"
+    return label_cost, metric
+
+
 def is_median(label_cost: Any) -> bool:
     """Return True if the label cost is to be derived from the distances."""
     return isinstance(label_cost, str) and label_cost == MEDIAN
@@ -210,7 +222,7 @@ def evenly_spread(n_rows: int, most: int) -> NDArray[np.intp]:
     return np.linspace(0, n_rows - 1, most).astype(np.intp)
 
 
-def median_distance(metric: FeatureMetric, rows: FloatArray, weights: FloatArray) -> float:
+def median_distance(metric: FeatureMetric, rows: FloatArray, weights: FloatArray, most: int = _MOST_PAIRED) -> float:
     """Weighted median of the distances between rows that differ; 1 if no rows differ.
 
     Pairs at distance 0 do not count, so a row of weight 2 is the same as two copies of the row.
@@ -220,7 +232,7 @@ def median_distance(metric: FeatureMetric, rows: FloatArray, weights: FloatArray
         counted = weights[-len(known) :]  # with a target population, labeled rows come first and have no distances
         distances, pairs = known.ravel(), np.repeat(counted, known.shape[1])
     else:
-        some = evenly_spread(len(rows), _MOST_PAIRED)
+        some = evenly_spread(len(rows), most)
         between = metric.distances(rows[some], rows[some])
         distances = squareform(np.maximum(between, between.T), checks=False)
         products = np.outer(weights[some], weights[some])
@@ -229,9 +241,13 @@ def median_distance(metric: FeatureMetric, rows: FloatArray, weights: FloatArray
     kept = (distances > 0) & (pairs > 0)
     if not kept.any():
         return 1.0
-    order = np.argsort(distances[kept])
-    cumulative = np.cumsum(pairs[kept][order])
-    return float(distances[kept][order][np.searchsorted(cumulative, 0.5 * cumulative[-1])])
+    distances, pairs = distances[kept], pairs[kept]
+    if pairs.min() == pairs.max():
+        middle = (len(distances) - 1) // 2
+        return float(np.partition(distances, middle)[middle])
+    order = np.argsort(distances)
+    cumulative = np.cumsum(pairs[order])
+    return float(distances[order][np.searchsorted(cumulative, 0.5 * cumulative[-1])])
 
 
 # With fewer rows than this, the median and the spread of a feature are too uncertain.
@@ -439,3 +455,75 @@ def _share_stretched(X: FloatArray, U: FloatArray) -> float:
     spread = (ours > 0) & (theirs > 0)
     apart = (theirs > _SPREAD_RATIO * ours) | (ours > _SPREAD_RATIO * theirs)
     return float((apart & spread).mean())
+
+
+# The test of whether labels were picked: rows of each kind at most, cells of unlabeled rows, relabelings, and the
+# p-value up to which it warns.
+_MOST_LABELED, _MOST_UNLABELED, _MOST_CELLS, _RELABELINGS, PICKED_AT = 200, 600, 200_000, 199, 0.01
+# Standardized features are clipped here, so that no outlier decides the test.
+_MOST_DEVIATIONS = 4.0
+
+
+def warn_if_picked(X: Any, U: Any, weights: FloatArray | None = None) -> None:
+    """Warn if the labeled rows do not look like a random sample of all rows. Weighted labels are not tested."""
+    weighted = weights is not None and bool(np.ptp(weights) > 0)
+    p_value = None if U is None or weighted else sample_p_value(X, U)
+    if p_value is not None and p_value <= PICKED_AT:
+        warn_caller(
+            PickedLabelsWarning(
+                "picked_labels",
+                f"the {len(X)} labeled rows do not look like a random sample of all rows (p-value {p_value:.3g}). "
+                "Bounds and radii estimated from these labels do not hold for rows that are sampled differently.",
+                "Label a random sample, or audit one. If the labels come from another population, pass your rows as "
+                "$X_target." + see("picked labels"),
+                n_labels=len(X),
+                p_value=p_value,
+            )
+        )
+
+
+def sample_p_value(X: Any, U: Any) -> float | None:
+    """Test whether labeled rows X are a random sample of all rows, given unlabeled rows U.
+
+    The test uses a random sample of many rows. It returns None for few rows, and for cells that are not finite numbers.
+    """
+    n, M = np.shape(X)[0], np.shape(U)[0]
+    if min(n, M) < _ENOUGH_ROWS:
+        return None
+    rng = np.random.default_rng(0)
+    most = max(_MOST_LABELED, min(_MOST_UNLABELED, _MOST_CELLS // np.shape(X)[1]))
+    X, U = _some_numbers(X, _MOST_LABELED, rng), _some_numbers(U, most, rng)
+    return None if X is None or U is None else permutation_p_value(X, U, rng)
+
+
+def _some_numbers(rows: Any, most: int, rng: np.random.Generator) -> FloatArray | None:
+    """Return at most `most` random rows, or None if some of their cells are not finite numbers."""
+    n_rows = np.shape(rows)[0]
+    if n_rows > most:
+        rows = _safe_indexing(rows, np.sort(rng.choice(n_rows, most, replace=False)))
+    found = np.asarray(rows)
+    if found.ndim != 2 or found.dtype.kind not in "fiub" or not np.isfinite(found).all():
+        return None
+    return found.astype(np.float64, copy=False)
+
+
+def permutation_p_value(X: FloatArray, U: FloatArray, rng: np.random.Generator) -> float:
+    """Compare the energy distance between rows X (n, d) and U (M, d) with that of random choices of n of these rows.
+
+    Distances are between standardized features. If every choice of n rows was equally likely, the p-value is at most p
+    with probability at most p.
+    """
+    rows = np.vstack([X, U])
+    N, n = len(rows), len(X)
+    spread = feature_spread(rows, np.ones(N))
+    unit = (rows - rows.mean(axis=0)) / np.where(spread > 0, spread, np.inf)
+    unit = np.clip(unit, -_MOST_DEVIATIONS, _MOST_DEVIATIONS).astype(np.float32)
+    squares = np.square(unit).sum(axis=1)
+    between = np.sqrt(np.maximum(squares[:, None] + squares - 2.0 * (unit @ unit.T), 0.0))
+    # a column per choice of n rows: 1/n for the chosen rows, −1/(N − n) for the others; the actual labels come first
+    choices = np.full((N, 1 + _RELABELINGS), -1.0 / (N - n), dtype=np.float32)
+    choices[:n, 0] = 1.0 / n
+    for column in range(1, 1 + _RELABELINGS):
+        choices[rng.permutation(N)[:n], column] = 1.0 / n
+    energy = -np.einsum("ij,ij->j", choices, between @ choices)
+    return float(np.mean(energy >= energy[0]))
