@@ -51,11 +51,10 @@ from bounds_tables import (
     draw_bounds,
     draw_sizes,
     interval_table,
-    merged,
     picked_table,
     shift_table,
 )
-from calibration import _BESIDE, LEVEL, Array, Record, drawn, load, read, trained
+from calibration import _BESIDE, LEVEL, Array, Record, drawn, load, merged, read, trained
 from common import ROOT, markdown_table, with_tables, write_csv
 from picked import DRAWS as PICKED
 from picked import MOST_FEATURES, ROWS, ranks
@@ -354,7 +353,8 @@ def main() -> None:
             )
             page.write_text(made, encoding="utf-8")
     if asked.results is not None:
-        write_csv(asked.results, merged(asked.results, all_cells(asked.out, names, sizes, shifted, list(PICKED))))
+        lines = all_cells(asked.out, names, sizes, shifted, list(PICKED))
+        write_csv(asked.results, merged(asked.results, lines, ("study", "dataset", "n")))
     if asked.figure is not None:
         draw_bounds(asked.out, names, sizes, asked.figure)
     if asked.sizes_figure is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import sys
 from pathlib import Path
 
@@ -134,19 +133,6 @@ def picked_table(out: Path, names: list[str], kinds: list[str]) -> list[Record]:
             line[text] = f"{np.mean([cell[key].mean() for cell in found]):.3f} ({np.mean(held):.2f}, {min(held):.2f})"
         table.append(line)
     return table
-
-
-def merged(path: Path, lines: list[Record]) -> list[Record]:
-    """The new lines, after the lines of the file whose study, dataset and n are not among them."""
-    key = ("study", "dataset", "n")
-    new = {tuple(str(line[name]) for name in key) for line in lines}
-    known = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    kept = [
-        {name: value for name, value in line.items() if value != ""}
-        for line in csv.DictReader(line for line in known if not line.startswith("#"))
-        if tuple(line[name] for name in key) not in new
-    ]
-    return [*kept, *lines]
 
 
 def all_cells(out: Path, names: list[str], sizes: list[int], shifts: list[str], picks: list[str]) -> list[Record]:

@@ -1,15 +1,15 @@
-"""Coverage and price of the calibrated radius on the paper's 14 datasets.
+"""Coverage of the calibrated radius on the paper's 14 datasets.
 
     OPENBLAS_NUM_THREADS=1 python benchmarks/calibration.py --out DIR [--datasets a,b] [--sizes 20,50] [--draws 100]
-        [--price-draws 20] [--active-draws 20] [--learned-draws 20] [--jobs 2]
+        [--active-draws 20] [--learned-draws 20] [--jobs 2]
 
-DIR gets one record per sample, and a second run continues after the last one. `--table` prints the tables that
-docs/calibration.md summarizes.
+DIR gets one record per sample, and a second run continues after the last one. `--table` prints the tables, `--page`
+writes those of the learned metric to docs/calibration.md, and `--results FILE` replaces their lines in that file.
 
 A sample has n random labels of a dataset. The true distribution is the whole dataset with its labels. It is covered if
-its excess, W_c(P, P̂_l) − W_d − κ TV, is at most the estimate. The price is the certified zero-one error of a logistic
-regression at the calibrated radius. It is compared with the true error rate, and with the one-sided Clopper–Pearson
-bound at the same level from half of the labels, for the classifier trained on the remaining half.
+its excess, W_c(P, P̂_l) − W_d − κ TV, is at most the estimate. `learned` measures this in the learned metric and in the
+Euclidean one, `coverage` in the Euclidean one with all rows of the dataset. The sizes of certificates at this radius
+are measured by bounds.py.
 """
 
 from __future__ import annotations
@@ -26,12 +26,11 @@ import ot
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
-from scipy.stats import beta
 from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LogisticRegression
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
-from common import ROOT, markdown_table
+from common import ROOT, markdown_table, with_tables, write_csv
 
 import surefoot as sf
 from surefoot import datasets
@@ -42,6 +41,7 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.intp]
 Record = dict[str, object]
 LEVEL = 0.9
+PAGE = ROOT / "docs" / "calibration.md"
 _MOST_ROWS = 1500
 # Distances are rounded: a true excess of 0 may come out as 1e-17.
 _ROUNDING = 1e-9
@@ -86,27 +86,6 @@ def coverage_record(X: Array, y: NDArray[np.intp], n: int, draw: int) -> Record:
 def trained(X: Array, y: NDArray[np.intp], rows: NDArray[np.intp]) -> LogisticRegression | DummyClassifier:
     one_class = len(np.unique(y[rows])) == 1
     return (DummyClassifier() if one_class else LogisticRegression(C=100.0, max_iter=2000)).fit(X[rows], y[rows])
-
-
-def price_record(X: Array, y: NDArray[np.intp], n: int, draw: int) -> Record:
-    labeled = drawn(len(X), n, draw)
-    rest = np.setdiff1d(np.arange(len(X)), labeled)
-    model = trained(X, y, labeled)
-    p = np.bincount(y, minlength=2) / len(y)
-    found: Record = {"true_error": float(np.mean(model.predict(X) != y))}
-    for name, prior in (("weak", "clopper-pearson"), ("strong", p)):
-        certificate = sf.certify(
-            model, X[labeled], y[labeled], X_unlabeled=X[rest], radius=CalibratedRadius(LEVEL), label_prior=prior,
-            loss="zero_one", classes=[0, 1], tol=1e-4,
-        )  # fmt: skip
-        found[f"certified_{name}"] = certificate.risk
-    lo, hi = sf.priors.ClopperPearson().intervals(np.bincount(y[labeled], minlength=2))[1]
-    half, held = np.array_split(labeled, 2)
-    other = trained(X, y, half)
-    errors = int(np.sum(other.predict(X[held]) != y[held]))
-    bound = float(beta.ppf(LEVEL, errors + 1, len(held) - errors)) if errors < len(held) else 1.0
-    found |= {"held_out_bound": bound, "held_out_error": float(np.mean(other.predict(X) != y))}
-    return found | {"interval_holds": bool(lo <= p[1] <= hi)}
 
 
 def active_record(X: Array, y: NDArray[np.intp], n: int, draw: int) -> Record:
@@ -155,7 +134,6 @@ def excess_of(distances: Array, labels: Labels, n: int) -> float:
 
 STUDIES: dict[str, Callable[[Array, NDArray[np.intp], int, int], Record]] = {
     "coverage": coverage_record,
-    "price": price_record,
     "active": active_record,
     "learned": learned_record,
 }
@@ -204,7 +182,8 @@ def coverage_table(out: Path, names: list[str], sizes: list[int], study: str) ->
         for line, name in zip(table, names, strict=False):
             found = columns(out, study, name, n)
             if found is not None:
-                shares.append([np.mean(found[key] >= found["truth"]) for key in ("estimate", "plain") if key in found])
+                kinds = [key for key in ("estimate", "plain") if key in found]
+                shares.append([np.mean(found[key] >= found["truth"] - _ROUNDING) for key in kinds])
                 line[f"n = {n}"] = _bracketed(shares[-1])
         if shares:
             table[-1][f"n = {n}"] = f"**{_bracketed(np.mean(shares, axis=0))}**"
@@ -214,6 +193,51 @@ def coverage_table(out: Path, names: list[str], sizes: list[int], study: str) ->
 def _bracketed(shares: Iterable[float]) -> str:
     first, *rest = (f"{share:.2f}" for share in shares)
     return first + "".join(f" ({share})" for share in rest)
+
+
+LEARNED = {
+    "estimate": ("truth", "learned metric"),
+    "plain": ("truth", "learned metric, not learned again in each split"),
+    "euclidean": ("euclidean_truth", "Euclidean metric"),
+}
+
+
+def learned_table(out: Path, names: list[str], sizes: list[int]) -> list[Record]:
+    """Coverage of each estimate on average over the datasets and in the least one."""
+    table: list[Record] = []
+    for key, (truth, text) in LEARNED.items():
+        line: Record = {"estimate": text}
+        for n in sizes:
+            cells = [found for name in names if (found := columns(out, "learned", name, n)) is not None]
+            held = [float(np.mean(found[key] >= found[truth] - _ROUNDING)) for found in cells]
+            if held:
+                line[f"n = {n}"] = f"{np.mean(held):.2f}, {min(held):.2f}"
+        table.append(line)
+    return table
+
+
+def learned_lines(out: Path, names: list[str], sizes: list[int]) -> list[Record]:
+    """A line per dataset, number of labels and estimate: how often it covered the truth."""
+    return [
+        {"study": "learned metric", "dataset": name, "n": n, "quantity": text, "draws": len(found["draw"]),
+         "value": f"{np.mean(found[key] >= found[truth] - _ROUNDING):.2f}"}
+        for name in names
+        for n in sizes
+        if (found := columns(out, "learned", name, n)) is not None
+        for key, (truth, text) in LEARNED.items()
+    ]  # fmt: skip
+
+
+def merged(path: Path, lines: list[Record], key: tuple[str, ...]) -> list[Record]:
+    """The new lines, after the lines of the file whose key is not among them."""
+    new = {tuple(str(line[name]) for name in key) for line in lines}
+    known = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    kept = [
+        {name: value for name, value in line.items() if value != ""}
+        for line in csv.DictReader(line for line in known if not line.startswith("#"))
+        if tuple(line[name] for name in key) not in new
+    ]
+    return [*kept, *lines]
 
 
 def excess_table(out: Path, names: list[str], sizes: list[int]) -> list[Record]:
@@ -229,65 +253,39 @@ def excess_table(out: Path, names: list[str], sizes: list[int]) -> list[Record]:
     return table
 
 
-PRICES = {
-    "true error": "true_error",
-    "certified, strong prior": "certified_strong",
-    "certified, weak prior": "certified_weak",
-    "held-out bound": "held_out_bound",
-    "true error of that classifier": "held_out_error",
-}
-
-
-def price_table(out: Path, names: list[str], n: int) -> list[Record]:
-    """Medians over draws; then their mean over datasets."""
-    table: list[Record] = []
-    for name in names:
-        found = columns(out, "price", name, n)
-        if found is not None:
-            line = {text: float(np.median(found[key])) for text, key in PRICES.items()}
-            table.append({"dataset": name} | line)
-    if table:
-        table.append({"dataset": "**mean**"} | {text: np.mean([line[text] for line in table]) for text in PRICES})
-    return [{key: f"{v:.2f}" if isinstance(v, float) else v for key, v in line.items()} for line in table]
-
-
-def broken(out: Path, names: list[str], sizes: list[int]) -> str:
-    """How often a bound was below the true error rate, over all samples of the price."""
-    counts = {"certified_strong": "true_error", "certified_weak": "true_error", "held_out_bound": "held_out_error"}
-    found = [columns(out, "price", name, n) for name in names for n in sizes]
-    return "; ".join(
-        f"{bound} below the truth in {sum(int(np.sum(f[bound] < f[error])) for f in found if f)} of "
-        f"{sum(len(f['draw']) for f in found if f)} draws"
-        for bound, error in counts.items()
-    )
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--datasets", default=",".join(datasets.names(paper_only=True)))
     parser.add_argument("--sizes", default="20,50,100,200")
     parser.add_argument("--draws", type=int, default=100)
-    parser.add_argument("--price-draws", type=int, default=20)
     parser.add_argument("--active-draws", type=int, default=20)
     parser.add_argument("--learned-draws", type=int, default=20)
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--page", action="store_true")
+    parser.add_argument("--results", type=Path)
     asked = parser.parse_args()
     names, sizes = asked.datasets.split(","), [int(n) for n in asked.sizes.split(",")]
-    if not asked.table:
+    if not (asked.table or asked.page):
         asked.out.mkdir(parents=True, exist_ok=True)
         cells = [("coverage", name, n, asked.draws) for n in sizes for name in names]
-        cells += [("price", name, n, asked.price_draws) for n in sizes for name in names]
         cells += [("active", name, 50, asked.active_draws) for name in names]
         cells += [("learned", name, n, asked.learned_draws) for n in sizes for name in names]
         Parallel(n_jobs=asked.jobs)(delayed(run_cell)(*cell, asked.out) for cell in cells if cell[3])
     for study, at in (("coverage", sizes), ("active", [50]), ("learned", sizes)):
         print(f"\n{study}\n\n" + markdown_table(coverage_table(asked.out, names, at, study)))
     print("\nexcess\n\n" + markdown_table(excess_table(asked.out, names, sizes)))
-    for n in sizes:
-        print(f"\nprice, n = {n}\n\n" + markdown_table(price_table(asked.out, names, n)))
-    print("\n" + broken(asked.out, names, sizes))
+    learned = learned_table(asked.out, names, sizes)
+    print("\nlearned metric\n\n" + markdown_table(learned))
+    if asked.page:
+        made = with_tables(
+            PAGE.read_text(encoding="utf-8"), lambda name: markdown_table(learned) if name == "learned" else None
+        )
+        PAGE.write_text(made, encoding="utf-8")
+    if asked.results is not None:
+        lines = merged(asked.results, learned_lines(asked.out, names, sizes), ("study", "dataset", "n"))
+        write_csv(asked.results, lines)
 
 
 if __name__ == "__main__":

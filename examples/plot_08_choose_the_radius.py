@@ -25,10 +25,11 @@ path
 
 # %%
 # The paper's rule of thumb, ``"auto"``, is the largest radius at which the median confidence is at least 0.7.
-# Calibration splits the labels into random halves and measures their distance. Neither rule uses the hidden labels.
+# Calibration splits the labels into random halves and measures their distance. Neither rule uses the hidden labels. By
+# default, calibration learns a metric from the labels. Here both radii have to be in the metric of the curve.
 
 auto = clf.fit(X_few, y_few, X_unlabeled=X_rest).radius_
-estimate = sf.calibrate_radius(X_few, y_few, X_unlabeled=X_rest)
+estimate = sf.calibrate_radius(X_few, y_few, X_unlabeled=X_rest, metric="euclidean", label_cost=1.0)
 estimate
 
 # %%

@@ -89,8 +89,9 @@ def test_a_fit_learns_over_the_target_rows() -> None:
 
 def test_a_calibrated_radius_says_that_it_is_of_another_population() -> None:
     X, y, T = draw(n=20)
-    here = sf.calibrate_radius(X, y, X_unlabeled=T)
-    there = sf.calibrate_radius(X, y, X_target=T)
+    euclidean = {"metric": "euclidean", "label_cost": 1.0}
+    here = sf.calibrate_radius(X, y, X_unlabeled=T, **euclidean)
+    there = sf.calibrate_radius(X, y, X_target=T, **euclidean)
     np.testing.assert_array_equal(here.splits, there.splits)  # from the labeled rows alone
     assert there.minimal_radius == pytest.approx(sf.minimal_radius(X, y, X_target=T))
     assert there.other_population

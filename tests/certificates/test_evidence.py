@@ -61,6 +61,24 @@ def test_every_metric_of_numbers_is_verified(tmp_path: Path, metric: Any) -> Non
     assert sf.verify(tmp_path / "c.json", X, y, X_unlabeled=U, classifier=clf).ok
 
 
+def test_evidence_says_that_the_metric_was_learned(tmp_path: Path) -> None:
+    found, clf, X, y, U = certificate(2, "zero_one", "calibrated")
+    found.save(tmp_path / "c.json", X, y, X_unlabeled=U)
+    claim = read_evidence(tmp_path / "c.json")["claims"][0]
+    assert claim["set"]["metric"]["learned"]
+    np.testing.assert_array_equal(claim["set"]["metric"]["weights"], found.metric.weights)
+    assert claim["kind"] == "conditional"
+    assert any("metric learned from the same labels" in text and "measured" in text for text in claim["assumptions"])
+    result = sf.verify(tmp_path / "c.json", X, y, X_unlabeled=U, classifier=clf)
+    assert result.ok
+    fixed = "that the metric was fixed before the labels were seen"
+    assert fixed not in result.not_verified
+    given = sf.certify(clf, X, y, X_unlabeled=U, radius="calibrated", loss="zero_one", metric=found.metric)
+    given.save(tmp_path / "g.json", X, y, X_unlabeled=U)
+    assert not read_evidence(tmp_path / "g.json")["claims"][0]["set"]["metric"]["learned"]
+    assert fixed in sf.verify(tmp_path / "g.json", X, y, X_unlabeled=U, classifier=clf).not_verified
+
+
 @pytest.mark.parametrize("settings", [{}, {"radius": "auto"}, {"radius": "calibrated"}, {"l2": 0.1, "radius": "auto"}])
 def test_a_fit_is_verified(tmp_path: Path, settings: dict[str, Any]) -> None:
     _, X, y, U = problem(n=20, M=60)

@@ -718,7 +718,8 @@ def _check_set(
         _check_calibration(found, chosen, n_distinct)
     else:
         idle = all(radius[name] is None for name in ("excess", "level", "n_labels", "splits"))
-        found.check(idle and not chosen["tied"], "", "only a calibrated radius has a level and an excess")
+        idle = idle and not chosen["metric"].get("learned", False)
+        found.check(idle and not chosen["tied"], "", "only a calibrated radius has a level, an excess and half-splits")
     if radius["rule"] != "rule of thumb":
         found.not_verified.append("that the true distribution lies within the radius")
     else:

@@ -247,6 +247,17 @@ class WeightedMetric(FeatureMetric):
                 )
             object.__setattr__(self, "directions", read_only_copy(V))
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, WeightedMetric):
+            return NotImplemented
+        if (self.directions is None) != (other.directions is None):
+            return False
+        same = self.directions is None or np.array_equal(self.directions, other.directions)
+        return bool(same and np.array_equal(self.weights, other.weights))
+
+    def __hash__(self) -> int:
+        return hash(self.weights.tobytes())
+
     def transform(self, X: ArrayLike) -> FloatArray:
         """Transform rows so that their Euclidean distances equal the distances of this metric.
 
