@@ -105,11 +105,11 @@ def from_messy(table: Messy) -> tuple[Array, Labels]:
     return found.rows, (whole[table.label] == kinds[1]).to_numpy(dtype=np.intp)
 
 
-def run(out: Path, draws: int) -> None:
+def run(out: Path, draws: int, only: list[str]) -> None:
     done = {(line["table"], int(line["draw"])) for line in read(out)}
     for draw in range(301, 301 + draws):
         for name, load in tables().items():
-            if (name, draw) in done:
+            if (name, draw) in done or (only and name not in only):
                 continue
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -201,12 +201,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results-picked.csv"))
     parser.add_argument("--draws", type=int, default=2)
+    parser.add_argument("--only", default="", help="names of tables, separated by commas")
     parser.add_argument("--alarms", type=int, default=0)
     asked = parser.parse_args()
     if asked.alarms:
         print(alarms(asked.alarms))
     else:
-        run(asked.out, asked.draws)
+        run(asked.out, asked.draws, [name for name in asked.only.split(",") if name])
         print(table(read(asked.out)))
 
 

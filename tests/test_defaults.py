@@ -27,7 +27,7 @@ COMMON = {
 }
 SEEDED = "a fixed seed, so that the same data give the same number: a bound must not be drawn again until it is small"
 FIXED_LOSSES = "the worst case of fixed losses is solved finer, at little cost"
-DATA = "'predictive' takes the scales of the data; with a number 'auto' is the common default"
+DATA = "'predictive' and 'calibrated' take the scales of the data; with a number 'auto' is the common default"
 # (function, parameter) -> its default, and why it differs
 EXCEPTIONS: dict[tuple[str, str], tuple[Any, str]] = {
     ("RobustLogisticRegression", "radius"): ("predictive", "a classifier is fitted to predict"),
@@ -48,6 +48,10 @@ EXCEPTIONS: dict[tuple[str, str], tuple[Any, str]] = {
     ("RobustLogisticRegression", "metric"): ("auto", DATA),
     ("MinimaxClassifier", "label_cost"): ("auto", DATA),
     ("MinimaxClassifier", "metric"): ("auto", DATA),
+    ("certify", "label_cost"): ("auto", DATA),
+    ("certify", "metric"): ("auto", DATA),
+    ("calibrate_radius", "label_cost"): ("auto", "the radius is calibrated"),
+    ("calibrate_radius", "metric"): ("auto", "the radius is calibrated"),
     ("StochasticRobustLogisticRegression", "l2"): (0.0, "Algorithm 1 has no penalty"),
     ("WassersteinLogisticRegression", "tol"): (1e-8, "quadratic convergence: the last digits cost a step or two"),
     ("WassersteinLogisticRegression", "max_iter"): (200, "another method, of fewer steps"),

@@ -42,11 +42,13 @@ class RobustLogisticRegression(LinearClassifier):
         the label probabilities of X_target.
     label_cost : float, "auto", "median" or array of shape (K, K), default="auto"
         Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row to
-        k. "median": the median distance between rows. "auto": "median" with radius="predictive", otherwise 1.
+        k. "median": the median distance between rows. "auto": "median" with radius="predictive" or "calibrated",
+        otherwise 1.
     metric : str, FeatureMetric or callable, default="auto"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", "learned" (learned from the labels, see
         `surefoot.costs.LearnedMetric`), an object of `surefoot.costs`, or a function. "auto": "learned" with
-        radius="predictive", otherwise "euclidean", because a numeric radius is in the units of the features.
+        radius="predictive" or "calibrated", otherwise "euclidean", because a numeric radius is in the units of the
+        features.
     tol : float, default=1e-4
         Certified gap to reach, absolute, in units of the loss. A larger final gap raises a ConvergenceWarning.
     classes : array of shape (K,) or None, default=None
