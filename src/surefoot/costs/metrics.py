@@ -250,10 +250,11 @@ class WeightedMetric(FeatureMetric):
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, WeightedMetric):
             return NotImplemented
-        if (self.directions is None) != (other.directions is None):
-            return False
-        same = self.directions is None or np.array_equal(self.directions, other.directions)
-        return bool(same and np.array_equal(self.weights, other.weights))
+        if self.directions is None or other.directions is None:
+            same = self.directions is other.directions
+        else:
+            same = np.array_equal(self.directions, other.directions)
+        return same and np.array_equal(self.weights, other.weights)
 
     def __hash__(self) -> int:
         return hash(self.weights.tobytes())
