@@ -207,3 +207,30 @@ class TestPage:
         script = (Path(__file__).parents[2] / "src/surefoot/serve/static/label.js").read_text(encoding="utf-8")
         for phase in (FINISHED, FINISHING):
             assert json.dumps(phase) in script
+
+
+def test_the_page_says_what_is_proved_and_changes_the_target(tmp_path: Path) -> None:
+    room = make_room(tmp_path, wrong=0.0)
+    client, known = Client(room), truth(60)
+    assert "Nothing is proved yet" in client.http.get("/finish").text
+    assert client.http.get("/download/proved.skops").status_code == 404
+    learner = Knowing(60, 0.0)
+    for _ in range(16):
+        row = client.rows()[0]["row"]
+        client.post("answer", row=row, label=CLASSES[known[row]])
+        if (job := room.desk.wanted()) is not None:
+            room.desk.take_ranking(learner.rank(job), job)
+        room.desk.freeze_if_due()
+    now = client.http.get("/api/standing").json()
+    assert now["phase"] == AUDITING
+    assert f"Proved so far: the frozen model of audit 1 misclassifies at most {now['proved']['shown']}" in (
+        client.http.get("/finish").text
+    )
+    assert client.http.get("/download/proved.skops").content == b"model"
+    for target in (0.0, 1.0, "0.5", None, 2):
+        assert client.post("target", target=target).status_code == 400
+    assert client.post("target", target=0.9).json()["saved"]
+    now = client.http.get("/api/standing").json()
+    assert (now["phase"], now["target"]) == ("proved", 0.9)
+    assert [one["target"] for one in now["targets"]] == [0.02, 0.05, 0.1, 0.9]
+    assert client.rows() == []

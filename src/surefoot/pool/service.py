@@ -704,7 +704,9 @@ def _learning_sentence(desk: LabelingService) -> str:
     state = turns.state(desk.ranking)
     tests = f"{count(state.n_errors, 'error')} in {count(state.n_tested, 'random label')} by cross-validation."
     if is_out_of_reach(desk):
-        return f"{tests} A proof would take most of the rows. Finish the table, or choose another target."
+        return (
+            f"{tests} A proof would take more than half of the rows left. Finish the table, or choose another target."
+        )
     plan = turns.policy.plan(state)
     if plan is None:
         left = max(turns.policy.n_first(state) - state.n_labels, 0)

@@ -330,7 +330,8 @@ function showChoice(place) {
   const box = document.createElement("div"), title = document.createElement("h2"), words = document.createElement("p");
   const here = standing.targets.find(one => one.target === standing.target);
   box.className = "done";
-  title.textContent = `At most ${percentOf(standing.target)} wrong is out of reach for the model alone`;
+  title.textContent = standing.needed === null ? `At most ${percentOf(standing.target)} wrong is out of reach for the model alone`
+    : `Proving at most ${percentOf(standing.target)} wrong would take about ${standing.needed} more labels`;
   words.textContent = standing.sentence;
   const easier = standing.targets.filter(one => one.target > standing.target && one.prove !== null);
   const finish = choiceButton(`Finish the table: about ${here.finish} labels`, () => choose("finish", {max_error: here.target}));
