@@ -113,7 +113,8 @@ def score(metric: str, truth: Any, predicted: Any, classes: list[Any], cost: Any
 
 
 def pools() -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Truth and predictions: usual, without an error, all positives missed, a class that is never predicted."""
+    """Truth and predictions: usual, without an error, all positives missed, a class that is never predicted, a class
+    that no row has, and rows without a prediction."""
     rng = np.random.default_rng(0)
     truth = np.where(rng.random(300) < 0.2, "a", np.where(rng.random(300) < 0.5, "b", "c"))
     usual = np.where(rng.random(300) < 0.15, rng.permutation(truth), truth)
@@ -122,6 +123,8 @@ def pools() -> dict[str, tuple[np.ndarray, np.ndarray]]:
         "right": (truth, truth.copy()),
         "missed": (truth, np.where((truth == "a") & (np.arange(300) % 10 > 0), "b", truth)),
         "empty": (truth, np.where(usual == "c", "b", usual)),
+        "absent": (np.where(truth == "a", "b", truth), usual),
+        "none": (truth, np.where(usual == "c", "", usual)),
     }
 
 
@@ -144,6 +147,8 @@ def misses(metric: str, pool: str, positive: str | None, runs: int, level: float
 CASES = [
     *product(["precision", "recall", "f1"], ["usual", "missed"], ["a"]), ("recall", "right", "a"),
     ("f1", "usual", None), ("recall", "empty", None), ("cost", "usual", None),
+    ("precision", "absent", "a"), ("recall", "absent", "a"), ("f1", "absent", "a"), ("recall", "none", None),
+    ("f1", "none", None), ("cost", "none", None),
 ]  # fmt: skip
 
 
@@ -223,6 +228,9 @@ class TestAudit:
             ({"target": {"recall": float("nan")}}, "target"),
             ({"positive": "z"}, "positive"),
             ({"n_labels": None}, "n_labels"),
+            ({"n_labels": 0}, "n_labels"),
+            ({"scores": np.r_[np.nan, np.ones(299)]}, "scores"),
+            ({"classes": ["a", "b"]}, "predictions"),
             ({"rule": "anytime"}, "rule"),
             ({"target_error": 0.1}, "target_error"),
             ({"cost_matrix": np.eye(3)}, "cost_matrix"),
