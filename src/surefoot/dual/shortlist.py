@@ -26,7 +26,7 @@ PAIR_BYTES = np.dtype(np.uint32).itemsize + np.dtype(np.float64).itemsize
 # far again, about as far as α and β move before the next list.
 NEGLIGIBLE = 36.0
 # Lists are not used if they contain more than this share of all pairs, or for fewer anchors or pairs than this.
-_LARGEST_SHARE, _FEWEST_ANCHORS, _FEWEST_PAIRS = 0.2, 48, 1 << 18
+_LARGEST_SHARE, _FEWEST_ANCHORS, _FEWEST_PAIRS = 0.2, 48, 1 << 16
 # Pairs processed together. Distances that are not kept are measured in groups of this size.
 _GROUP_PAIRS = 1 << 22
 # A list is made anew if it fails for this share of the rows, or once τ has fallen to this share.
