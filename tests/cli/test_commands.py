@@ -56,7 +56,9 @@ def test_fit_is_what_the_library_gives(run_cli: Run, pool: Path) -> None:
     rows = model.cleaner.transform(model.columns.read(frame))
     labeled = frame["churn"].notna().to_numpy()
     y = frame.loc[labeled, "churn"].to_numpy()
-    clf = sf.RobustLogisticRegression(radius="calibrated").fit(rows[labeled], y, X_unlabeled=rows[~labeled])
+    metric = sf.costs.LearnedMetric(unit=1 / model.cleaner[-1].scale_)  # cleaned features keep their scales
+    clf = sf.RobustLogisticRegression(radius="calibrated", metric=metric)
+    clf.fit(rows[labeled], y, X_unlabeled=rows[~labeled])
     found = result.data["certificate"]
     assert found["risk"] == pytest.approx(clf.certificate_.risk, abs=1e-3)
     assert found["guaranteed"] is True
@@ -64,7 +66,8 @@ def test_fit_is_what_the_library_gives(run_cli: Run, pool: Path) -> None:
     assert found["tied_excess"] == pytest.approx(clf.certificate_.estimate.excess, rel=1e-9)
     assert found["lower"] <= clf.certificate_.risk
     assert model.pipeline[-1].predict_proba(rows) == pytest.approx(clf.predict_proba(rows), abs=5e-3)
-    errors = sf.certify(clf, rows[labeled], y, X_unlabeled=rows[~labeled], radius="calibrated", loss="zero_one")
+    how = {"radius": "calibrated", "loss": "zero_one", "metric": metric}
+    errors = sf.certify(clf, rows[labeled], y, X_unlabeled=rows[~labeled], **how)
     assert found["error"] == pytest.approx(errors.risk, abs=3e-3)
 
 
@@ -82,8 +85,7 @@ def test_by_default_the_model_is_the_librarys_and_the_guarantee_a_certificate_of
     found = result.data["certificate"]
     assert (found["radius_from"], found["guaranteed"]) == ("calibrated", True)
     for loss, value in (("log_loss", found["risk"]), ("zero_one", found["error"])):
-        # over Euclidean distances and a label cost of 1, where the coverage of a calibrated radius was measured
-        guarantee = sf.certify(clf, rows[labeled], y, X_unlabeled=U, radius="calibrated", loss=loss)
+        guarantee = sf.certify(clf, rows[labeled], y, X_unlabeled=U, radius="calibrated", loss=loss, metric=metric)
         assert value == pytest.approx(guarantee.risk, rel=5e-3, abs=5e-3)
 
 
@@ -432,7 +434,8 @@ def test_radius_prints_what_the_library_gives(run_cli: Run, pool: Path) -> None:
     rows = model.cleaner.transform(model.columns.read(frame))
     labeled = frame["churn"].notna().to_numpy()
     y = frame.loc[labeled, "churn"].to_numpy()
-    estimate = sf.calibrate_radius(rows[labeled], y, X_unlabeled=rows[~labeled])
+    units = {"metric": "euclidean", "label_cost": 1.0}  # those of the numbers that --radius takes
+    estimate = sf.calibrate_radius(rows[labeled], y, X_unlabeled=rows[~labeled], **units)
     assert result["minimal"] == pytest.approx(estimate.minimal_radius)
     assert result["calibrated"]["tied_excess"] == pytest.approx(estimate.excess)
     other = model.cleaner.transform(model.columns.read(last))
