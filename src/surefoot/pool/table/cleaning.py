@@ -295,8 +295,8 @@ class TextParts(TransformerMixin, BaseEstimator):
 
 
 def _vectorizer(**options: Any) -> TfidfVectorizer:
-    """N-grams within words, without accents and capitals; none holds the end of a line."""
-    return TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 4), strip_accents="unicode", **options)
+    """N-grams within words, without capitals; none holds the end of a line."""
+    return TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 4), **options)
 
 
 def _different(X: ArrayLike) -> tuple[NDArray[Any], NDArray[np.intp], NDArray[np.intp]]:
