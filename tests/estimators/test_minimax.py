@@ -251,6 +251,35 @@ class TestCalibrated:
             assert largest_label_change(ds) == pytest.approx(most, abs=1e-9)
 
 
+class TestAuto:
+    @pytest.mark.parametrize("loss", ["log_loss", "zero_one"])
+    def test_it_is_as_robust_as_the_confidence_allows(self, loss: str) -> None:
+        X, y, U = sample(n=30, M=100)
+        rows = np.vstack([X, U])
+
+        def confidence(clf: Any) -> float:
+            return float(np.median(clf.predict_proba(rows).max(axis=1)))
+
+        clf = sf.MinimaxClassifier("auto", loss=loss).fit(X, y, X_unlabeled=U)
+        assert confidence(clf) >= 0.7 - 1e-3
+        assert not clf.certificate_.guaranteed
+        excess = clf.radius_ - clf.certificate_.minimal_radius
+        given: dict[str, Any] = {"metric": clf.metric_, "label_cost": clf.label_cost_, "loss": loss}
+        wider = sf.MinimaxClassifier(clf.radius_ + 0.1 * excess, **given).fit(X, y, X_unlabeled=U)
+        assert confidence(wider) < 0.7 + 1e-3
+
+    def test_over_blocks_and_with_precomputed_distances(self) -> None:
+        X, y, U = sample(n=30, M=100)
+        given: dict[str, Any] = {"metric": "euclidean", "label_cost": 1.0}
+        held = sf.MinimaxClassifier("auto", **given).fit(X, y, X_unlabeled=U)
+        blocked = sf.MinimaxClassifier("auto", **given, compute=sf.Compute(block_rows=50)).fit(X, y, X_unlabeled=U)
+        D = cdist(np.vstack([X, U]), X)
+        by_distance = sf.MinimaxClassifier("auto", metric="precomputed", label_cost=1.0)
+        by_distance.fit(D[:30], y, X_unlabeled=D[30:])
+        assert blocked.radius_ == pytest.approx(held.radius_, rel=0.02)
+        assert by_distance.radius_ == pytest.approx(held.radius_, rel=0.02)
+
+
 class TestRows:
     def test_new_rows_and_rows_of_the_fit_get_the_same_probabilities(self) -> None:
         clf, X, _, U = minimax(K=3)
@@ -405,7 +434,7 @@ class TestBadInput:
     def fit(self, X: Any, **given: Any) -> Any:
         return sf.MinimaxClassifier(9.0, metric="precomputed", label_prior=None).fit(X, self.y, **given)
 
-    @pytest.mark.parametrize("radius", ["auto", "largest", -1.0, np.nan])
+    @pytest.mark.parametrize("radius", ["largest", -1.0, np.nan])
     def test_radius(self, radius: Any) -> None:
         with refuses("radius"):
             sf.MinimaxClassifier(radius).fit(self.X, self.y)

@@ -14,8 +14,10 @@ from surefoot.backends.compute import Compute
 from surefoot.certificates.calibration import CalibratedRadius, RadiusEstimate
 from surefoot.costs.learned import resolve_metric
 from surefoot.costs.metrics import FeatureMetric
-from surefoot.dual.models import LinearModel
+from surefoot.dual.bounds import label_prices
+from surefoot.dual.models import AnyClassifier, LinearModel, Model
 from surefoot.priors import LabelPrior
+from surefoot.problem.distances import row_chunks
 from surefoot.problem.losses import probabilities
 from surefoot.problem.placement import check_problem
 from surefoot.problem.rows import Unlabeled, choose_ground_cost
@@ -280,14 +282,21 @@ def weighted_median(values: FloatArray, weights: FloatArray) -> float:
     return float(values[order][np.searchsorted(cumulative, 0.5 * cumulative[-1])])
 
 
-def median_confidence(model: LinearModel, theta: FloatArray, weights: FloatArray) -> float:
-    """Compute the weighted median over rows of the largest class probability."""
-    return weighted_median(probabilities(model.scores(theta, slice(None))).max(axis=1), weights)
+def median_confidence(model: Model, solution: Solution, ds: DecisionSet) -> float:
+    """Compute the weighted median over rows in memory of the largest class probability."""
+    if isinstance(model, LinearModel):
+        proba = probabilities(model.scores(solution.theta, slice(None)))
+    elif isinstance(model, AnyClassifier):
+        chunks = row_chunks(*ds.distances.shape)
+        proba = np.vstack([model.rule(label_prices(ds, ds.distances[rows], solution.point)) for rows in chunks])
+    else:
+        raise TypeError("only a model that is learned has a confidence")
+    return weighted_median(proba.max(axis=1), ds.row_weights)
 
 
 def largest_confident_radius(
     ds: DecisionSet,
-    model: LinearModel,
+    model: Model,
     minimal: MinimalRadius,
     *,
     confidence: float = 0.7,
@@ -316,7 +325,7 @@ def largest_confident_radius(
             start = None if not states else states[-1] if max(at, excess) <= _NEAR * min(at, excess) else states[0]
             solution = solve(ds.with_radius(radius), model, tol=tolerance, minimal=minimal, warm_start=start)
             at, states = excess, solution.checkpoints or states
-        value = median_confidence(model, solution.theta, ds.row_weights)
+        value = median_confidence(model, solution, ds)
         tried.append((radius, value))
         return value - confidence, solution
 

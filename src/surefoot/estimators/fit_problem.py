@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Self, cast
 
@@ -30,7 +31,7 @@ from surefoot.certificates.fresh import LinearLosses, LossFunction
 from surefoot.certificates.groups import RowGroups
 from surefoot.certificates.radius import largest_confident_radius
 from surefoot.costs.learned import feature_spread
-from surefoot.dual.models import Coordinates, LinearModel
+from surefoot.dual.models import Coordinates, LinearModel, Model
 from surefoot.estimators.base import problem_of_fit, warn_about
 from surefoot.problem.losses import LOG_LOSS, probabilities
 from surefoot.problem.placement import rows_as_passed
@@ -143,7 +144,7 @@ def _held_out(model: Any, X: FloatArray, codes: NDArray[np.intp], split: Stratif
 
 
 # For rows in blocks, radius="auto" evaluates the confidence on a sample of this size, to this gap.
-_AUTO_ROWS, _AUTO_TOL = 10_000, 1e-3
+AUTO_ROWS, AUTO_TOL = 10_000, 1e-3
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,34 @@ def _not_in_memory(what: Any) -> ParameterError:
         what,
         "Pass unlabeled rows in memory, and $compute=None.",
     )
+
+
+def as_robust_as_possible(
+    problem: InMemoryProblem, model: Model, confidence: float, tol: float, against: Callable[..., Solution]
+) -> Solution:
+    """Learn at the largest radius with a median confidence of at least `confidence`. Warn if there is none.
+
+    against : solves for a list of sets, given `warm_start` and `tol`.
+    """
+    search = largest_confident_radius(
+        problem.decision_set, model, problem.minimal, confidence=confidence, tol=tol,
+        solve=lambda ds, _model, *, tol, minimal, warm_start: against(
+            [SetAtRadius(ds, minimal)], warm_start=warm_start, tol=tol
+        ),
+    )  # fmt: skip
+    if not search.confident:
+        warn_caller(
+            CodedWarning(
+                "low_confidence",
+                f"even at radius {search.radius:.6g}, close to the minimal radius {problem.minimal.value:.6g}, "
+                f"the median confidence is below {confidence}. This radius is used.",
+                "Label more rows, or lower $confidence." + see("radius"),
+                radius=search.radius,
+                minimal_radius=problem.minimal.value,
+                confidence=confidence,
+            )
+        )
+    return search.solution
 
 
 def with_problem(game: Objective, problem: RobustProblem) -> Objective:
@@ -398,31 +427,9 @@ class FitProblem:
         asked, problem = self.settings, self.problem
         if not isinstance(problem, InMemoryProblem):
             return self.fitted(
-                self.at_radius(problem.minimal.value + self.sampled(_AUTO_ROWS, 0, _AUTO_TOL).auto_excess())
+                self.at_radius(problem.minimal.value + self.sampled(AUTO_ROWS, 0, AUTO_TOL).auto_excess())
             )
-        search = largest_confident_radius(
-            problem.decision_set,
-            self.linear_model,
-            problem.minimal,
-            confidence=asked.confidence,
-            tol=asked.tol,
-            solve=lambda ds, _model, *, tol, minimal, warm_start: self.against(
-                [SetAtRadius(ds, minimal)], warm_start=warm_start, tol=tol
-            ),
-        )
-        if not search.confident:
-            warn_caller(
-                CodedWarning(
-                    "low_confidence",
-                    f"even at radius {search.radius:.6g}, close to the minimal radius {problem.minimal.value:.6g}, "
-                    f"the median confidence is below {asked.confidence}. This radius is used.",
-                    "Label more rows, or lower $confidence." + see("radius"),
-                    radius=search.radius,
-                    minimal_radius=problem.minimal.value,
-                    confidence=asked.confidence,
-                )
-            )
-        return self.fitted(search.solution)
+        return self.fitted(as_robust_as_possible(problem, self.linear_model, asked.confidence, asked.tol, self.against))
 
     def sampled(self, most: int, seed: int, tol: float) -> Self:
         """Return the same fit over a sample of at most `most` unlabeled rows, in memory."""

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from surefoot._errors import ParameterError
 from surefoot._validation import (
     FitProgress,
     FloatArray,
     check_n_jobs,
     check_positive_integer,
     check_positive_scalar,
+    check_unit_scalar,
     with_callbacks,
 )
 from surefoot.backends.compute import Compute
@@ -28,7 +29,13 @@ from surefoot.costs.metrics import FeatureMetric, Precomputed
 from surefoot.dual.bounds import label_prices
 from surefoot.dual.models import AnyClassifier, DualPoint
 from surefoot.estimators.base import CertifiedClassifier, is_precomputed, problem_of_fit, warn_about
-from surefoot.estimators.fit_problem import label_prior_of, predicted_shares
+from surefoot.estimators.fit_problem import (
+    AUTO_ROWS,
+    AUTO_TOL,
+    as_robust_as_possible,
+    label_prior_of,
+    predicted_shares,
+)
 from surefoot.priors import LabelPrior
 from surefoot.problem.distances import row_chunks
 from surefoot.problem.losses import LOG_LOSS, ZERO_ONE
@@ -64,11 +71,13 @@ class MinimaxClassifier(CertifiedClassifier):
 
     Parameters
     ----------
-    radius : float, "predictive", "calibrated" or CalibratedRadius, default="predictive"
+    radius : float, "predictive", "auto", "calibrated" or CalibratedRadius, default="predictive"
         Radius of the decision set. "predictive": the minimal radius plus 5 % of the label cost, which predicts well but
-        guarantees nothing about the true distribution. "calibrated": estimated from half-splits of the labeled rows,
-        see `calibrate_radius`. If the label probabilities are intervals, the classifier is learned over the smallest
-        single set that contains the union of sets of the calibrated radius, and certified over the union.
+        guarantees nothing about the true distribution. "auto": the largest radius at which the median confidence over
+        all rows is at least `confidence`, as for `RobustLogisticRegression`. "calibrated": estimated from half-splits
+        of the labeled rows, see `calibrate_radius`. If the label probabilities are intervals, the classifier is learned
+        over the smallest single set that contains the union of sets of the calibrated radius, and certified over the
+        union.
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
         Label probabilities, as for `RobustLogisticRegression`.
     label_cost : float, "auto", "median" or array of shape (K, K), default="auto"
@@ -87,8 +96,10 @@ class MinimaxClassifier(CertifiedClassifier):
         true class is k, the optimum is a randomized rule: it predicts c with probability h(c | x). `predict` returns
         the most probable prediction, see `deterministic_certificate_`. "zero_one" allows at most 10 classes, a matrix
         at most 6.
+    confidence : float, default=0.7
+        Threshold for radius="auto".
     max_iter : int, default=600
-        Maximum number of Newton steps.
+        Maximum number of Newton steps per solve.
     n_jobs : int or None, default=None
         Number of threads over groups of rows. The result does not depend on it.
     compute : Compute or None, default=None
@@ -132,6 +143,7 @@ class MinimaxClassifier(CertifiedClassifier):
         classes: ArrayLike | None = None,
         *,
         loss: str | ArrayLike = LOG_LOSS,
+        confidence: float = 0.7,
         max_iter: int = 600,
         n_jobs: int | None = None,
         compute: Compute | None = None,
@@ -143,6 +155,7 @@ class MinimaxClassifier(CertifiedClassifier):
         self.tol = tol
         self.classes = classes
         self.loss = loss
+        self.confidence = confidence
         self.max_iter = max_iter
         self.n_jobs = n_jobs
         self.compute = compute
@@ -182,10 +195,6 @@ class MinimaxClassifier(CertifiedClassifier):
         """
         progress = FitProgress(self)
         asked = resolve_radius(self.radius, auto=True)
-        if asked == AUTO:
-            raise ParameterError(
-                "radius", 'must be a number, "predictive" or "calibrated"', '"auto"', "Pass one of these."
-            )
         tol, max_iter = check_positive_scalar(self.tol, "tol"), check_positive_integer(self.max_iter, "max_iter")
         from_data = not isinstance(asked, float)
         label_cost, metric = choose_ground_cost(self.label_cost, self.metric, from_data=from_data)
@@ -194,15 +203,18 @@ class MinimaxClassifier(CertifiedClassifier):
             metric=metric, tol=tol, n_jobs=check_n_jobs(self.n_jobs), compute=self.compute, merge=True,
         )  # fmt: skip
         costs = ClassifierLoss.from_arguments(self, problem.data.classes, self.loss, _CLIP, own=False).costs()
-        guaranteed = asked != PREDICTIVE
-        if not guaranteed:
+        confidence, options = check_unit_scalar(self.confidence, "confidence"), NewtonOptions(max_steps=max_iter)
+        guaranteed = asked not in (PREDICTIVE, AUTO)
+        if asked == PREDICTIVE:
             if not isinstance(problem.data.metric, Precomputed):
                 problem = problem.with_label_shares(predicted_shares(problem))
             asked = problem.minimal.value + EXCESS * float(problem.decision_set.label_cost.max())
+        elif asked == AUTO:
+            asked = problem.minimal.value + _auto_excess(problem, costs, confidence, tol, options, progress)
         members, estimate = problem.members(asked)
         learned = members if estimate is None else problem.containing(estimate.excess)
         objective = problem.any_classifier(costs)
-        solution = objective.solve(learned, tol=tol, options=NewtonOptions(max_steps=max_iter), on_round=progress.round)
+        solution = objective.solve(learned, tol=tol, options=options, on_round=progress.round)
         self._response = _Response.from_solution(problem, solution)
         of_rule, of_prediction = _NAMES[self.loss if isinstance(self.loss, str) else ""]
         if len(members) == 1:
@@ -286,6 +298,24 @@ class MinimaxClassifier(CertifiedClassifier):
         tags = super().__sklearn_tags__()
         tags.input_tags.pairwise = is_precomputed(self.metric)
         return tags
+
+
+def _auto_excess(
+    problem: RobustProblem,
+    costs: FloatArray | None,
+    confidence: float,
+    tol: float,
+    options: NewtonOptions,
+    progress: FitProgress,
+) -> float:
+    """Return the excess radius that the as-robust-as-possible rule finds; for rows in blocks, on a sample."""
+    if not isinstance(problem, InMemoryProblem):
+        sample = problem.sample(AUTO_ROWS, 0)
+        return _auto_excess(sample, costs, confidence, max(tol, AUTO_TOL), options, progress)
+    objective = problem.any_classifier(costs)
+    solve = partial(objective.solve, options=options, on_round=progress.round)
+    found = as_robust_as_possible(problem, objective.model, confidence, tol, solve)
+    return max(found.decision_set.radius - problem.minimal.value, 0.0)
 
 
 def _certified(
