@@ -336,6 +336,21 @@ class TestRows:
             pipeline[-1].set_fit_request(X_unlabeled=True)
             assert pipeline.fit(X, y, X_unlabeled=sf.Unlabeled(U)).predict(U).shape == (len(U),)
 
+    @pytest.mark.parametrize("device", [pytest.param("torch", marks=pytest.mark.slow), "cuda"])
+    @pytest.mark.parametrize("loss", ["log_loss", "zero_one"])
+    def test_on_a_device(self, device: str, loss: str) -> None:
+        torch = pytest.importorskip("torch")
+        if device == "cuda" and not torch.cuda.is_available():
+            pytest.skip("no CUDA device")
+        X, y, U = sample(n=20, M=100, K=3)
+        radius = just_above(X, y, U)
+        held = sf.MinimaxClassifier(radius, loss=loss).fit(X, y, X_unlabeled=U)
+        there = sf.MinimaxClassifier(radius, loss=loss, compute=sf.Compute(device)).fit(X, y, X_unlabeled=U)
+        assert there.certificate_.risk == pytest.approx(held.certificate_.risk, abs=1e-4)
+        assert there.certificate_.gap <= 1e-4
+        if loss == "log_loss":
+            np.testing.assert_allclose(there.predict_proba(U), held.predict_proba(U), atol=0.02)
+
     def test_over_blocks(self) -> None:
         X, y, U = sample(n=20, M=300, K=3)
         radius = just_above(X, y, U)
