@@ -359,7 +359,9 @@ class Chunk:
         A = A.astype(np.float32) if self.rough else A
         columns = self.decision_set.class_columns
         for c, (lo, hi) in enumerate(columns):
-            for other, (start, stop) in enumerate(columns[: c + 1]):
+            own = np.sqrt(self.m * self.pairs[:, c, c])[:, None].astype(A.dtype)  # no factor of one class is below 1
+            add_gram(A[:, lo:hi] * own, total[lo:hi, lo:hi])
+            for other, (start, stop) in enumerate(columns[:c]):
                 weighted = A[:, start:stop] * (self.m * self.pairs[:, c, other])[:, None].astype(A.dtype)
                 total[lo:hi, start:stop] += A[:, lo:hi].T @ weighted
 

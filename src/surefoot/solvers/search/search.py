@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from surefoot._validation import FloatArray
-from surefoot.dual.models import DualPoint, LinearModel
+from surefoot.dual.models import AnyClassifier, DualPoint, LinearModel
 from surefoot.dual.objective import SmoothedDual
 from surefoot.solvers.direction import StallError
 from surefoot.solvers.joint_objective import JointDual, JointEvaluation, JointPoint
@@ -66,8 +66,8 @@ _FAR, _STAGE, _MANY, _REJOIN_TAU = 2.0, 0.3, 0.25, 3e-3
 # most this many distances, summed over all sets.
 _REPAIR_SHARE, _FEW_TO_REPAIR = 1e-2, 2_000_000
 # Learning over all classifiers ends at a smoothing gap of this multiple of tol, because bounds are much closer than
-# that. Its steps have at least a ridge of this share of tol.
-_RESPONSE_GAP, _RESPONSE_RIDGE = 8.0, 1e-3
+# that: the first number for the log loss, the second for costs. Its steps have at least a ridge of this share of tol.
+_RESPONSE_GAP, _GAME_GAP, _RESPONSE_RIDGE = 8.0, 4.0, 1e-3
 # Problems of at most this many distances are solved to rounding at their last τ, unless tol is at least this.
 SMALL, _ROUGH_TOL = 100_000, 2e-3
 
@@ -122,6 +122,14 @@ class Search:
     def exact(self) -> bool:
         """True if the result should not depend on the order of rows: small problems, up to rounding."""
         return self.n_distances <= SMALL and self.tol < _ROUGH_TOL
+
+    @property
+    def _gap_factor(self) -> float:
+        """The smoothing gap at which bounds are first computed, in units of tol."""
+        model = self.judge.model
+        if not isinstance(model, AnyClassifier):
+            return 1.0
+        return _RESPONSE_GAP if model.game is None else _GAME_GAP
 
     @property
     def n_distances(self) -> int:
@@ -229,10 +237,7 @@ class Search:
 
     def follow(self, path: JointState, *, leave_behind: bool) -> None:
         """Follow the path of all sets until the certified gap is within tol or the path cannot continue."""
-        inside, target = (
-            list(range(len(self.members))),
-            self.tol * (_RESPONSE_GAP if self.judge.model.responds else 1.0),
-        )
+        inside, target = list(range(len(self.members))), self.tol * self._gap_factor
         leave_behind = leave_behind and len(inside) > 1
         begun = path.tau
         self.points = list(path.point.parts)
