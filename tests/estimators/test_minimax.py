@@ -175,6 +175,14 @@ class TestCosts:
             assert value == pytest.approx(found.fun, abs=1e-8)
             assert (costs @ rule + row).max() == pytest.approx(found.fun, abs=1e-8)
 
+    def test_fresh_rows_and_evidence(self, tmp_path: Path) -> None:
+        clf, X, y, U = minimax(loss="zero_one")
+        for certificate in (clf.certificate_, clf.deterministic_certificate_):
+            again = certificate.on_fresh_rows(np.vstack([X, U]), assume_fresh=True)
+            assert again.mean == pytest.approx(certificate.risk, abs=1e-9)
+            certificate.save(tmp_path / "proof.json", X, y, X_unlabeled=U)
+            assert sf.verify(tmp_path / "proof.json", X, y, X_unlabeled=U, classifier=clf).ok
+
     def test_over_a_union_of_sets(self) -> None:
         X, y, U = sample(n=30)
         clf = sf.MinimaxClassifier(HALVES, metric="euclidean", label_cost=1.0, loss="zero_one")
