@@ -356,14 +356,12 @@ class Chunk:
 
     def _add_pairs(self, A: FloatArray, total: FloatArray) -> None:
         """Add Σ m · pairs · a aᵀ to the lower triangle of total (n, n), by pairs of classes."""
-        A = A.astype(np.float32) if self.rough else A
-        columns = self.decision_set.class_columns
+        kind, columns = np.float32 if self.rough else np.float64, self.decision_set.class_columns
         for c, (lo, hi) in enumerate(columns):
-            own = np.sqrt(self.m * self.pairs[:, c, c])[:, None].astype(A.dtype)  # no factor of one class is below 1
-            add_gram(A[:, lo:hi] * own, total[lo:hi, lo:hi])
-            for other, (start, stop) in enumerate(columns[:c]):
-                weighted = A[:, start:stop] * (self.m * self.pairs[:, c, other])[:, None].astype(A.dtype)
-                total[lo:hi, start:stop] += A[:, lo:hi].T @ weighted
+            for other, (start, stop) in enumerate(columns[: c + 1]):
+                # a factor may be too large for float32 where its weights are zero
+                weighted = A[:, start:stop] * (self.m * self.pairs[:, c, other])[:, None]
+                total[lo:hi, start:stop] += A[:, lo:hi].astype(kind, copy=False).T @ weighted.astype(kind, copy=False)
 
 
 @dataclass(eq=False)
