@@ -1,13 +1,13 @@
 """Compare learning for the worst of several groups of rows with group DRO on the labeled rows alone.
 
-    OPENBLAS_NUM_THREADS=1 python benchmarks/groups.py [--draws 5] [--page]
+    OPENBLAS_NUM_THREADS=1 python benchmarks/groups.py [--draws 5] [--datasets abalone,bank,covtype-2-3]
 
 Three datasets of the paper have a natural group, which is one of their columns: Abalone (sex), Bank (marital status)
 and Covertype 2 against 3 (wilderness area). A sample has 800 random rows, of which n = 50 or 100 have labels. Features
 have mean 0 and standard deviation 1. Group DRO minimizes the largest mean log loss of the labeled rows of a group, with
 the ridge penalty of scikit-learn's LogisticRegression. Scores are computed on all rows of the sample, per group. The
 certificate of the largest group is over the set of the calibrated radius in the learned metric, with the true label
-shares. A draw takes about a minute. `--page` writes docs/certificates.md.
+shares. A draw takes about a minute.
 """
 
 from __future__ import annotations
@@ -28,14 +28,13 @@ from sklearn.preprocessing import scale
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 from calibration import Array
-from common import ROOT, markdown_table, with_tables
+from common import markdown_table
 
 import surefoot as sf
 from surefoot import datasets
 
 ROWS, SIZES = 800, (50, 100)
 GROUPS = {"abalone": "sex=", "bank": "marital=", "covtype-2-3": "wilderness_area_"}
-PAGE = ROOT / "docs" / "certificates.md"
 Labels = NDArray[np.intp]
 
 
@@ -103,10 +102,10 @@ def one_draw(X: Array, y: Labels, groups: Labels, n: int, draw: int) -> dict[str
     return found
 
 
-def run(draws: int) -> str:
+def run(names: list[str], draws: int) -> str:
     scores: dict[tuple[str, int], list[tuple[float, ...]]] = {}
-    for name, column in GROUPS.items():
-        data = datasets.load(name)
+    for name in names:
+        column, data = GROUPS[name], datasets.load(name)
         members = [at for at, feature in enumerate(data.feature_names) if feature.startswith(column)]
         X, y = np.asarray(data.data), np.asarray(data.target).astype(np.intp)
         groups = X[:, members].argmax(axis=1)
@@ -137,13 +136,9 @@ def run(draws: int) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--draws", type=int, default=5)
-    parser.add_argument("--page", action="store_true")
+    parser.add_argument("--datasets", default=",".join(GROUPS))
     arguments = parser.parse_args()
-    found = run(arguments.draws)
-    print(found)
-    if arguments.page:
-        tables = {"groups": found}
-        PAGE.write_text(with_tables(PAGE.read_text(encoding="utf-8"), tables.__getitem__), encoding="utf-8")
+    print(run(arguments.datasets.split(","), arguments.draws))
 
 
 if __name__ == "__main__":
