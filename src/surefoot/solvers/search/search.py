@@ -66,8 +66,8 @@ _FAR, _STAGE, _MANY, _REJOIN_TAU = 2.0, 0.3, 0.25, 3e-3
 # most this many distances, summed over all sets.
 _REPAIR_SHARE, _FEW_TO_REPAIR = 1e-2, 2_000_000
 # Learning over all classifiers ends at a smoothing gap of this multiple of tol, because bounds are much closer than
-# that: the first number for the log loss, the second for costs. Its steps have at least a ridge of this share of tol.
-_RESPONSE_GAP, _GAME_GAP, _RESPONSE_RIDGE = 8.0, 4.0, 1e-3
+# that, and of half of it for costs. Its steps have at least a ridge of this share of tol.
+_RESPONSE_GAP, _RESPONSE_RIDGE = 8.0, 1e-3
 # Problems of at most this many distances are solved to rounding at their last τ, unless tol is at least this.
 SMALL, _ROUGH_TOL = 100_000, 2e-3
 
@@ -129,7 +129,7 @@ class Search:
         model = self.judge.model
         if not isinstance(model, AnyClassifier):
             return 1.0
-        return _RESPONSE_GAP if model.game is None else _GAME_GAP
+        return _RESPONSE_GAP if model.game is None else 0.5 * _RESPONSE_GAP
 
     @property
     def n_distances(self) -> int:
