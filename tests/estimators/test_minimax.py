@@ -187,7 +187,8 @@ class TestCosts:
         X, y, U = sample(n=30)
         clf = sf.MinimaxClassifier(HALVES, metric="euclidean", label_cost=1.0, loss="zero_one")
         clf.fit(X, y, X_unlabeled=U)
-        found = sf.certify(clf, X, y, X_unlabeled=U, radius=HALVES, loss="zero_one", limit=True)
+        given: dict[str, Any] = {"metric": "euclidean", "label_cost": 1.0}
+        found = sf.certify(clf, X, y, X_unlabeled=U, radius=HALVES, loss="zero_one", limit=True, **given)
         assert clf.deterministic_certificate_.risk == pytest.approx(found.risk, abs=2e-4)
         assert clf.certificate_.limit == pytest.approx(found.limit, abs=2e-4)
         assert clf.certificate_.limit <= clf.certificate_.risk <= clf.deterministic_certificate_.risk + 1e-3
