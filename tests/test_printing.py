@@ -123,7 +123,7 @@ def test_a_bound_is_never_printed_smaller_than_it_is() -> None:
     below = replace(found, groups={name: replace(each, value=0.12063) for name, each in found.groups.items()})
     assert re.findall(r"group \d +(\S+)", repr(below)) == ["0.1207", "0.1207"]
     assert "0.1207" in repr(ErrorBounds({"holdout": replace(found, value=0.12063)}, advice="holdout"))
-    state = ProofState(AUDIT, 30, 40, 1, 10, 0, 50, 0.12063, 0.95, 0.1, 0.9)
+    state = ProofState(AUDIT, 30, 40, None, 1, 10, 0, 50, 0.12063, 0.95, 0.1, 0.9)
     assert "bound 0.1207 at level 0.95" in repr(state)
 
 

@@ -124,7 +124,7 @@ class TestBoundOfAChoice:
         ({"classifiers": GaussianNB()}, "classifiers"),
         ({"classifiers": ["forest"]}, "classifiers"),
         ({"rule": "worst"}, "rule"),
-        ({"cv": 0}, "cv"),
+        ({"n_folds": 0}, "n_folds"),
     ],
 )
 def test_refusals(options: dict[str, Any], parameter: str) -> None:

@@ -88,7 +88,7 @@ class TestCertificate:
         net = RobustNetClassifier(TwoLayers, label_prior=prior, max_epochs=2).fit(X, y, X_unlabeled=U)
         estimate = net.certificate_.estimate
         assert estimate is not None
-        same = sf.calibrate_radius(X, y, X_unlabeled=U, label_prior=prior)
+        same = sf.calibrate_radius(X, y, X_unlabeled=U, label_prior=prior, metric="euclidean", label_cost=1.0)
         assert estimate.excess == pytest.approx(same.excess)
         assert len(net.criterion_.losses) == (2 if isinstance(prior, str) else 1)
 

@@ -40,7 +40,7 @@ class CombinedClassifier(ClassifierMixin, BaseEstimator):
         How the classifiers are combined.
     classes : array of shape (K,) or None, default=None
         All classes, if the labels may miss some.
-    cv : int, default=5
+    n_folds : int, default=5
         Number of folds for the rule "best".
     random_state : int or None, default=0
         Seed of the folds.
@@ -72,13 +72,13 @@ class CombinedClassifier(ClassifierMixin, BaseEstimator):
         rule: str = AVERAGE,
         *,
         classes: ArrayLike | None = None,
-        cv: int = 5,
+        n_folds: int = 5,
         random_state: int | None = 0,
     ) -> None:
         self.classifiers = classifiers
         self.rule = rule
         self.classes = classes
-        self.cv = cv
+        self.n_folds = n_folds
         self.random_state = random_state
 
     def fit(
@@ -126,7 +126,7 @@ class CombinedClassifier(ClassifierMixin, BaseEstimator):
         """Return the classifiers as a list, after checks of all parameters."""
         if self.rule not in (AVERAGE, BEST):
             raise ParameterError("rule", 'must be "average" or "best"', repr(self.rule), "Pass one of these.")
-        check_positive_integer(self.cv, "cv")
+        check_positive_integer(self.n_folds, "n_folds")
         found = list(self.classifiers) if isinstance(self.classifiers, list | tuple) else []
         wrong = [one for one in found if not hasattr(one, "fit") or not hasattr(one, "predict_proba")]
         if wrong or not found:
@@ -144,7 +144,7 @@ class CombinedClassifier(ClassifierMixin, BaseEstimator):
             counted = weights > 0
             X, y, weights = X[counted], y[counted], weights[counted]
         copies = np.unique(np.column_stack([X, np.searchsorted(self.classes_, y)]), axis=0, return_inverse=True)[1]
-        folds = fold_numbers(y, max(self.cv, 2), self.random_state, copies.ravel())
+        folds = fold_numbers(y, max(self.n_folds, 2), self.random_state, copies.ravel())
         own = np.searchsorted(self.classes_, y)
         losses = np.zeros((len(candidates), len(y)))
         for fold in np.unique(folds):

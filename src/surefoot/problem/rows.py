@@ -357,7 +357,7 @@ def is_unlabeled(y: ArrayLike, classes: ArrayLike | None = None) -> NDArray[np.b
         return missing
     numbers = np.array([isinstance(label, int | float | np.number) and label == -1 for label in labels], dtype=bool)
     others = set(labels[~missing & ~numbers].tolist())
-    is_class = others <= {1} if classes is None else -1 in np.asarray(classes).tolist()
+    is_class = others <= {1} if classes is None else -1 in np.ravel(classes).tolist()
     return missing if is_class else missing | numbers
 
 
