@@ -1,4 +1,4 @@
-"""The appraisal of a finished classifier: every number that the terminal, the report, the page and JSON show."""
+"""Appraise a finished classifier: compute every number that the terminal, the report, the page and JSON show."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from surefoot.problem.losses import LOG_LOSS, ZERO_ONE, loss_matrix_from_proba
 from surefoot.problem.rows import Unlabeled
 
 LEVEL = 0.9
-# Labels from which on the coverage of the cross-fitted bound was measured (docs/bounds.md); rows of its fits.
+# Fewest labels for which the coverage of the cross-fitted bound was measured (docs/bounds.md), and most rows per fit.
 _FEWEST_FOR_CROSSFIT, _CROSSFIT_ROWS = 20, 1000
-# Of a time given, the share of what is left that cross-validation may take; it uses so many rows at least.
+# Share of the remaining time that cross-validation may take, and the fewest rows that it uses.
 _CROSSFIT_SHARE, _FEWEST_ROWS = 0.7, 100
 
 
@@ -42,10 +42,11 @@ _CROSSFIT_SHARE, _FEWEST_ROWS = 0.7, 100
 class Appraisal:
     """Bounds on the errors of a classifier, and its predictions for the unlabeled rows.
 
-    crossfit, worst : the cross-fitted bound and the worst case; None if missing, and no_crossfit, no_worst say why.
+    crossfit, worst : the cross-fitted bound and the worst case. If one is None, no_crossfit or no_worst gives the
+    reason.
     trained : the model that `fit` trained, None for a classifier from a file.
     shares : share of the unlabeled rows predicted to be in each class; empty for a classifier from a file.
-    max_error : the error rate that somebody wants at most, None if nobody said.
+    max_error : the largest error rate that the user accepts, None if not given.
     """
 
     crossfit: ErrorBound | None
@@ -64,7 +65,7 @@ class Appraisal:
         trained: TrainedModel | None = None,
         max_error: float | None = None,
     ) -> Appraisal:
-        """Build an appraisal from each bound, or from the note that says why it is missing; None if not requested."""
+        """Build an appraisal. Each bound may be a note with the reason why it is missing, or None if not requested."""
         return cls(
             None if isinstance(crossfit, Note) else crossfit,
             None if isinstance(worst, Note) else worst,
@@ -122,12 +123,12 @@ class Appraisal:
 
     @property
     def is_guaranteed(self) -> bool:
-        """Whether there is a worst case whose radius was calibrated or given."""
+        """Return True if there is a worst case whose radius was calibrated or given."""
         return self.worst is not None and self.worst.guaranteed
 
     @property
     def risk(self) -> float | None:
-        """The worst log loss of a trained model: at the radius of the worst case, else at the radius of training."""
+        """Worst-case log loss of a trained model, at the radius of the worst case if there is one, else of training."""
         found = None if self.worst is None else self.worst.risk(LOG_LOSS)
         if found is None and self.model.certificate is not None:
             return float(self.model.certificate.risk)
@@ -155,7 +156,7 @@ class Appraisal:
 
     @property
     def classes(self) -> list[ClassResult]:
-        """Recall and precision of each class in cross-validation; none without a cross-fitted bound."""
+        """Recall and precision of each class in cross-validation; empty without a cross-fitted bound."""
         if self.crossfit is None or self.crossfit.predicted is None:
             return []
         start = self.model.start
@@ -164,7 +165,7 @@ class Appraisal:
 
     @property
     def most_frequent(self) -> tuple[str, float]:
-        """The most frequent label, and its share of the labels."""
+        """The most frequent label and its share of the labels."""
         pool = self.model.start.pool
         counts = {name: int((pool.labels == name).sum()) for name in pool.classes}
         most = max(counts, key=lambda name: counts[name])
@@ -172,7 +173,7 @@ class Appraisal:
 
     @property
     def verdict(self) -> Note:
-        """The verdict on a trained model, from the bound on its error rate."""
+        """The verdict on a trained model, based on the bound on its error rate."""
         bound = None if self.crossfit is None else self.crossfit.value
         most = max(self.shares, key=lambda name: self.shares[name])
         n_rows = len(self.model.start.rest)
@@ -180,11 +181,11 @@ class Appraisal:
 
     @property
     def is_useful(self) -> bool:
-        """Whether the model meets --max-error, or without it, is better than a constant prediction."""
+        """Return True if the model meets --max-error or, without this option, beats a constant prediction."""
         return self.verdict.code in (Code.VERDICT_BETTER, Code.VERDICT_MET)
 
     def data(self) -> dict[str, Any]:
-        """The appraisal of a trained model as it is stored with the model and printed with --json."""
+        """Return the appraisal of a trained model as plain data, as stored with the model and printed with --json."""
         trained, classes = self.model, self.model.start.pool.classes
         training = None
         if trained.certificate is not None:
@@ -218,7 +219,7 @@ class Appraisal:
 
 
 class CountingClassifier(ClassifierMixin, BaseEstimator):
-    """A classifier that reports each fit, to show the progress of a cross-validation."""
+    """A classifier that calls `tick` before each fit, to show the progress of a cross-validation."""
 
     def __init__(self, classifier: Any = None, tick: Callable[[], None] | None = None) -> None:
         self.classifier = classifier
@@ -239,7 +240,10 @@ class CountingClassifier(ClassifierMixin, BaseEstimator):
 
 
 def appraise(trained: TrainedModel, choices: FitOptions, clock: Clock, *, worst: bool = False) -> Appraisal:
-    """Bound the errors of a trained model by cross-fitting; worst : also in the worst case over a transport ball."""
+    """Bound the error rate of a trained model by cross-fitting.
+
+    worst : whether to compute the worst case over a transport ball, too.
+    """
     crossfit = cross_fitted(trained, choices, clock)
     found: PoolWorstCase | Note | None = None
     if worst:
@@ -254,7 +258,7 @@ def appraise(trained: TrainedModel, choices: FitOptions, clock: Clock, *, worst:
 
 
 def shares_predicted(trained: TrainedModel) -> dict[str, float]:
-    """Return the share of the unlabeled rows that the model predicts to be in each class."""
+    """Return the share of the unlabeled rows that the model assigns to each class."""
     start = trained.start
     predicted = np.asarray(trained.clf.predict(start.rest))
     shares = [(predicted == value).mean() for value in start.classes]
@@ -262,14 +266,14 @@ def shares_predicted(trained: TrainedModel) -> dict[str, float]:
 
 
 def losses_of(clf: Any, start: LabeledTable) -> dict[str, FloatArray]:
-    """Losses (N, K) of a classifier, labeled rows first: of wrong answers, and of its probabilities."""
+    """Return (N, K) zero-one and log losses of a classifier for each possible label, labeled rows first."""
     rows = np.vstack([start.rows, start.rest])
     wrong = (np.asarray(clf.predict(rows))[:, None] != start.classes[None, :]).astype(np.float64)
     return {ZERO_ONE: wrong, LOG_LOSS: loss_matrix_from_proba(clf.predict_proba(rows), LOG_LOSS, CLIP)}
 
 
 def cross_fitted(trained: TrainedModel, choices: FitOptions, clock: Clock) -> ErrorBound | Note:
-    """Return the cross-fitted bound if there are enough labels and all are random."""
+    """Return the cross-fitted bound, or a note if there are too few labels or not all are random."""
     start = trained.start
     if not start.all_random:
         return Note(Code.CROSSFIT_PICKED)
@@ -304,7 +308,7 @@ def cross_fitted(trained: TrainedModel, choices: FitOptions, clock: Clock) -> Er
 def cross_fitted_recipe(
     classifier: Classifier, start: LabeledTable, inputs: Any, choices: FitOptions, clock: Clock
 ) -> ErrorBound | Note:
-    """Return the cross-fitted bound of a stored classifier's settings on these labels."""
+    """Return the cross-fitted bound of a stored classifier, refitted with its settings on these labels."""
     last = classifier.model[-1] if classifier.stored is not None else None
     if isinstance(last, CertifiedClassifier | CombinedClassifier):
         return cross_fitted(TrainedModel(start, last, 0.0, label_intervals(choices, start)), choices, clock)
@@ -312,7 +316,7 @@ def cross_fitted_recipe(
         return Note(Code.CROSSFIT_RANDOM, needed=_FEWEST_FOR_CROSSFIT)
     try:
         recipe = clone(classifier.model)
-        # the same folds as for our own model: none of its unlabeled rows is used
+        # the folds match those of our own model; this classifier uses no unlabeled rows
         rows, own = np.flatnonzero(start.pool.labeled), as_targets(classifier.classes)
         y = as_targets(start.pool.labels[start.pool.labeled], start.pool.classes)
         if own.dtype.kind != y.dtype.kind:
@@ -326,7 +330,7 @@ def cross_fitted_recipe(
 
 
 def appraise_classifier(classifier: Classifier, pool: Pool, choices: FitOptions, clock: Clock, loss: str) -> Appraisal:
-    """Bound the loss of a stored classifier over a pool, which is cleaned for the distances."""
+    """Bound the loss of a stored classifier over a pool. The cleaned rows of the pool define the distances."""
     table = pool.table
     order = np.concatenate([np.flatnonzero(pool.labeled), np.flatnonzero(~pool.labeled)])
     inputs = classifier.inputs(table.cells, table.label)

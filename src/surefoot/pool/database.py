@@ -1,4 +1,4 @@
-"""An SQLite file with a write-ahead log: when a transaction returns, the disk has it."""
+"""An SQLite file with a write-ahead log. When a transaction returns, its changes are on disk."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from urllib.parse import quote
 from surefoot._errors import FileError
 from surefoot._files import cannot_write, sync_folder
 
-# What happens while a pool is labeled: one kind of record for all of it, never changed once it is written.
+# Events record everything that happens while a pool is labeled. A written event never changes.
 
-# Kinds of events. The first five are answers of a person; the rest follow from them or are made by the server.
+# Kinds of events. A person causes the first five. The server writes the others.
 LABEL, SKIP, UNDO, FLAG, UNFLAG = "label", "skip", "undo", "flag", "unflag"
 NOTE, SETTLE = "note", "settle"
 PICK, FREEZE, CLOSE, FINISH, MEASURED = "pick", "freeze", "close", "finish", "measured"
 COLUMN, TARGET = "column", "target"
 
-# Purposes of a row that is asked for. Those of DRAWN are random samples of what was open.
+# Purposes of a row that is handed out. Those in DRAWN mark random samples of the open rows.
 LEARN, RANDOM, AUDIT, SECOND, GIVEN, IMPORTED = "learn", "random", "audit", "second", "given", "imported"
 DRAWN = (RANDOM, AUDIT, GIVEN)
 
-# The row and the person of an event that has none.
+# The person and the row of an event without one.
 NOBODY, NO_ROW = 0, -1
 
 
 @dataclass(frozen=True)
 class Event:
-    """One thing that happened.
+    """One event.
 
-    kind : one of the kinds above; value : the label, the text of a note, or JSON of a result of the server.
+    kind : one of the kinds above; value : the label, the text of a note, or the server's result as JSON.
     purpose, probability, audit : why a row was sampled, with which probability, and for which audit.
-    key : made by the page, so that an answer that is sent twice counts once; id and time : given by the store.
+    key : made by the page, so that a label sent twice counts once; id and time : set by the store.
     """
 
     kind: str
@@ -53,19 +53,21 @@ class Event:
 
 
 VERSION = 3
-_APPLICATION = 0x73664C62  # "sfLb": in the file's head, so that no other database is taken for ours
+_APPLICATION = 0x73664C62  # "sfLb", in the file header, distinguishes our files from other databases
 _BUSY_MS = 10_000
 
 
 class NotSavedError(FileError):
-    """A change could not be written, and the file is unchanged."""
+    """A change could not be written. The file is unchanged."""
 
 
 class Database:
-    """One connection to a file, for all threads of a process. Several processes may have one each.
+    """One connection to a file, shared by all threads of a process. Several processes may each have one.
 
-    tables : SQL that makes the tables of a new file; create : whether to make the file if there is none; without it,
-    the file can be read on a full disk. In a folder that may only be read, the file can be read and not changed.
+    tables : SQL that creates the tables of a new file.
+    create : whether to create a missing file. Without `create`, the file can be read on a full disk.
+
+    In a read-only folder, the file can be read but not changed.
     """
 
     def __init__(self, path: Path, tables: str, *, create: bool) -> None:
@@ -74,12 +76,12 @@ class Database:
         if not path.exists() and not create:
             raise FileError(f"{path} does not exist. Label rows with surefoot label or surefoot serve first.")
         wal = Path(f"{path}-wal")
-        self._settled = not wal.exists() or not wal.stat().st_size  # all is in the file itself
+        self._settled = not wal.exists() or not wal.stat().st_size  # the write-ahead log is missing or empty
         folder_ok = os.access(path.parent, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
         try:
             try:
                 self._connect(tables, writable=folder_ok)
-            except sqlite3.OperationalError:  # on a full disk there is no room for what SQLite keeps beside the file
+            except sqlite3.OperationalError:  # on a full disk SQLite cannot create its extra files
                 if create or not folder_ok or not self._settled:
                     raise
                 self._connect(tables, writable=False)
@@ -116,13 +118,13 @@ class Database:
             run("PRAGMA foreign_keys=ON")
 
     def _is_new(self) -> bool:
-        """Whether the file is empty: just made, or its maker was killed."""
+        """Return True if the file is empty: just created, or its creator was killed."""
         run = self._connection.execute
         marks = [run(f"PRAGMA {name}").fetchone()[0] for name in ("application_id", "user_version")]
         return marks == [0, 0] and not run("SELECT 1 FROM sqlite_master").fetchone()
 
     def _make(self, tables: str) -> None:
-        """Make all tables in one transaction: a kill leaves an empty file or a whole one."""
+        """Create all tables in one transaction, so that a kill leaves either an empty file or a complete one."""
         mode = self._connection.execute("PRAGMA journal_mode=WAL").fetchone()[0]
         if mode != "wal":
             raise FileError(
@@ -143,7 +145,7 @@ class Database:
             self._connection.close()
 
     def read(self, query: str, *values: Any) -> list[Any]:
-        """All lines that a question gives."""
+        """Return all rows of a query."""
         with self._lock:
             try:
                 return self._connection.execute(query, values).fetchall()
@@ -154,7 +156,7 @@ class Database:
     def transaction(self, what: str = "written to") -> Iterator[Any]:
         """Combine several writes into one transaction. Afterwards either all are on disk, or none.
 
-        No other process writes meanwhile. A transaction inside another one is part of it.
+        No other process can write during a transaction. A nested transaction becomes part of the outer one.
         """
         with self._lock:
             run = self._connection.execute
@@ -178,9 +180,9 @@ class Database:
 
 
 def error_message(path: Path, error: sqlite3.Error, what: str) -> str:
-    """An error of SQLite in words for a user, with the fix."""
+    """Return a message for the user about an SQLite error, with the fix."""
     reason, fix = str(error), "Check the disk"
-    match getattr(error, "sqlite_errorcode", 0) & 0xFF:  # the low byte tells the kind; our own errors have no code
+    match getattr(error, "sqlite_errorcode", 0) & 0xFF:  # the low byte is the kind; our own errors have no code
         case sqlite3.SQLITE_FULL | sqlite3.SQLITE_IOERR:
             reason, fix = f"the disk is full or fails ({reason})", "Make room on it"
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_CANTOPEN:

@@ -1,4 +1,4 @@
-"""Evidence about a table: written with its claims, checked without the solver, and shown as a model card."""
+"""Write evidence about a table with its claims, check it without the solver, and show it as a model card."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from surefoot.pool.table.cells import as_numbers, as_text, is_nested
 from surefoot.pool.worst import PoolWorstCase
 
 _RULES = {AUTO: "rule of thumb", CALIBRATED: "calibrated", NUMBER: "given"}
-# Whole numbers beyond this are not told apart as float64: their digits count.
+# float64 does not distinguish all integers beyond this, so their digits are compared.
 _EXACT = 2.0**53
 
 
 def evidence_files(path: Path) -> list[OutputFile]:
-    """The files that evidence is written to, for `check_outputs`."""
+    """Return the files that evidence is written to, for `check_outputs`."""
     if path.suffix.lower() != ".json":
         raise FileError(
             f"--evidence must name a file that ends in .json; got {path}. Pass a name such as certificate.json."
@@ -51,16 +51,17 @@ def evidence_files(path: Path) -> list[OutputFile]:
 
 
 def is_evidence(path: Path) -> bool:
-    """Whether a file is evidence that surefoot wrote."""
+    """Return True if surefoot wrote this file as evidence."""
     content = json.loads(path.read_text(encoding="utf-8"))
     return isinstance(content, dict) and content.get("format") == v.FORMAT
 
 
 def cells_digest(cells: Any) -> str:
-    """SHA-256 of the cells of a data frame, the same for a text file and for Parquet.
+    """Return the SHA-256 of the cells of a data frame. It is the same for a text file and for Parquet.
 
-    Of each column: its name; then as a JSON list either all its cells as numbers, if they are numbers, or else as texts
-    without white space around them, in NFC; null where a cell is empty. Days are texts such as 2024-01-31.
+    The hash covers each column: its name, then its cells as a JSON list. The cells are numbers if all of them are
+    numbers. Otherwise they are texts in NFC without surrounding white space. Empty cells are null. Days are texts such
+    as 2024-01-31.
     """
     columns = [[str(name), _plain_cells(cells[name])] for name in cells.columns]
     return v.sha256(json.dumps(columns, ensure_ascii=False, allow_nan=False))
@@ -78,13 +79,13 @@ def _plain_cells(column: Any) -> list[Any]:
         values, wrong = as_numbers(column)
         texts, values = column, values[filled]
         if column.dtype.kind != "m" and not wrong.any() and bool((np.abs(values) < _EXACT).all()):
-            # pandas reads texts to within a unit in the last place; Python reads them exactly
+            # pandas may round the last digit of a number in text; Python reads it exactly
             return [float(cell) + 0.0 if known else None for cell, known in zip(column, filled, strict=True)]
     return [as_text(cell) or None if known else None for cell, known in zip(texts, filled, strict=True)]
 
 
 def _recipe(table: Table, how: Format, columns: dict[str, Any], cleaning: str) -> dict[str, Any]:
-    """How rows follow from the file of a table: how it is read, and what its columns are."""
+    """Return how to recover rows from the file of a table: how to read it, and the roles of its columns."""
     return {
         "label": table.label,
         "delimiter": how.delimiter,
@@ -108,10 +109,10 @@ def save_appraisal(
     cleaned_by_model: bool,
     seed: int,
 ) -> list[Path]:
-    """Write the bounds of an appraisal as evidence; no file if there is no bound.
+    """Write the bounds of an appraisal as evidence. Without a bound, no file is written.
 
-    how, columns : as the table was read, options of `read_table` and `sort_columns`. cleaned_by_model : whether
-    distances are between rows as the model file cleans them.
+    how, columns : how the table was read, as options of `read_table` and `sort_columns`.
+    cleaned_by_model : whether the model file, not the table, defines the cleaning of the rows for distances.
     """
     table = pool.table
     data: dict[str, Any] = {
@@ -155,7 +156,10 @@ def save_audit(
 def save_finish(
     path: Path, finishing: Finishing, table: Table, how: Format, subject: Classifier | GivenPredictions | None
 ) -> list[Path]:
-    """Write the guarantee of a finished table as evidence; subject : what labeled rows, None for a model of its own."""
+    """Write the guarantee of a finished table as evidence.
+
+    subject : the classifier or predictions that labeled rows; None for a model trained by surefoot.
+    """
     plan, audit = finishing.plan(), finishing.audit
     if plan is None:
         raise RuntimeError("only a finished table has a guarantee")
@@ -196,13 +200,13 @@ def _subject_data(subject: Classifier | GivenPredictions | None) -> dict[str, An
 
 
 def _finite(scores: FloatArray) -> FloatArray:
-    """Scores (N,) as JSON holds them: a row without a prediction has −∞, and gets a score below all others."""
+    """Return finite scores (N,) for JSON. Rows without a prediction have −∞ and get a score below all others."""
     finite = np.isfinite(scores)
     return np.where(finite, scores, scores[finite].min(initial=0.0) - 1.0)
 
 
 def verify_table(path: Path, pool: Path, model: Path | None = None, trust: Iterable[str] = ()) -> v.Verification:
-    """Check a file of evidence about a table; `model` is the classifier of its claims, if there is one."""
+    """Check a file of evidence about a table. `model` is the classifier of its claims, if any."""
     try:
         content = v.read_evidence(path)
     except v.EvidenceError as error:
@@ -225,7 +229,7 @@ def verify_table(path: Path, pool: Path, model: Path | None = None, trust: Itera
 def _checked(
     content: dict[str, Any], table: Table, named: dict[str, Any], classifier: Classifier | None
 ) -> v.CheckedData:
-    """The data of the claims, as the table and the model have them."""
+    """Compute the data of the claims from the table and the model."""
     described = content["data"]
     kind, cells, labels, authors = content["claims"][0]["type"], table.features, table.labels.tolist(), None
     if kind == v.FINISH and LABELED_BY in cells.columns:
@@ -245,7 +249,7 @@ def _checked(
         return v.CheckedData(features, predictions=predictions, known_labels=known, scores=scores, authors=authors)
     checked = v.CheckedData(features, v.labels_digest(labels))
     if (features, checked.labels) != (described["features"], described["labels"]):
-        return checked  # the mismatch is reported; another table need not even be one that can be cleaned
+        return checked  # the caller reports the mismatch; cleaning a different table may fail
     recipe, labeled = described["table"], table.labeled
     if recipe["cleaning"] == "table":
         pool = clean(table, drop=recipe["drop"], categories=recipe["categories"], texts=recipe["texts"])
@@ -286,7 +290,7 @@ _DIGEST = "surefoot:evidence:sha256"
 
 
 def is_card(path: Path) -> bool:
-    """Whether a file is a model card that surefoot wrote."""
+    """Return True if surefoot wrote this file as a model card."""
     text = path.read_text(encoding="utf-8")
     if path.suffix.lower() == MARKDOWN:
         return "\ngenerated_by: surefoot\n" in text[:400]
@@ -295,7 +299,7 @@ def is_card(path: Path) -> bool:
 
 
 def check_card_name(path: Path) -> None:
-    """Refuse a name that does not say which form a card has."""
+    """Raise an error if the file name does not determine the format of the card."""
     if path.suffix.lower() not in (MARKDOWN, BOM):
         raise FileError(f"--out must end in .md or .json (CycloneDX); got {path}. Pass card.md, say.")
 
@@ -303,7 +307,7 @@ def check_card_name(path: Path) -> None:
 def write_card(path: Path, evidence: Path, classifier: Classifier | None) -> None:
     """Write the claims of a file of evidence as Markdown, or as a CycloneDX document if the name ends in .json.
 
-    classifier : the model, for its hyperparameters; None leaves them out.
+    classifier : the model whose hyperparameters the card lists; None to omit them.
     """
     content = v.read_evidence(evidence)
     if path.suffix.lower() == BOM:
@@ -314,9 +318,9 @@ def write_card(path: Path, evidence: Path, classifier: Classifier | None) -> Non
 
 
 def technical_documentation(content: dict[str, Any]) -> str:
-    """A paragraph on accuracy for technical documentation, such as that of Annex IV of the EU AI Act.
+    """Return a paragraph on accuracy for technical documentation, for example under Annex IV of the EU AI Act.
 
-    It names the metrics, the level of each claim, how it was found, the conditions, and the limits.
+    The paragraph gives the metrics, the confidence level and the method of each claim, the conditions, and the limits.
     """
     data, sentences = content["data"], []
     for claim in content["claims"]:
@@ -335,7 +339,7 @@ def technical_documentation(content: dict[str, Any]) -> str:
 
 
 def markdown_card(content: dict[str, Any], evidence: str, classifier: Classifier | None = None) -> str:
-    """A model card in the form of Hugging Face, by skops.card."""
+    """Return a model card in the format of Hugging Face, made with skops.card."""
     cards = import_extra("skops.card", "cli", "a model card")
     data, model = content["data"], content["model"] or {"name": "classifier", "sha256": None}
     how = "" if model["sha256"] is None else f"\n\nSHA-256 of the model file: `{model['sha256']}`"
@@ -378,7 +382,7 @@ def _table(content: dict[str, Any]) -> dict[str, list[str]]:
 
 
 def bill_of_materials(content: dict[str, Any]) -> dict[str, Any]:
-    """A CycloneDX 1.6 document with the model, its hash, and its model card with confidence intervals."""
+    """Return a CycloneDX 1.6 document with the model, its hash, and its model card with confidence intervals."""
     model_of = import_extra("cyclonedx.model.component", "card", "a CycloneDX document")
     bom_of, output = (
         import_extra(f"cyclonedx.{name}", "card", "a CycloneDX document") for name in ("model.bom", "output")
@@ -394,7 +398,7 @@ def bill_of_materials(content: dict[str, Any]) -> dict[str, Any]:
     )
     made = output.make_outputter(bom, schema.OutputFormat.JSON, schema.SchemaVersion.V1_6)
     document: dict[str, Any] = json.loads(made.output_as_string())
-    # the package has no model cards yet
+    # the cyclonedx package does not support model cards
     document["components"][0]["modelCard"] = {
         "modelParameters": {"task": "classification", "approach": {"type": "supervised"}},
         "quantitativeAnalysis": {"performanceMetrics": [_performance(claim) for claim in content["claims"]]},
@@ -412,12 +416,12 @@ def bill_of_materials(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _performance(claim: dict[str, Any]) -> dict[str, Any]:
-    """The observed value with its one-sided interval; a worst case is an upper bound without a confidence level."""
+    """Return the observed value with its one-sided interval. A worst case only has an upper bound."""
     about = f"{_METHODS[claim['type']]}; {claim['kind']}: {_KINDS[claim['kind']]}"
     upper = rounded_up(claim["value"], 6)
     if claim["confidence"] is None:
         return {"type": f"{_metric(claim)}, upper bound", "value": upper, "slice": about}
-    # of a finished table only the bound is known, since annotators corrected the errors of the sample
+    # annotators corrected the errors in the sample, so a finished table has only a bound
     observed = None if claim["type"] == v.FINISH else claim["proof"]["n_errors"] / max(_n_labels(claim), 1)
     level = percent(claim["confidence"])
     return {

@@ -1,4 +1,4 @@
-"""Label Studio's JSON, out and in: tasks with annotations and predictions, so that a team can label there."""
+"""Export and import Label Studio's JSON: tasks with annotations and predictions, so that a team can label there."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ from surefoot.pool.table import Table
 from surefoot.pool.table.cells import as_text
 from surefoot.pool.table.editing import label_writer
 
-# Files to take along: the pool with its labels, and a long table of answers.
+# Files to download: the pool with its labels, and a long table of answers.
 
 CSV, PARQUET = "csv", "parquet"
 COLUMNS = (
     "row", "answer", "skipped", "person", "time", "purpose", "pick_probability", "audit", "stands", "settled",
     "flagged", "notes",
 )  # fmt: skip
-# A spreadsheet takes a text that begins so for a formula, some with the wide signs too. The apostrophe is among them
-# so that whoever takes one away has the text as it was.
+# A spreadsheet reads a text that begins with one of these characters as a formula. Some programs accept the wide signs,
+# too. The list includes the apostrophe, so that removing one leading apostrophe always restores the text.
 _LIKE_A_FORMULA = tuple("=+-@\t\r\n\N{FULLWIDTH EQUALS SIGN}\N{FULLWIDTH PLUS SIGN}\N{FULLWIDTH HYPHEN-MINUS}"
                         "\N{FULLWIDTH COMMERCIAL AT}'")  # fmt: skip
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
 
 def labeled_file(table: Table, content: bytes, labels: Mapping[int, str | None], suffix: str) -> bytes:
-    """A file of the pool with these labels; in the form of the pool's own file, `content`, every other byte stays."""
+    """Return a file of the pool with these labels. In the format of its own file, `content`, all other bytes stay."""
     if suffix == table.path.suffix.lower():
         return label_writer(table, content).bytes_with(changed_labels(table, labels))
     found = {row: label for row, label in labels.items() if label is not None}
@@ -49,7 +49,7 @@ def labeled_file(table: Table, content: bytes, labels: Mapping[int, str | None],
 
 
 def labeled_table(table: Table, labels: dict[int, str]) -> Any:
-    """The pool as a data frame, its label column filled with these labels and no others."""
+    """Return the pool as a data frame whose label column contains only these labels."""
     import pandas as pd
 
     column = np.full(len(table.labels), None, dtype=object)
@@ -59,9 +59,10 @@ def labeled_table(table: Table, labels: dict[int, str]) -> Any:
 
 
 def answers_table(book: LabelLog, people: list[Person]) -> Any:
-    """One line per answer, oldest first.
+    """Return a table with one line per answer, oldest first.
 
-    `stands` is True for a label that was neither changed nor undone; `settled` is the label that counts for the row.
+    Column `stands` is True for a label that was neither changed nor undone. Column `settled` has the label that counts
+    for the row.
     """
     import pandas as pd
 
@@ -92,17 +93,17 @@ def answers_table(book: LabelLog, people: list[Person]) -> Any:
 
 
 def as_bytes(frame: Any, form: str) -> bytes:
-    """A data frame as Parquet, or as CSV in which a cell keeps its line ends."""
+    """Return a data frame as Parquet, or as CSV that preserves line ends within cells."""
     if form == PARQUET:
         buffer = io.BytesIO()
         frame.to_parquet(buffer, index=False)
         return buffer.getvalue()
-    # only with both characters in the line's end are cells that hold either of them quoted
+    # with both characters as the line end, to_csv quotes every cell that contains one of them
     return bytes(frame.to_csv(index=False, lineterminator="\r\n").encode())
 
 
 def answers_file(book: LabelLog, people: list[Person], form: str) -> bytes:
-    """The table of answers as a file; in CSV no text that people typed reads as a formula."""
+    """Return the table of answers as a file. In CSV, no typed text can act as a formula."""
     frame = answers_table(book, people)
     return as_bytes(frame if form == PARQUET else frame.map(_as_text_alone), form)
 
@@ -114,12 +115,12 @@ def _as_text_alone(cell: Any) -> Any:
 
 ROW = "surefoot_row"
 _FROM = "label"
-_DAY = 86_400.0  # clocks may differ so much
-_LONGEST = 60  # characters of a name or a label of another program
+_DAY = 86_400.0  # clocks may differ by at most this many seconds
+_LONGEST = 60  # characters of a name or label from another program
 
 
 def config(table: Table, hidden: Sequence[str] = ()) -> str:
-    """The labeling interface that the tasks need, to be pasted into a project of Label Studio."""
+    """Return the labeling interface for the tasks, ready to paste into a Label Studio project."""
     fields = [
         f'  <Header value="{escape(name)}" size="6"/>\n  <Text name="{_tag(k)}" value="${key}"/>'
         for k, (name, key) in enumerate(data_keys(table, hidden).items())
@@ -130,7 +131,7 @@ def config(table: Table, hidden: Sequence[str] = ()) -> str:
 
 
 def data_keys(table: Table, hidden: Sequence[str] = ()) -> dict[str, str]:
-    """Column -> its name in the data of tasks: Label Studio takes letters, digits and underscores in a variable."""
+    """Return column -> key in the task data. Label Studio variables allow only letters, digits and underscores."""
     names = [str(column) for column in table.cells.columns if column not in (table.label, *hidden)]
     plain = {name: re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_") or "cell" for name in names}
     keys = {name: name for name in names if plain[name] == name != ROW}
@@ -184,7 +185,7 @@ def _annotation(event: Event, names: dict[int, str]) -> dict[str, Any]:
 
 
 def read_tasks(content: bytes, path: object) -> list[dict[str, Any]]:
-    """The tasks of a JSON export of Label Studio."""
+    """Read the tasks of a JSON export of Label Studio."""
     try:
         found = json.loads(content)
     except (ValueError, RecursionError) as error:
@@ -205,13 +206,13 @@ def answers_of(
     rows: TaskRows | None = None,
     sample: Collection[int] = (),
 ) -> tuple[list[Event], list[str]]:
-    """Events of the annotations, and what could not be used, a sentence each.
+    """Return the events of the annotations, and one sentence per annotation or task that could not be used.
 
-    person_of : callable, the id of the person of a name; rows : finds the rows of the table, if made before;
+    person_of : callable, name -> id of the person; rows : finds the rows of the table, None to build it;
     sample : rows that were sampled at random.
     """
     rows = TaskRows(table) if rows is None else rows
-    events: dict[str, Event] = {}  # an annotation that the file holds twice counts once
+    events: dict[str, Event] = {}  # an annotation that occurs twice in the file counts once
     refused = []
     for task in found:
         row = rows.find(task["data"])
@@ -235,12 +236,12 @@ def _name(task: Mapping[str, Any]) -> str:
 
 
 def _list(value: Any) -> list[Any]:
-    """Return a list from an untrusted file, empty if the value is not a list."""
+    """Return a list from an untrusted file. Another value becomes a list with this value, None an empty list."""
     return value if isinstance(value, list) else [] if value is None else [value]
 
 
 def _label_of(annotation: Any, classes: list[str]) -> tuple[str | None, str | None]:
-    """The label of an annotation, None for one that was skipped; or why there is none."""
+    """Return the label of an annotation (None if skipped), and the reason if it is not usable."""
     if not isinstance(annotation, dict):
         return None, f"an annotation must be an object of JSON; got {cell_text(annotation, _LONGEST)}"
     if annotation.get("was_cancelled") or annotation.get("skipped"):
@@ -260,7 +261,7 @@ def _choices(result: list[Any]) -> Iterator[Any]:
 
 
 def _who(annotation: Mapping[str, Any]) -> str:
-    """The name of who made an annotation: Label Studio gives a number or an account."""
+    """Return the name of the annotator. Label Studio gives a number or an account."""
     by = annotation.get("completed_by")
     name = (by.get("email") or by.get("username") or by.get("id")) if isinstance(by, dict) else by
     return cell_text(name, _LONGEST) if name not in (None, "") else LABEL_STUDIO
@@ -271,12 +272,12 @@ def _when(annotation: Mapping[str, Any]) -> float:
     try:
         when = datetime.fromisoformat(str(said).replace("Z", "+00:00")).timestamp()
     except (ValueError, OverflowError, OSError):
-        return 0.0  # the store takes the present
+        return 0.0  # the store then uses the current time
     return when if 0.0 < when < time.time() + _DAY else 0.0
 
 
 def _key(task: Mapping[str, Any], annotation: Mapping[str, Any]) -> str:
-    """The same annotation, taken twice, has one key; one that was changed has another of the same beginning."""
+    """Return the key of an annotation. After a change, only the first part of the key is the same."""
     said = [task.get("id"), *(annotation.get(name) for name in ("id", "result", "updated_at")), _who(annotation)]
     return _first_of_key(annotation) + _hashed(said)[:32]
 
@@ -289,7 +290,7 @@ def _hashed(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
-# Label Studio as a front end: what its server sends to a machine learning backend, and the answers.
+# Label Studio as a front end: the requests of its server to a machine learning backend, and the responses.
 
 MADE, DELETED = ("ANNOTATION_CREATED", "ANNOTATIONS_CREATED", "ANNOTATION_UPDATED"), "ANNOTATIONS_DELETED"
 _CHOICES = re.compile(r"<Choices\b([^>]*)>(.*?)(?:</Choices>|$)", re.DOTALL)
@@ -299,7 +300,7 @@ _ATTRIBUTE = re.compile(r"""([\w:-]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 
 @dataclass(frozen=True)
 class ChoicesTag:
-    """The control with which a labeling interface asks for the class, and the classes that it offers."""
+    """The Choices control of a labeling interface, with the classes that it offers."""
 
     name: str = _FROM
     to_name: str = "cell0"
@@ -307,7 +308,7 @@ class ChoicesTag:
 
     @classmethod
     def from_interface(cls, text: Any) -> ChoicesTag:
-        """Read the first control of a labeling interface in XML; the one of `config` if the text is empty."""
+        """Read the first Choices control of a labeling interface in XML; the default control for an empty text."""
         if not text:
             return cls()
         found = _CHOICES.search(str(text))
@@ -321,7 +322,7 @@ class ChoicesTag:
         return cls(own["name"], own["toName"], tuple(as_text(name) for name in offered if name is not None))
 
     def check_classes(self, classes: list[str]) -> None:
-        """Refuse an interface that offers other classes; one that reads them from the tasks offers none here."""
+        """Raise an error if the interface offers other classes. Without static choices, there is nothing to check."""
         if self.classes and set(self.classes) != set(classes):
             raise ParameterError(
                 "label_config", f"must offer the classes {', '.join(classes)}", ", ".join(self.classes),
@@ -329,7 +330,7 @@ class ChoicesTag:
             )  # fmt: skip
 
     def result(self, label: str) -> list[dict[str, Any]]:
-        """Return a label as Label Studio has it."""
+        """Return a label in Label Studio's format."""
         return [{"from_name": self.name, "to_name": self.to_name, "type": "choices", "value": {"choices": [label]}}]
 
 
@@ -345,10 +346,12 @@ def changes_of(
     person_of: Any,
     sample: Collection[int] = (),
 ) -> tuple[list[Event], list[str]]:
-    """Events of what Label Studio reports of its annotations, and what could not be used, a sentence each.
+    """Return the events of a report by Label Studio, and one sentence per annotation that could not be used.
 
-    sample : rows that were sampled at random. Reports of anything else give no event. An older state of an annotation
-    does not replace a newer one.
+    sample : rows that were sampled at random.
+
+    Reports that do not concern annotations give no event. An older version of an annotation does not replace a newer
+    one.
     """
     if sent.get("action") in MADE:
         made, tasks = _list(sent.get("annotation")), [one for one in _list(sent.get("task")) if isinstance(one, dict)]
@@ -370,13 +373,16 @@ def _belongs(annotation: Any, task: Mapping[str, Any]) -> bool:
 
 
 def _is_outdated(event: Event, book: LabelLog) -> bool:
-    """Whether the book has a later state of the same annotation."""
+    """Return True if the log has a later version of the same annotation."""
     now, first = book.row(event.row).answers.get(event.person), str(event.key)[:20]
     return now is not None and (now.key or "").startswith(first) and now.time > event.time > 0.0
 
 
 class TaskRows:
-    """Find rows by their cells, and by their number if that agrees; hidden : columns that the tasks lack."""
+    """Find the row of a task by its row number if the cells agree, otherwise by its cells.
+
+    hidden : columns that the tasks do not contain.
+    """
 
     def __init__(self, table: Table, hidden: Sequence[str] = ()) -> None:
         self._keys = data_keys(table, hidden)
@@ -389,7 +395,7 @@ class TaskRows:
     def find(self, data: Any) -> int | None:
         if not isinstance(data, dict):
             return None
-        # under the columns' own names where somebody gave the table to Label Studio themselves, else under our keys
+        # tasks use column names if the user imported the table into Label Studio directly, otherwise our keys
         theirs = all(name in data for name in self._keys)
         cells = tuple(_said(data.get(name if theirs else key)) for name, key in self._keys.items())
         number = data.get(ROW)
@@ -399,12 +405,12 @@ class TaskRows:
 
 
 def _said(value: Any) -> str:
-    """A cell as it would be typed, whether a table or JSON gave it as a text or as a number."""
+    """Return a cell as text. The result does not depend on whether the table or JSON had a text or a number."""
     return as_text(_plain(value))
 
 
 def _plain(value: Any) -> Any:
-    """A cell for JSON; a missing one is an empty text, since Label Studio takes no null."""
+    """Return a cell for JSON. A missing cell becomes an empty text, because Label Studio does not accept null."""
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or value != value or str(value) in ("<NA>", "NaT"):  # noqa: PLR0124 - NaN

@@ -1,4 +1,4 @@
-"""Finish a table: the model labels its surest rows, and annotators label the rest, so that few labels are wrong."""
+"""Finish a table with few wrong labels. The model labels the rows with the largest scores, annotators the rest."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from surefoot.pool.table.reading import read_names
 
 PERSON, MODEL = "person", "model"
 LABELED_BY = "labeled_by"
-# The first words of the file beside a finished table.
+# First words of the text file next to a finished table.
 STATEMENT = "surefoot finish:"
-# Errors among the rows of the model that the sample allows by default.
+# Errors of the model in the sample that the default sample size allows.
 _ALLOWED = 2
 
 
 @dataclass(frozen=True)
 class StoredGoal:
-    """What an audit is for, as its event in the store says. columns : of the table, hidden from annotators."""
+    """The purpose of an audit, as stored in its event. columns : columns of the table that annotators must not see."""
 
     @classmethod
     def from_json(cls, text: str | None) -> Self:
@@ -47,17 +47,18 @@ class StoredGoal:
             ) from error
 
     def to_json(self) -> str:
-        """Return the goal as the store keeps it."""
+        """Return the goal as JSON for the store."""
         return json.dumps(asdict(self))
 
 
 @dataclass(frozen=True)
 class FinishGoal(StoredGoal):
-    """How a table is finished with an audit.
+    """How to finish a table with an audit.
 
-    max_error : share of wrong labels in the finished table. planned, level, seed : of an audit that was begun to finish
-    the table, with the size of its sample fixed beforehand. None: an audit of the page, with its anytime bound.
-    columns : of the table that hold the predictions and their scores, which annotators must not see.
+    max_error : largest share of wrong labels in the finished table.
+    planned, level, seed : of an audit that began in order to finish the table, with a sample size fixed in advance.
+        None for an audit of the page, with its anytime bound.
+    columns : columns of the table with the predictions and their scores, which annotators must not see.
     """
 
     max_error: float
@@ -68,9 +69,10 @@ class FinishGoal(StoredGoal):
 
 
 class Finishing:
-    """Who labels which row of a table, given the labels in its log.
+    """Decide who labels which row of a table, given the labels in its log.
 
-    audit : judges the frozen predictions by the labels of the log; scores : (N,) of the predictions, larger is surer.
+    audit : judges the frozen predictions by the labels in the log; scores : (N,) of the predictions, larger is more
+    certain.
     """
 
     def __init__(self, audit: AuditEngine, scores: FloatArray, goal: FinishGoal, book: LabelLog) -> None:
@@ -79,25 +81,25 @@ class Finishing:
 
     @property
     def sample_size(self) -> int | None:
-        """Rows of the sample where their number was fixed beforehand."""
+        """Size of the sample, if it was fixed in advance."""
         return None if self.audit.plan is None else min(self.audit.plan, self.audit.n_drawable)
 
     @property
     def n_sampled(self) -> int:
-        """Rows of the sample that have a label, in whatever order they came."""
+        """Number of labeled rows in the sample, in any order."""
         size = self.sample_size or 0
         return size - len(self.audit.open_draws(size, size)[0])
 
     @property
     def is_sampled(self) -> bool:
-        """Whether the labels of the sample are there, so that it is known which rows are left for annotators."""
+        """Return True if the sample is labeled, so that the plan can assign the other rows."""
         n = 1 if self.sample_size is None else self.sample_size
         return self.audit.proved or self.audit.n_labels >= min(n, self.audit.n_drawable)
 
     def plan(self) -> FinishPlan | None:
-        """Return the rows that annotators must still label and those of the model; None while the sample lacks labels.
+        """Return the rows left for annotators and the rows of the model; None until the sample is labeled.
 
-        Rows that annotators have labeled since are in neither. Rows that they skipped get no label at all.
+        Neither set contains rows that annotators labeled or skipped. Skipped rows get no label at all.
         """
         if not self.is_sampled or not self.audit.n_labels:
             return None
@@ -110,7 +112,7 @@ class Finishing:
         return replace(plan, rows=rows, model_rows=model_rows, n_wrong=min(plan.n_wrong, len(model_rows)))
 
     def rows(self, most: int) -> list[int]:
-        """Return the rows to ask for next: the next `most` rows of the sample, or all that the plan leaves."""
+        """Return the rows to label next: the next `most` rows of the sample, or all remaining rows of the plan."""
         plan = self.plan()
         if plan is not None:
             return [int(row) for row in plan.rows]
@@ -119,17 +121,17 @@ class Finishing:
 
     @property
     def n_left(self) -> int | None:
-        """Rows that annotators must still label; None while the sample is labeled."""
+        """Rows that annotators must still label; None while the sample is being labeled."""
         plan = self.plan()
         return 0 if plan is None and self.is_sampled else None if plan is None else len(plan.rows)
 
     @property
     def is_finished(self) -> bool:
-        """Whether no row is left for annotators."""
+        """Return True if annotators have no row left to label."""
         return self.n_left == 0
 
     def labels(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """(N,) labels of the table and who gave them, None where nobody did."""
+        """Return (N,) labels of the table and (N,) authors, both None for rows without a label."""
         plan = self.plan()
         predicted = {} if plan is None else {int(row): self.audit.predictions[row] for row in plan.model_rows}
         return labels_and_authors(self._book.labels, predicted, self._book.n_rows)
@@ -138,7 +140,7 @@ class Finishing:
 def labels_and_authors(
     given: Mapping[int, str], predicted: Mapping[int, str], n_rows: int
 ) -> tuple[NDArray[Any], NDArray[Any]]:
-    """(N,) labels and who gave them: where both did, the annotator counts."""
+    """Return (N,) labels and (N,) authors. Labels of annotators override predictions."""
     labels, authors = np.full(n_rows, None, dtype=object), np.full(n_rows, None, dtype=object)
     for author, found in ((MODEL, predicted), (PERSON, given)):
         for row, label in found.items():
@@ -147,7 +149,7 @@ def labels_and_authors(
 
 
 def sample_size(n_rows: int, n_known: int, max_error: float, level: float) -> int:
-    """Rows of the sample by default: the fewest with which two of the model's rows in it may be wrong.
+    """Return the default sample size: the smallest that tolerates two wrong predictions among the model's rows.
 
     A smaller sample leaves more rows to annotators, and a larger one costs more than it saves (benchmarks/finish.py).
     """
@@ -156,10 +158,12 @@ def sample_size(n_rows: int, n_known: int, max_error: float, level: float) -> in
 
 
 def expected_labels(chances: FloatArray, n_rows: int, n_sample: int) -> int:
-    """Estimate how many of the open rows annotators label, the sample included.
+    """Estimate the number of open rows that annotators label, including the sample.
 
-    chances : of the open rows, largest probability first, that the prediction is right. The model labels the rows up
-    to the third wrong one of the sample, which comes where about 2.67 rows for each sampled one are expected wrong.
+    chances : probability that the prediction is right, for each open row, largest first.
+
+    The model labels rows up to the third wrong prediction in the sample. The estimate places this error at the row up
+    to which about 2.67 wrong rows are expected per fraction n_sample/n_open of the open rows.
     """
     n_open = len(chances)
     if not n_open:
@@ -170,7 +174,7 @@ def expected_labels(chances: FloatArray, n_rows: int, n_sample: int) -> int:
 
 
 def check_unfinished(table: Table) -> None:
-    """Refuse a table that has the column which says who labeled a row."""
+    """Raise an error if the table already has the column with the author of each label."""
     if LABELED_BY in table.cells.columns:
         raise TableError(
             f"{table.path} must not have the column {LABELED_BY!r}, which the finished table gets. Rename it, or pass "
@@ -179,7 +183,7 @@ def check_unfinished(table: Table) -> None:
 
 
 def is_finished_table(path: Path) -> bool:
-    """Whether a table names the author of each label in its last column."""
+    """Return True if the last column of a table contains the author of each label."""
     return read_names(path)[-1:] == [LABELED_BY]
 
 
@@ -189,18 +193,18 @@ def statement_path(table: Path) -> Path:
 
 
 def is_statement(path: Path) -> bool:
-    """Whether a text file is of that kind."""
+    """Return True if surefoot wrote this text file as the statement of a guarantee."""
     with path.open("rb") as file:
         return file.read(len(STATEMENT)) == STATEMENT.encode()
 
 
 def finished_table(table: Table, labels: NDArray[Any], authors: NDArray[Any]) -> Any:
-    """Return all cells, the label column filled, and a last column that names the author of each label."""
+    """Return all cells with a filled label column, and a last column with the author of each label."""
     import pandas as pd
 
     column = table.cells[table.label]
     known = np.array([label is not None for label in labels])
-    if column.dtype.kind in "iuf":  # of a Parquet file
+    if column.dtype.kind in "iuf":  # from a Parquet file
         filled = pd.Series(np.nan, index=table.cells.index)
         filled[known] = as_targets(labels[known], table.classes)
         filled = filled.astype(column.dtype if known.all() else "float64")

@@ -1,4 +1,4 @@
-"""The state of labeling after all events: who labeled which row, and which labels are settled."""
+"""The current state of labeling after all events: who labeled which row, and which labels are settled."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from surefoot.bounds.result import ErrorBound
 from surefoot.pool import database as e
 from surefoot.pool.database import Event, NotSavedError
 
-# What the page asks of a learner, and what it gets: a ranking of rows, and predictions of all of them.
+# The interface between the page and a learner: the learner ranks rows and predicts all of them.
 
 
 @dataclass(frozen=True)
 class Job:
-    """Labels to learn from.
+    """Labels to train on.
 
-    labels : row -> label; picked : rows that a strategy chose, which are no random sample.
+    labels : row -> label; picked : rows that a strategy chose, which are not a random sample.
     """
 
     labels: dict[int, str]
@@ -32,11 +32,11 @@ class Job:
 
 @dataclass(frozen=True, eq=False)
 class Ranking:
-    """What a fit says.
+    """The result of a fit.
 
-    rows : rows to label, most useful first, without a label when the fit began.
-    predictions : (N,) place of the class that is predicted; proba : (N, K), as float32.
-    n_labels : that it was fitted to; model : bytes of the model file; measured : the cross-fitted bound.
+    rows : rows without a label when the fit began, most useful to label first.
+    predictions : (N,) index of the predicted class; proba : (N, K), as float32.
+    n_labels : number of training labels; model : bytes of the model file; measured : the cross-fitted bound.
     """
 
     rows: tuple[int, ...]
@@ -49,30 +49,30 @@ class Ranking:
     notes: tuple[str, ...] = ()
 
     def leanings(self, row: int, classes: list[str], most: int) -> list[tuple[str, float]]:
-        """Classes and their probabilities at a row, the largest first."""
+        """Return the `most` most probable classes of a row with their probabilities, largest first."""
         order = np.argsort(-self.proba[row], kind="stable")[:most]
         return [(classes[k], float(self.proba[row, k])) for k in order]
 
 
 class RowRanker(Protocol):
-    """Fits and ranks. It may be sent to another process."""
+    """Trains models and ranks rows. It must be picklable, because another process may run it."""
 
     def rank(self, job: Job) -> Ranking | None:
         """Train on the labels and rank the unlabeled rows; None if the labels have too few classes."""
         ...
 
     def report(self, job: Job) -> bytes:
-        """The report of a fit, a page of HTML."""
+        """Return the HTML report of a fit."""
         ...
 
 
-# Rows beyond those wanted that are measured exactly.
+# Number of additional rows for which the distance is computed exactly.
 _SPARE = 5
 
 
 @dataclass(frozen=True)
 class Neighbour:
-    """A labeled row near a row."""
+    """A labeled row near another row."""
 
     row: int
     label: str
@@ -80,9 +80,9 @@ class Neighbour:
 
 
 class Neighbours:
-    """The labeled rows nearest to a row, by the cleaned features (N, d).
+    """Find the labeled rows nearest to a row, by the cleaned features (N, d).
 
-    Features of labeled rows are kept side by side from one question to the next: labels come one by one.
+    The features of labeled rows are cached between calls, because labels arrive one by one.
     """
 
     def __init__(self, features: FloatArray) -> None:
@@ -99,7 +99,7 @@ class Neighbours:
         rough[self._rows == row] = np.inf
         few = min(n + _SPARE, len(rough))
         places = np.sort(np.argpartition(rough, few - 1)[:few]) if few else np.empty(0, dtype=np.intp)
-        distances = np.linalg.norm(self._near[places] - here, axis=1)  # rough ones may err where rows are alike
+        distances = np.linalg.norm(self._near[places] - here, axis=1)  # rough distances are inaccurate for similar rows
         order = [i for i in np.argsort(distances, kind="stable").tolist() if self._rows[places[i]] != row][:n]
         rows = [int(self._rows[places[i]]) for i in order]
         return [Neighbour(near, labels[near], float(distances[i])) for near, i in zip(rows, order, strict=True)]
@@ -107,7 +107,7 @@ class Neighbours:
     def _follow(self, labels: dict[int, str]) -> None:
         rows = np.fromiter(labels, dtype=np.intp, count=len(labels))
         same = len(self._rows)
-        if same > len(rows) or not np.array_equal(rows[:same], self._rows):  # a label was changed or taken back
+        if same > len(rows) or not np.array_equal(rows[:same], self._rows):  # a label was changed or undone
             same = 0
         elif same == len(rows):
             return
@@ -117,11 +117,11 @@ class Neighbours:
 
 
 def as_job(labels: dict[int, str], picked: set[int]) -> Job:
-    """The labels as they are now."""
+    """Return the current labels as a job."""
     return Job(dict(labels), frozenset(picked & labels.keys()))
 
 
-# The demonstration: a dataset inside scikit-learn as an unlabeled pool, with its truth for a robot that labels.
+# The demonstration: a dataset from scikit-learn as an unlabeled pool, with true labels for an automatic annotator.
 
 LABEL = "diagnosis"
 GUIDELINES = """# What to label
@@ -136,7 +136,7 @@ Skip a row that you cannot tell. A skipped row of the audit counts as an error, 
 
 
 def write_demo(folder: Path) -> tuple[Path, NDArray[Any]]:
-    """The Wisconsin breast cancer data without labels, and the labels (N,)."""
+    """Write the Wisconsin breast cancer data without labels. Return the path and the true labels (N,)."""
     from sklearn.datasets import load_breast_cancer
 
     data = load_breast_cancer(as_frame=True)
@@ -153,7 +153,7 @@ OPEN, LABELED, SKIPPED, CONFLICT = "open", "labeled", "skipped", "conflict"
 
 @dataclass
 class RowState:
-    """All that was said of one row.
+    """The state of one row.
 
     answers : annotator -> event of the valid label or skip; settled : event of the agreed label.
     """
@@ -179,14 +179,14 @@ class RowState:
 
     @property
     def label(self) -> str | None:
-        """The label that counts; None where nobody gave one, or people disagree."""
+        """The label that counts; None if there is no label or annotators disagree."""
         if self.settled is not None:
             return self.settled.value
         return next(iter(self.labels)) if len(self.labels) == 1 else None
 
 
 class LabelLog:
-    """The present state of a pool's labels; is_shared : whether two people are to label a row."""
+    """The current labels of a pool. is_shared : row -> whether two annotators must label the row."""
 
     def __init__(self, n_rows: int, classes: list[str], is_shared: Callable[[int], bool] = lambda row: False) -> None:
         self.n_rows, self.classes, self._is_shared = n_rows, classes, is_shared
@@ -196,38 +196,38 @@ class LabelLog:
         self.conflicts: set[int] = set()
         self.skipped: set[int] = set()
         self.flagged: set[int] = set()
-        self.drawn: set[int] = set()  # labeled rows that were drawn at random
+        self.drawn: set[int] = set()  # labeled rows that were sampled at random
         self.awaiting: dict[int, None] = {}  # shared rows with one answer, oldest first
         self.counts: Counter[str] = Counter()
         self._open, self.n_open = np.ones(n_rows, dtype=bool), n_rows
-        self.held: dict[int, dict[int, Event]] = {}  # person -> row -> event that handed it out, oldest first
-        self.holders: dict[int, int] = {}  # row -> person who was handed it last
-        self.done: dict[int, list[int]] = {}  # person -> rows answered, oldest first
+        self.held: dict[int, dict[int, Event]] = {}  # person -> row -> event that handed the row out, oldest first
+        self.holders: dict[int, int] = {}  # row -> last person who received the row
+        self.done: dict[int, list[int]] = {}  # person -> answered rows, oldest first
         self.keys: dict[str, Event] = {}
 
     def row(self, row: int) -> RowState:
-        """The state of a row; an empty one is not kept."""
+        """Return the state of a row. For a row without events, the state is empty and not kept."""
         return self.rows.get(row) or RowState()
 
     def is_untouched(self, row: int) -> bool:
-        """Whether nobody has answered for a row and nobody holds it."""
+        """Return True if nobody answered or holds the row."""
         return bool(self._open[row])
 
     @property
     def n_unanswered(self) -> int:
-        """How many rows have neither a label nor a skip."""
+        """Number of rows with neither a label nor a skip."""
         return self.n_rows - len(self.labels) - len(self.skipped) - len(self.conflicts)
 
     def open_rows(self) -> NDArray[np.intp]:
-        """Rows that are neither answered nor in anybody's hands."""
+        """Return the rows that nobody answered or holds."""
         return np.flatnonzero(self._open)
 
     def picked(self) -> set[int]:
-        """Rows that a strategy chose: no random sample."""
+        """Return the rows that a strategy chose, which are not a random sample."""
         return {row for row, found in self.rows.items() if found.picked}
 
     def apply(self, event: Event) -> None:
-        """Take an event."""
+        """Update the state with an event."""
         self.events.append(event)
         if event.key is not None:
             self.keys[event.key] = event
@@ -259,7 +259,7 @@ class LabelLog:
         if before is not None and before != person:
             self.held.get(before, {}).pop(row, None)
         others = {other: kept for other, kept in self.held.get(person, {}).items() if other != row}
-        # a row that was taken back is shown at once
+        # show a row first if it was handed out again after an undo
         self.held[person] = {row: event, **others} if event.value == "again" else {**others, row: event}
         self.holders[row] = person
         if found.purpose is None and event.purpose != e.SECOND:
@@ -279,7 +279,7 @@ class LabelLog:
         done.append(row)
 
     def _give_back(self, row: int, person: int) -> None:
-        """A person no longer holds a row."""
+        """Record that a person no longer holds a row."""
         self.held.get(person, {}).pop(row, None)
         if self.holders.get(row) == person:
             del self.holders[row]
@@ -307,13 +307,13 @@ class LabelLog:
             self.awaiting.pop(row, None)
 
     def _awaits(self, row: int, found: RowState) -> bool:
-        """Whether a row is to have the answer of a second person."""
+        """Return True if a row needs the answer of a second person."""
         one = len(found.answers) == 1 and found.settled is None and found.purpose not in (e.GIVEN, e.IMPORTED)
         return one and self._is_shared(row)
 
 
 def check_known(events: Iterable[Event], classes: list[str]) -> None:
-    """Refuse events of other processes with a class that this one does not know."""
+    """Raise an error if another process wrote a class that this process does not know."""
     for event in events:
         if event.kind in (e.LABEL, e.SETTLE) and event.value is not None and event.value not in classes:
             raise NotSavedError(

@@ -1,4 +1,4 @@
-"""A fitted model with the rows it was fitted to, checked once, and how each row is shown."""
+"""A fitted model with its checked training rows, and the texts that show each row."""
 
 from __future__ import annotations
 
@@ -30,29 +30,30 @@ from surefoot.problem.distances import row_chunks
 from surefoot.problem.losses import LOG_LOSS, loss_matrix_from_proba
 from surefoot.problem.rows import Unlabeled, unwrap
 
-# Learning the model of `surefoot fit`: as the library does by default, or at a radius asked for, in a given time.
+# Train the model of `surefoot fit`, with the library's default or a given radius, within a time limit.
 
-# Gap of the default model.
+# Optimality gap of the default model.
 _TOL = 1e-3
-# Unlabeled rows of the quick fit that tells how long the whole one takes, and its gap.
+# Unlabeled rows of the quick fit that predicts the duration of the full fit, and its optimality gap.
 _PILOT_ROWS, _PILOT_TOL = 400, 1e-3
-# What a default fit may cost per Newton step, in units of rows × classes² × (labels + features), and fewest rows. A
-# larger fit than the second number, which takes about 10 s, begins with a quick fit.
+# Largest cost of a default fit per Newton step, in units of rows × classes² × (labels + features). A fit above the
+# second cost, which takes about 10 s, begins with a quick fit. The last number is the fewest rows.
 _WORK, _LARGE, _FEWEST_ROWS = 20_000_000, 50_000_000, 1000
-# Classifiers by name that learn from unlabeled rows too.
+# Names of classifiers that also learn from unlabeled rows.
 _LEARN_FROM_UNLABELED = (ROBUST, MINIMAX, BLEND, BEST)
-# Rows of the median distance, in whose unit a label costs something.
+# Rows in the sample for the median distance, which is the unit of the label cost.
 _MEDIAN_ROWS = 400
-# A fit that takes longer than this is announced; and this share of the time given is for learning.
+# Expected seconds above which a fit is announced, and the share of the time limit for training.
 _SLOW, _SHARE = 20.0, 0.4
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A fitted classifier; `seconds` is what learning took, `sample` the unlabeled rows (positions) that took part.
+    """A fitted classifier.
 
-    intervals : (K, 2) the shares that classes may have; name : of the classifier, as for --classifier.
-    sample : None where all rows took part.
+    seconds : duration of training; intervals : (K, 2) possible shares of the classes.
+    name : of the classifier, as for --classifier.
+    sample : (m,) positions of the unlabeled rows used in training, None for all rows.
     """
 
     start: LabeledTable
@@ -69,17 +70,20 @@ class TrainedModel:
 
     @property
     def certificate(self) -> Certificate | None:
-        """The certificate at the radius of training, which has no guarantee; None without such a radius."""
+        """The certificate at the training radius, which has no guarantee; None if the classifier has no radius."""
         return getattr(self.clf, "certificate_", None)
 
     @property
     def recipe(self) -> Any:
-        """The same classifier, unfitted and on one thread: the folds of a cross-validation run at the same time."""
+        """The same classifier, unfitted and with one thread. The folds of a cross-validation run in parallel."""
         return _recipe(self.clf)
 
     @cached_property
     def stated(self) -> Stated:
-        """What is known of the training: the certificate, or that of a part, or only distances between rows."""
+        """The model's certificate, or only its metric, label cost, radius rule and label shares if it has none.
+
+        A combined model gets these settings from its first certified part, without the certificate.
+        """
         parts = [self.clf, *getattr(self.clf, "classifiers_", [])]
         found = next((one for one in parts if hasattr(one, "certificate_")), None)
         if found is not None:
@@ -104,7 +108,7 @@ def _recipe(clf: Any) -> Any:
 
 
 def train(start: LabeledTable, choices: FitOptions, clock: Clock) -> TrainedModel:
-    """Train on the labels of a pool and on a sample of its unlabeled rows that size and time allow."""
+    """Train on the labels of a pool and on a sample of its unlabeled rows. Size and time limit determine the sample."""
     if choices.chosen not in _LEARN_FROM_UNLABELED:
         return _fit(start, None, choices, clock, None)
     most = most_rows(start) if choices.learn_rows is None else choices.learn_rows or len(start.rest)
@@ -112,7 +116,7 @@ def train(start: LabeledTable, choices: FitOptions, clock: Clock) -> TrainedMode
     pilot, expected, bounded = None, None, False
     n_rows = len(start.rest) if sample is None else len(sample)
     if clock.budget is not None or n_rows * _work_per_row(start) > _LARGE:
-        # something is returned in any case: the quick fit may take its time
+        # there must always be a result, so the quick fit has no time limit
         quick, few = replace(choices, tol=_PILOT_TOL), drawn(len(start.rest), _PILOT_ROWS, choices.seed)
         pilot = _fit(start, few, quick, Clock(None, clock.say), None)
         n_few = len(start.rest) if few is None else len(few)
@@ -134,12 +138,12 @@ def train(start: LabeledTable, choices: FitOptions, clock: Clock) -> TrainedMode
 
 
 def most_rows(start: LabeledTable) -> int:
-    """Unlabeled rows to learn from by default."""
+    """Return the default number of unlabeled rows for training."""
     return max(_WORK // _work_per_row(start), _FEWEST_ROWS)
 
 
 def _work_per_row(start: LabeledTable) -> int:
-    """Cost of a row in a Newton step: about classes² × (labels + features)."""
+    """Return the cost of a row in a Newton step: about classes² × (labels + features)."""
     return len(start.pool.classes) ** 2 * (len(start.y) + start.rows.shape[1])
 
 
@@ -175,7 +179,7 @@ def _fit(
 
 
 def drawn(n: int, most: int, seed: int) -> NDArray[np.intp] | None:
-    """Return sorted positions of a random sample of n rows, or None for all rows."""
+    """Return sorted positions of `most` of n rows, sampled at random; None if this is all rows."""
     return None if n <= most else np.sort(np.random.default_rng(seed).choice(n, most, replace=False))
 
 
@@ -185,9 +189,9 @@ def sampled(start: LabeledTable, most: int, seed: int) -> LabeledTable:
     return start if at is None else replace(start, rest=np.ascontiguousarray(start.rest[at]))
 
 
-# Smallest probability in the log loss of a classifier that may predict 0.
+# Smallest probability in the log loss, for classifiers that may predict 0.
 CLIP = 1e-12
-# Cells of a row that are shown, and characters of a cell.
+# Most cells shown per row, and most characters per cell.
 _MOST_CELLS, LONGEST_CELL = 12, 60
 
 
@@ -195,8 +199,8 @@ _MOST_CELLS, LONGEST_CELL = 12, 60
 class Stated:
     """A certificate of a model and its decision set; certificate : None for a model without one.
 
-    radius : the rule that set it, as the parameter of an estimator; l2 : of the models that are compared with this one.
-    prior : of the label shares, as the parameter of an estimator; intervals : (K, 2) these shares.
+    radius : the rule for the radius, as the parameter of an estimator; l2 : of the models compared with this one.
+    prior : the prior on label shares, as the parameter of an estimator; intervals : (K, 2) the resulting label shares.
     """
 
     certificate: Certificate | None
@@ -209,7 +213,7 @@ class Stated:
 
     @classmethod
     def from_fit(cls, clf: Any) -> Stated:
-        """The certificate of the fit."""
+        """Return the certificate of a fit."""
         rule, found = resolve_radius(clf.radius, auto=True), clf.certificate_
         l2 = getattr(clf, "l2", "auto")
         return cls(found, clf.metric_, clf.label_cost_, rule, l2, clf.label_prior, found.label_intervals)
@@ -217,9 +221,9 @@ class Stated:
 
 @dataclass(frozen=True, eq=False)
 class ModelWithRows:
-    """A fitted model, its labeled rows X (n, d) with class codes (n,), and unlabeled rows U (M, d), M ≥ 1.
+    """A fitted model with its labeled rows X (n, d), class codes (n,), and unlabeled rows U (M, d), M ≥ 1.
 
-    U : rows to predict; `worst_case` and `row_weights` are there only if they are the rows that were certified.
+    U : rows to predict. `worst_case` and `row_weights` require the certified rows.
     """
 
     clf: Any
@@ -238,7 +242,7 @@ class ModelWithRows:
         X_unlabeled: ArrayLike | Unlabeled,
         stated: Stated | None = None,
     ) -> ModelWithRows:
-        """Check the model and the unlabeled rows; stated : the certificate, by default that of the fit."""
+        """Check the model and its rows. stated : the certificate, None for the certificate of the fit."""
         if stated is None and not isinstance(clf, RobustLogisticRegression):
             raise ParameterError(
                 "clf",
@@ -264,12 +268,12 @@ class ModelWithRows:
         return cls(clf, rows, labels, encode_labels(labels, clf.classes_)[1], U, stated)
 
     def at_rows(self, sample: NDArray[np.intp] | None) -> ModelWithRows:
-        """The same with some of the unlabeled rows; None for all."""
+        """Return the same model with a sample of the unlabeled rows; None for all."""
         return self if sample is None else replace(self, U=np.ascontiguousarray(self.U[sample]))
 
     @cached_property
     def worst_case(self) -> WorstCase:
-        """Of the certificate, whose rows these must be."""
+        """The worst case of the certificate. The rows must be the certified rows."""
         found = self.certificate.worst_case
         if found is None:
             raise RuntimeError("the certificate of a RobustLogisticRegression holds its adversary; this one does not")
@@ -290,7 +294,7 @@ class ModelWithRows:
         return self.stated.certificate
 
     def losses(self, rows: FloatArray) -> FloatArray:
-        """(N, K) the log loss of the model at rows, if their label were each of the classes."""
+        """Return (N, K) log losses of the model at the rows, for each possible label."""
         if isinstance(self.clf, CertifiedClassifier):
             return -np.asarray(self.clf.predict_log_proba(rows))
         return loss_matrix_from_proba(self.clf.predict_proba(rows), LOG_LOSS, CLIP)
@@ -305,17 +309,17 @@ class ModelWithRows:
 
     @cached_property
     def proba(self) -> FloatArray:
-        """(N, K) of the model, the labeled rows first."""
+        """(N, K) predicted probabilities, labeled rows first."""
         return np.vstack([self.clf.predict_proba(self.X), self.clf.predict_proba(self.U)])
 
     @property
     def row_weights(self) -> FloatArray:
-        """(N,) of the fit: sample weights are in it."""
+        """(N,) row weights of the fit, which include the sample weights."""
         return self.worst_case.row_weights
 
     @cached_property
     def nearest(self) -> tuple[NDArray[np.intp], FloatArray]:
-        """(M,) nearest labeled row of each unlabeled one, and its distance; in chunks: no M×n matrix is held."""
+        """(M,) nearest labeled row of each unlabeled row, and (M,) distances, without storing an M×n matrix."""
         index, distance = np.empty(len(self.U), dtype=np.intp), np.empty(len(self.U))
         for part in row_chunks(len(self.U), len(self.X), entries=1 << 21):
             block = self.metric.distances(self.U[part], self.X)
@@ -326,7 +330,7 @@ class ModelWithRows:
 
 @dataclass(frozen=True, eq=False)
 class Names:
-    """How classes and rows are called, and the cells of a row; `raw` is a pandas DataFrame or None."""
+    """Names of features, classes and rows, and the cells of each row. raw : a pandas DataFrame or None."""
 
     features: tuple[str, ...]
     classes: tuple[str, ...]
@@ -358,11 +362,11 @@ class Names:
         return cls(tuple(features), names, rows, raw_rows, (fitted.X, fitted.U))
 
     def row(self, position: int) -> str:
-        """Name of a row, by its position among all rows."""
+        """Return the name of a row, given its position among all rows."""
         return f"row {position + 1}" if self.rows is None else self.rows[position]
 
     def cells(self, position: int) -> tuple[tuple[str, str], ...]:
-        """The first columns of a row, as texts; the last entry says how many are left out."""
+        """Return the first columns of a row as texts. If columns are omitted, the last entry gives their number."""
         if self.raw is None:
             labeled, unlabeled = self.values
             row = labeled[position] if position < len(labeled) else unlabeled[position - len(labeled)]
@@ -370,7 +374,7 @@ class Names:
         else:
             missing = self.raw.iloc[[position]].isna().to_numpy()[0]
             columns = range(min(_MOST_CELLS, self.raw.shape[1]))
-            # cell by cell: a whole row of mixed types would be turned into one type
+            # read cell by cell, because pandas converts a row of mixed types to one type
             pairs = [(str(self.raw.columns[i]), None if missing[i] else self.raw.iat[position, i]) for i in columns]
         shown = [(name, cell_text(value, LONGEST_CELL)) for name, value in pairs[:_MOST_CELLS]]
         left = (len(self.features) if self.raw is None else self.raw.shape[1]) - len(shown)

@@ -1,4 +1,4 @@
-"""Model files: a fitted pipeline with its certificate, stored by skops, which runs no code of the file on loading."""
+"""Model files: a fitted pipeline with its certificate. skops stores and loads it without running code from the file."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ if TYPE_CHECKING:
     from surefoot.pool.model import TrainedModel
 
 
-# A stored model before it is used: its sizes before it is unpacked, its types before and after it is built.
+# Checks of a stored model: sizes before unpacking, types before and after loading.
 
 SCHEMA = "schema.json"
-# Bytes that a file may unpack to without being trusted, and those of its description, which grows when it is parsed.
+# Most bytes that an untrusted file, and its schema, may unpack to. A parsed schema takes even more memory.
 MOST_BYTES, MOST_SCHEMA_BYTES = 1 << 30, 64 << 20
 TRUST_SIZE = "size"
-# Packages of scikit-learn whose fitted types predict without compiled code that follows their arrays; of others, types.
+# Packages of scikit-learn without compiled code that trusts the indices in fitted arrays. _SOME lists single types.
 _PACKAGES = {"calibration", "compose", "discriminant_analysis", "dummy", "feature_extraction", "gaussian_process"}
 _PACKAGES |= {"impute", "linear_model", "model_selection", "multiclass", "naive_bayes", "neural_network"}
 _PACKAGES |= {"pipeline", "preprocessing"}
 _SOME = {
     "decomposition": {"PCA", "TruncatedSVD"},
     "ensemble": {"RandomForestClassifier", "StackingClassifier", "VotingClassifier"},
-    "tree": {"DecisionTreeClassifier"},  # unfitted: a fitted one holds a Tree, which skops does not trust
+    "tree": {"DecisionTreeClassifier"},  # must be unfitted: a fitted tree contains a Tree, which skops does not trust
 }
-_ARRAY, _ARCHIVE = b"\x93NUMPY", b"PK"  # how an array begins, and an archive
+_ARRAY, _ARCHIVE = b"\x93NUMPY", b"PK"  # first bytes of an array and of an archive
 
 
 class ForgedError(ValueError):
-    """The content of a model file cannot come from a fit."""
+    """The content of a model file cannot result from a fit."""
 
 
 def check_sizes(archive: zipfile.ZipFile) -> None:
-    """Refuse an archive that unpacks to too much, by the sizes that it declares: more than that is never read."""
+    """Raise an error if an archive declares too large a size. The reader never reads beyond the declared size."""
     total, schema = _declared(archive), archive.getinfo(SCHEMA).file_size
     if total <= MOST_BYTES and schema <= MOST_SCHEMA_BYTES:
         return
@@ -71,7 +71,7 @@ def check_sizes(archive: zipfile.ZipFile) -> None:
 
 
 def check_arrays(archive: zipfile.ZipFile) -> None:
-    """Refuse arrays that declare more entries than the file contains, because memory would be reserved for them."""
+    """Raise an error if an array declares more entries than the file contains. Loading would reserve memory for them."""
     for info in archive.infolist():
         with archive.open(info) as file:
             start = file.read(len(_ARRAY))
@@ -84,7 +84,7 @@ def check_arrays(archive: zipfile.ZipFile) -> None:
 
 
 def _declared(archive: zipfile.ZipFile) -> int:
-    """Bytes that an archive, and the archives in it (sparse matrices are some), unpack to."""
+    """Return the number of bytes that an archive unpacks to, including nested archives such as sparse matrices."""
     total = sum(info.file_size for info in archive.infolist())
     for info in archive.infolist():
         if total > MOST_BYTES:
@@ -111,7 +111,7 @@ def _check_array(file: Any, n_bytes: int) -> None:
 
 
 def foreign_types(archive: zipfile.ZipFile) -> set[str]:
-    """Types of scikit-learn that an archive names and that are not reviewed here."""
+    """Return the types of scikit-learn that an archive names and that have not been reviewed."""
     found: set[str] = set()
     waiting: list[Any] = [json.loads(archive.read(SCHEMA))]
     while waiting:
@@ -125,7 +125,7 @@ def foreign_types(archive: zipfile.ZipFile) -> set[str]:
 
 
 def is_foreign(name: str) -> bool:
-    """Whether a type is one of scikit-learn that is not reviewed here."""
+    """Return True for a type of scikit-learn that has not been reviewed."""
     package, _, rest = name.removeprefix("sklearn.").partition(".")
     known = _SOME.get(package)
     reviewed = package in _PACKAGES or (known is not None and rest.rpartition(".")[2] in known)
@@ -147,14 +147,14 @@ def check_model(model: Any, trusted: Collection[str]) -> None:
 
 
 def _parts(model: Any) -> Iterator[Any]:
-    """All objects that a model is made of, each once."""
+    """Yield each object of a model once."""
     seen: dict[int, Any] = {}
     waiting = [model]
     while waiting:
         part = waiting.pop()
         if id(part) in seen or isinstance(part, str | bytes | int | float | type(None)):
             continue
-        seen[id(part)] = part  # kept, so that its id is not given to another
+        seen[id(part)] = part  # keep a reference, so that no other object gets this id
         yield part
         if isinstance(part, dict):
             waiting += part.values()
@@ -198,12 +198,12 @@ def _check_sparse(matrix: Any) -> None:
 
 
 _KIND = "surefoot model"
-TAUGHT = "taught"  # fingerprints of the rows that taught a model: their labels say nothing of how it does on others
-TYPICAL = "typical"  # the cell of each column that explanations compare with
+TAUGHT = "taught"  # fingerprints of the training rows: their labels are not a test of the model
+TYPICAL = "typical"  # typical cell of each column, the reference for explanations
 _VERSION = 2
-# Types beyond those that skops trusts by itself (scikit-learn's estimators, numpy's functions), each reviewed: our own
-# estimators, and parts of scikit-learn's classifiers that hold data. Building them runs no code of the file. Of those
-# that skops trusts, `foreign_types` leaves the reviewed ones.
+# Reviewed types beyond those that skops trusts (scikit-learn's estimators, numpy's functions): our own estimators, and
+# data parts of scikit-learn's classifiers. Creating them runs no code from the file. `foreign_types` finds the types
+# that skops trusts but that have not been reviewed.
 ALLOWED = frozenset(
     {
         "numpy.dtype",
@@ -235,20 +235,20 @@ ALLOWED = frozenset(
 )
 _FIELDS: dict[str, type] = {"pipeline": Pipeline, "label": str, "classes": list, "certificate": dict, "version": str}
 _FIELDS |= {"reading": dict, "options": dict}
-# What a fit leaves in the estimator besides the model: as large as the pool, and summed up in `certificate`.
+# Attributes of a fitted estimator to omit. They are as large as the pool, and `certificate` has a summary.
 _LEFT_OUT = ("certificate_", "worst_case_")
 
 
 @dataclass(frozen=True)
 class ModelFile:
-    """A model as it is stored.
+    """The content of a model file.
 
-    pipeline : from a table's columns to classes: cleaning, then a classifier.
+    pipeline : cleaning and classifier, maps the columns of a table to classes.
     label : name of the label column; classes : list of str.
-    reading : how the columns of a table are read, as `Columns.stored` gives it.
+    reading : how to read the columns of a table, from `Columns.stored`.
     certificate : the certificate of the fit, as plain numbers and texts.
-    version : of the surefoot that wrote it.
-    options : of the command that wrote it, for later ones: delimiter, missing and the like.
+    version : version of surefoot that wrote the file.
+    options : options of the command that wrote the file, such as delimiter and missing, for later commands.
     """
 
     pipeline: Pipeline
@@ -265,12 +265,12 @@ class ModelFile:
 
     @property
     def columns(self) -> Columns:
-        """The columns that a table must have, and how they are read."""
+        """The columns that a table must have, and how to read them."""
         return Columns(**self.reading)
 
 
 def model_file_of(trained: TrainedModel, said: dict[str, Any], options: dict[str, Any]) -> ModelFile:
-    """Build a model file: cleaning and classifier as one pipeline, its certificate, and its options."""
+    """Build a model file: cleaning and classifier as one pipeline, with the certificate and the options."""
     pool = trained.start.pool
     return ModelFile(
         Pipeline([*pool.cleaner.steps, ("classify", without_pool(trained.clf))]),
@@ -283,7 +283,7 @@ def model_file_of(trained: TrainedModel, said: dict[str, Any], options: dict[str
 
 
 def were_taught(stored: ModelFile | None, cells: Any) -> NDArray[np.bool_]:
-    """Return (N,) True for the training rows of a model. Of equal rows, the number of training rows is True."""
+    """Return (N,) True for the training rows of a model. Equal rows are counted: each training row matches once."""
     left = Counter([] if stored is None else stored.certificate.get(TAUGHT, []))
     found = np.zeros(len(cells), dtype=bool)
     if stored is None or not left:
@@ -295,7 +295,7 @@ def were_taught(stored: ModelFile | None, cells: Any) -> NDArray[np.bool_]:
 
 
 def typical_cells(frame: Any) -> dict[str, Any]:
-    """Return the median of each column of numbers, and the most frequent value of each other column; None without one.
+    """Return the median of each numeric column and the most frequent value of other columns; None if empty.
 
     frame : the columns as a model reads them.
     """
@@ -333,7 +333,7 @@ def without_pool(clf: Any) -> Any:
     if isinstance(clf, CombinedClassifier):
         light.classifiers_ = [without_pool(one) for one in clf.classifiers_]
     elif isinstance(clf.radius, CalibratedRadius):
-        light.radius = "calibrated"  # its level and seed are in the summary
+        light.radius = "calibrated"  # the summary contains its level and seed
     return light
 
 
@@ -346,7 +346,7 @@ def prepare_saving() -> None:
     """Import skops in a thread while a model is trained."""
 
     def load() -> None:
-        with suppress(ImportError):  # saving says what is missing
+        with suppress(ImportError):  # saving reports the missing package
             _import_skops()
 
     if "skops.io" not in sys.modules:
@@ -354,7 +354,7 @@ def prepare_saving() -> None:
 
 
 def _import_skops() -> Any:
-    """Import skops without torch and Dask: skops lists all estimators, and imports each package of scikit-learn."""
+    """Import skops without torch and Dask, which it would load because it imports all packages of scikit-learn."""
     with _importing:
         hidden = [name for name in _ADAPTERS if "skops.io" not in sys.modules and name not in sys.modules]
         sys.modules.update(dict.fromkeys(hidden))  # type: ignore[arg-type]  # None: the import fails
@@ -366,12 +366,12 @@ def _import_skops() -> Any:
 
 
 def save_model(path: str | os.PathLike[str], model: ModelFile) -> None:
-    """Write a model, whole or not at all."""
+    """Write a model file. If writing fails, an existing file is unchanged."""
     skops_io = _import_skops()
     content = {"kind": _KIND, "format": _VERSION, **{name: getattr(model, name) for name in _FIELDS}}
     try:
         data = skops_io.dumps(content)
-    except TypeError as error:  # skops says which type it cannot store
+    except TypeError as error:  # the error names the type that skops cannot store
         raise FileError(
             f"{path} could not be written, because skops cannot store this classifier ({first_line(error)}). Pass "
             "another --classifier."
@@ -392,10 +392,10 @@ def is_model_file(path: Path) -> bool:
 
 
 def load_model(path: str | os.PathLike[str], *, trust: Iterable[str] = ()) -> ModelFile | Any:
-    """A `ModelFile`, or whatever classifier another program stored with skops.
+    """Load a `ModelFile`, or a classifier that another program stored with skops.
 
-    Refuses a file with unreviewed types before loading it (trees and forests of
-    scikit-learn are among these) or that unpacks to more than a gibibyte; `trust` names further types, or "size".
+    The file is refused before loading if it contains unreviewed types (such as trees and forests of scikit-learn), or
+    if it unpacks to more than one gibibyte. `trust` names additional types to allow, or "size" to allow any size.
     """
     skops_io = _import_skops()
     trusted = set(trust)
@@ -444,7 +444,7 @@ def _as_model_file(content: Any) -> ModelFile | Any:
 
 
 def _check_said(model: ModelFile) -> None:
-    """Marks of the rows that taught the model are texts, its certificate is a dict, and options are plain values."""
+    """Raise an error unless the fingerprints are texts, the certificate is a dict, and the options are plain values."""
     taught, inner = model.certificate.get(TAUGHT, []), model.certificate.get("certificate") or {}
     marked = isinstance(taught, list) and all(isinstance(mark, str) for mark in taught)
     plain = all(isinstance(value, str | int | float | None) for value in model.options.values())
@@ -456,7 +456,7 @@ def _check_said(model: ModelFile) -> None:
 
 
 def _check_reading(reading: dict[str, Any]) -> None:
-    """Names of columns, and texts for how they are written."""
+    """Raise an error unless the column names and formats are texts in the expected structure."""
     kinds = {"numbers": list, "categories": list, "texts": list, "dates": dict, "styles": dict}
     whole = all(isinstance(reading.get(name), kind) for name, kind in kinds.items()) and set(reading) == set(kinds)
     parts = [[*part, *part.values()] if isinstance(part, dict) else part for part in reading.values()]
@@ -465,7 +465,7 @@ def _check_reading(reading: dict[str, Any]) -> None:
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:
-    """Read all bytes of a model file once, so that the checks apply to the loaded content."""
+    """Read the file once, so that the checks apply to the loaded content."""
     file = Path(path)
     if file.is_dir():
         raise FileError(f"{path} must be a model file; it is a folder. Pass the name of a file in it.")

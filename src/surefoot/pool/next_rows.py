@@ -1,4 +1,4 @@
-"""The rows to label next, each with a reason in words."""
+"""Choose the rows to label next, and give a reason for each."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from surefoot.pool.table import Pool
 from surefoot.pool.training import Fit, LabeledTable
 from surefoot.problem.sets import label_cost_matrix
 
-# Up to this many distances the scores are those of the narrow default margin; beyond it, those of the paper's.
+# Up to this number of distances, use the narrow default margin of the strategy. Above it, use the margin of the paper.
 _NARROW = 1_000_000
-# Two classes whose probabilities are this close: the model is undecided.
+# The model is undecided if the probabilities of its top two classes differ by less than this.
 _UNDECIDED = 0.2
-# A row that is farther from the labeled rows than this share of the pool is said to be far.
+# A row is far if it is farther from the labeled rows than this share of the unlabeled rows.
 _FAR = 0.9
-# Of the rows this share has useful labels, at least so many per row asked for, and at most so many in all.
+# Share of rows to cluster, the fewest per requested row, and the most in total.
 _USEFUL, _PER_ROW, _MOST_CLUSTERED = 0.2, 5, 2000
 
 
 def choose(fitted: ModelWithRows, names: tuple[str, ...], n: int, seed: int) -> tuple[Candidate, ...]:
-    """Unlabeled rows whose labels change the model much, whatever they are, and that differ; most useful first.
+    """Choose different unlabeled rows whose labels change the model much, whichever label they get; most useful first.
 
-    Of one row it is the best. Of several, rows with high scores are clustered, and of each cluster the best one near
-    its middle is taken: typical rows of different kinds. Scored by `RobustModelChange` with the model's own prior,
-    label cost and metric.
+    For n = 1, return the row with the highest score. For larger n, cluster the rows with high scores, and return the
+    best row near the center of each cluster. These are typical rows of different kinds. The scores are those of
+    `RobustModelChange` with the model's own prior, label cost and metric.
     """
     size = min(check_positive_integer(n, "n"), len(fitted.U))
     rows = np.vstack([fitted.X, fitted.U])
@@ -88,7 +88,7 @@ def spread_out(rows: FloatArray, scores: FloatArray, size: int, seed: int) -> ND
         if len(members):
             inner = members[away[members] <= np.median(away[members])]
             chosen.append(int(inner[scores[useful[inner]].argmax()]))
-    left = [at for at in range(len(useful)) if at not in set(chosen)]  # of equal rows there are fewer clusters
+    left = [at for at in range(len(useful)) if at not in set(chosen)]  # if rows are equal, there are fewer clusters
     order = np.array([*chosen, *left[: size - len(chosen)]])
     return useful[order[np.argsort(-scores[useful[order]], kind="stable")]]
 
@@ -97,7 +97,7 @@ def _strategy(fitted: ModelWithRows, seed: int) -> RobustModelChange:
     clf = fitted.clf
     n, N = len(fitted.X), len(fitted.X) + len(fitted.U)
     kappa = float(label_cost_matrix(fitted.stated.label_cost, fitted.n_classes).max())
-    # from 2κ/N on the adversary may force any label at any row: the score needs no transport problem
+    # with a margin of at least 2κ/N the adversary may set any label at any row, so no transport problem is solved
     margin = None if n * N <= _NARROW else kappa * max(PAPER_MARGIN, 2.0 / N)
     return RobustModelChange(
         impact=impact_of,
@@ -112,16 +112,16 @@ def _strategy(fitted: ModelWithRows, seed: int) -> RobustModelChange:
 
 
 def impact_of(clf: Any, X: FloatArray) -> FloatArray:
-    """(N, K) by how much each label of a row would change a model, from its probabilities.
+    """Return (N, K) how much each possible label of a row would change the model, given its probabilities.
 
-    That is the gradient of the log loss of a linear model with these probabilities: exact for one, and else how much
-    the label surprises.
+    This is the norm of the gradient of the log loss of a linear model with these probabilities. It is exact for a
+    linear model. For other models it measures how surprising the label is.
     """
     return label_surprise(clf.predict_proba(X)) * np.sqrt(1.0 + np.square(X).sum(axis=1))[:, None]
 
 
 def reason_of(proba: Sequence[float], names: tuple[str, ...], farther_than: float, nearest_label: str) -> str:
-    """Why a row is worth a label, from the model's probabilities and the distance to the labeled rows."""
+    """Explain why a row is worth labeling, from the model's probabilities and the distance to the labeled rows."""
     order = np.argsort(np.negative(proba), kind="stable")
     first, second = int(order[0]), int(order[1])
     if proba[first] - proba[second] < _UNDECIDED:
@@ -140,7 +140,7 @@ def reason_of(proba: Sequence[float], names: tuple[str, ...], farther_than: floa
 
 
 def working_rows(pool: Pool, most: int, seed: int) -> NDArray[np.intp]:
-    """All labeled rows, and of the unlabeled ones at most `most`, drawn at random (0 for all)."""
+    """Return all labeled rows and at most `most` unlabeled rows, sampled at random (0 for all)."""
     labeled, others = np.flatnonzero(pool.labeled), np.flatnonzero(~pool.labeled)
     if most and len(others) > most:
         others = np.random.default_rng(seed).choice(others, most, replace=False)
@@ -148,7 +148,7 @@ def working_rows(pool: Pool, most: int, seed: int) -> NDArray[np.intp]:
 
 
 def candidates(fit: Fit | TrainedModel, n: int, seed: int) -> tuple[Candidate, ...]:
-    """Positions among the unlabeled rows of a fit, best first; only rows that took part in training are chosen."""
+    """Choose unlabeled rows used in training, best first. Positions count the unlabeled rows."""
     start, sample = fit.start, fit.sample if isinstance(fit, TrainedModel) else None
     fitted = ModelWithRows.check(fit.clf, start.rows, start.y, start.rest, fit.stated).at_rows(sample)
     chosen = choose(fitted, tuple(start.pool.classes), min(n, len(fitted.U)), seed)
@@ -159,8 +159,9 @@ def candidates(fit: Fit | TrainedModel, n: int, seed: int) -> tuple[Candidate, .
 class RankedRows:
     """The rows of a table to label next, best first.
 
-    rows : numbers in the table, from 0, each with its candidate; identifier : the column that names the rows, if any.
-    n_considered : unlabeled rows among which they were chosen, None for all; notes : of training.
+    rows : row number in the table (from 0) and candidate, for each row; identifier : the column that names the rows, if
+    any.
+    n_considered : number of unlabeled rows in the search, None for all; notes : notes of training.
     """
 
     pool: Pool
@@ -189,7 +190,7 @@ class RankedRows:
 
 
 def rank(pool: Pool, choices: FitOptions, clock: Clock, *, n: int, most: int) -> RankedRows:
-    """Train a model, and find the n rows whose labels would change it most, among `most` unlabeled rows (0 for all)."""
+    """Train a model. Find the n rows whose labels would change it most, among `most` unlabeled rows (0 for all)."""
     keep = working_rows(pool, most, choices.seed)
     trained = train(LabeledTable.from_pool(pool.subset(keep), picked_rows(pool.table)[keep]), choices, clock)
     rows = keep[np.flatnonzero(~trained.start.pool.labeled)]

@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 
 from surefoot._printing import share_at_least, share_at_most
 
-# A model that predicts one class for this share of the rows or more is nearly constant.
+# A model is nearly constant if it predicts one class for at least this share of the rows.
 _NEARLY_ALL = 0.99
-# A note names a class with at least this number of labels if cross-validation finds less than this share of them.
+# Report a class with at least this number of labels if cross-validation finds less than this share of them.
 _FEW_FOUND, _FEWEST_TO_FIND = 0.5, 3
 # Smaller shares would be printed as 0.0 %.
 _WORTH_SAYING = 0.001
 
 
 class Code(StrEnum):
-    """Kind of a note. Programs use the code and the parameters, never the sentence."""
+    """Kind of a note. Programs must use the code and the parameters, not the sentence."""
 
     # about the table
     LEFT_OUT = auto()
@@ -55,7 +55,7 @@ class Code(StrEnum):
     WORST_TIME = auto()
     WORST_FEW = auto()
     WORST_CLASSES = auto()
-    # why a model has no coefficients and no radius of training
+    # why a model has no coefficients and no training radius
     NOT_LINEAR = auto()
     # how a model was trained
     PICKED_LABELS = auto()
@@ -71,7 +71,7 @@ class Code(StrEnum):
     NEVER_ANSWERED = auto()
     LOW_RECALL = auto()
     LEAK = auto()
-    # the verdict on a model: it is a constant; nothing is known; perhaps no better than a constant; better; --max-error
+    # the verdict: constant; unknown; not shown to beat a constant; better than a constant; --max-error met or not
     VERDICT_CONSTANT = auto()
     VERDICT_UNKNOWN = auto()
     VERDICT_CARE = auto()
@@ -80,7 +80,7 @@ class Code(StrEnum):
     VERDICT_NOT_MET = auto()
 
 
-# Notes on single columns, of which a table may have many.
+# Notes about single columns. A table may have many of them.
 _OF_COLUMNS = (Code.DATES, Code.NUMBER_STYLE, Code.UNREAD_CELLS, Code.TEXTS_AND_NUMBERS)
 _MOST_NAMED = 8
 
@@ -263,7 +263,7 @@ def verdict_on(
     n_rows: int,
     max_error: float | None = None,
 ) -> Note:
-    """Return whether the bound on the error rate allows using the model.
+    """Return a verdict: whether the bound on the error rate justifies using the model.
 
     crossfit : the bound, or None; most_predicted, most_frequent : the class predicted for most of the `n_rows` rows,
     and the most frequent class among the labels, each with its share. max_error : the largest acceptable error rate.
@@ -285,7 +285,7 @@ def verdict_on(
 
 @dataclass(frozen=True)
 class ClassResult:
-    """How cross-validation does on one class: labels of it, how many of them are predicted, and predictions of it."""
+    """Cross-validation results for one class: its labels, its correct predictions, and all predictions of this class."""
 
     name: str
     n_labels: int
@@ -294,12 +294,12 @@ class ClassResult:
 
     @property
     def recall(self) -> float | None:
-        """The share of its labels that are predicted; None without labels."""
+        """Share of the class's labels that are predicted correctly; None without labels."""
         return self.n_right / self.n_labels if self.n_labels else None
 
     @property
     def precision(self) -> float | None:
-        """The share of its predictions that are right; None without predictions."""
+        """Share of the class's predictions that are correct; None without predictions."""
         return self.n_right / self.n_predicted if self.n_predicted else None
 
 
@@ -317,7 +317,7 @@ def class_results(truth: NDArray[Any], predicted: NDArray[Any], values: Sequence
 
 
 def about_classes(results: Sequence[ClassResult]) -> list[Note]:
-    """A note for each rare class that cross-validation mostly misses."""
+    """Return a note for each rare class that cross-validation mostly misses."""
     most = max((one.n_labels for one in results), default=0)
     return [
         Note(Code.LOW_RECALL, name=one.name, n_found=one.n_right, n_labels=one.n_labels)

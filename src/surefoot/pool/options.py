@@ -1,4 +1,4 @@
-"""Options of commands, which the store of a table remembers for later commands."""
+"""Options of commands. The store of a table remembers them for later commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from surefoot._printing import in_words
 from surefoot.pool.store import Store, store_path
 from surefoot.pool.table.cells import TableError
 
-# Time of a fit: how long it may take, how long it has taken, and what is left.
+# The time limit of a fit, the time used, and the time left.
 
 
 class TimeIsUpError(Exception):
@@ -28,7 +28,7 @@ class TimeIsUpError(Exception):
 class Clock:
     """A time budget in seconds, or None, and the progress line.
 
-    say : takes a text that describes the work; one line in a terminal.
+    say : shows a text about the current work; one line in a terminal.
     """
 
     budget: float | None = None
@@ -45,14 +45,17 @@ class Clock:
         return float("inf") if self.budget is None else self.budget - self.passed
 
     def check(self) -> None:
-        """Raise an error when the time is over."""
+        """Raise an error if the time limit has passed."""
         if self.left <= 0:
             raise TimeIsUpError
 
     @contextmanager
     def stage(self, what: str, seconds: float | None = None) -> Iterator[None]:
-        """Work of one kind, with an estimate; its start and each round of learning look at the clock."""
-        from surefoot._validation import watch_rounds  # it imports scikit-learn, which takes seconds
+        """Show the progress of one stage. Check the clock at its start and in each round of training.
+
+        seconds : expected duration, None if unknown.
+        """
+        from surefoot._validation import watch_rounds  # imports scikit-learn, which takes seconds
 
         began = time.monotonic()
 
@@ -65,7 +68,7 @@ class Clock:
             yield
 
     def counted(self, what: str, n: int) -> Callable[[], None]:
-        """A function to call before each of n equal pieces of work: says which one, and how long the rest takes.
+        """Return a function to call before each of n equal pieces of work. It shows the piece and the time left.
 
         Any thread may call it.
         """
@@ -89,14 +92,14 @@ class Clock:
         return f", about {in_words(rest)} left" if rest > 1 else ", nearly done"
 
 
-# What a user asked of a fit: plain values, so that a mistake among them is told before anything is loaded.
+# Options of a fit as plain values, so that errors are reported before anything is loaded.
 
 DEFAULT, CALIBRATED, AUTO, NUMBER = "default", "calibrated", "auto", "number"
 WEAK, NONE = "weak", "none"
 LOSSES = {"log_loss": "log_loss", "zero_one": "zero_one", "log": "log_loss", "error": "zero_one"}
 
 
-# Classifiers by name. Any other is MODULE:OBJECT, which is imported.
+# Names of classifiers. Any other classifier is MODULE:OBJECT, which is imported.
 ROBUST, MINIMAX, LOGISTIC, FOREST, BOOSTING, BLEND, BEST = (
     "robust", "minimax", "logistic", "forest", "boosting", "blend", "auto",
 )  # fmt: skip
@@ -109,7 +112,8 @@ class FitOptions:
 
     radius : "default", "calibrated", "auto" or a number; prior : "weak", "none" or probabilities (K,).
     classifier : "default", one of CLASSIFIERS, or module:object.
-    learn_rows : unlabeled rows to learn from, 0 for all; None by size. max_error : largest error rate that is wanted.
+    learn_rows : unlabeled rows to train on, 0 for all, None for a number that depends on the table's size.
+    max_error : largest acceptable error rate.
     """
 
     radius: str | float = DEFAULT
@@ -123,7 +127,7 @@ class FitOptions:
 
     @property
     def chosen(self) -> str:
-        """The classifier that is trained."""
+        """The classifier to train."""
         return ROBUST if self.classifier == DEFAULT else self.classifier
 
 
@@ -137,7 +141,7 @@ def split_names(text: str) -> list[str]:
 
 
 def read_radius(text: str) -> str | float:
-    """The radius option."""
+    """Parse the radius option."""
     if text in (DEFAULT, CALIBRATED, AUTO):
         return text
     try:
@@ -150,7 +154,7 @@ def read_radius(text: str) -> str | float:
 
 
 def read_prior(text: str) -> str | tuple[float, ...]:
-    """The prior option."""
+    """Parse the prior option."""
     if text in (WEAK, NONE):
         return text
     try:
@@ -168,7 +172,7 @@ def read_prior(text: str) -> str | tuple[float, ...]:
 
 
 def read_classifier(text: str) -> str:
-    """The classifier option: a name, or module:object."""
+    """Parse the classifier option: a name, or module:object."""
     module, colon, name = text.partition(":")
     named = all(part.isidentifier() for part in [*module.split("."), *name.split(".")])
     if text not in (DEFAULT, *CLASSIFIERS) and not (colon and named):
@@ -179,13 +183,13 @@ def read_classifier(text: str) -> str:
 
 
 def read_loss(text: str) -> str:
-    """The loss option, by the names that --json prints; 'log' and 'error' are short for them."""
+    """Parse the loss option. The names match --json; 'log' and 'error' are short forms."""
     if text not in LOSSES:
         raise TableError(f"--loss must be 'log_loss' or 'zero_one' (error rate); got {text!r}. Pass one of these.")
     return LOSSES[text]
 
 
-# Of the file itself; of its columns; of one label column.
+# Options about the file, about its columns, and about one label column.
 OF_FILE = ("delimiter", "encoding", "missing")
 OF_COLUMNS = ("drop", "categories", "text", "strict")
 OF_LABEL = ("classes", "prior", "radius", "classifier")
@@ -195,9 +199,10 @@ KEPT = (*OF_FILE, LABEL, *OF_COLUMNS, *OF_LABEL)
 
 @dataclass(frozen=True)
 class KeptOptions:
-    """The options of a command: those given, then those kept.
+    """The options of a command: given options first, then options kept from earlier commands.
 
-    values : of all options in KEPT that the command has; given : those typed now; kept : those taken from before.
+    values : all options in KEPT that the command has; given : typed now; kept : from earlier commands.
+    before : all options in the store.
     """
 
     path: Path
@@ -208,7 +213,7 @@ class KeptOptions:
 
     @property
     def note(self) -> str | None:
-        """A note about remembered options, empty if there are none."""
+        """A note about the kept options, None if there are none."""
         return f"kept from {self.path.name}: {as_options(self.kept)} (--forget drops them)." if self.kept else None
 
     def keep(self) -> str | None:
@@ -225,7 +230,7 @@ class KeptOptions:
 
 
 def settle(table: Path, values: Mapping[str, Any], given: set[str], *, forget: bool = False) -> KeptOptions:
-    """Fill options that were not given from those kept for a table.
+    """Fill in missing options from those kept for a table.
 
     With a different label column, only the options about the file format apply.
     """
@@ -241,7 +246,7 @@ def settle(table: Path, values: Mapping[str, Any], given: set[str], *, forget: b
 
 
 def _imports(name: str, value: Any) -> bool:
-    """Whether an option names a module to import, which must be typed each time."""
+    """Return True if an option names a module to import. The user must type it each time."""
     return name == CLASSIFIER and value not in CLASSIFIERS
 
 
@@ -252,7 +257,7 @@ def read_options(path: Path) -> dict[str, Any]:
     with Store(path) as store:
         found = store.options()
     for name, value in found.items():
-        # a store may come from elsewhere: it must not name a module to import
+        # a store may come from elsewhere, so it must not name a module to import
         if name not in KEPT or _imports(name, value) or not isinstance(value, bool if name == "strict" else str):
             raise FileError(
                 f"{path} must hold options of surefoot; {name!r} is {value!r}. Restore it, or move it away."

@@ -32,26 +32,26 @@ from surefoot.problem.sets import label_cost_matrix
 from surefoot.solvers.search.best_bounds import JointState, SetAtRadius
 from surefoot.solvers.search.solution import Solution
 
-# Rows used where a solver is called again: about this many distances in all, and between these numbers of rows.
+# For repeated solves: about this many distances in total, and at least and at most this many rows.
 ERROR_ENTRIES, CURVE_ENTRIES, _FEWEST, _MOST = 1_600_000, 200_000, 300, 4000
-# The gap to reach: of a number that is printed, and of one that is drawn.
+# Optimality gap for a printed number and for a drawn number.
 _TOL, _DRAWN = 1e-3, 2e-3
-# The gap of the limit of all classifiers.
+# Optimality gap for the limit of all classifiers.
 _LIMIT_TOL = 1e-4
-# Radii of the curve besides the chosen one.
+# Number of radii on the curve in addition to the chosen one.
 _N_RADII = 5
-# Level of the sampling term where no rows were kept apart.
+# Confidence level of the sampling term if no rows were held out.
 _LEVEL = 0.95
-# Far above what float64 loses in a mean of N bounded numbers.
+# Far above the rounding error of a mean of N bounded numbers in float64.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class SampledProblem:
-    """A problem over the labeled rows and a sample of the unlabeled rows, solved on these and evaluated on all rows.
+    """A problem over the labeled rows and a sample of the unlabeled rows. The solution is evaluated on all rows.
 
-    Every dual point bounds the worst case from above. So a dual point found over a sample is valid for all rows; its
-    bound is slightly larger than the best one.
+    Every dual point gives an upper bound on the worst case. A dual point found on a sample is therefore valid for all
+    rows. Its bound is slightly larger than the best one.
 
     problem : over the labeled and the sampled rows; sample : positions among the unlabeled rows, None for all rows.
     rows : all labeled rows (n, d) and all unlabeled rows (M, d); weights : (n + M,) of all rows.
@@ -66,7 +66,7 @@ class SampledProblem:
 
     @property
     def shift(self) -> float:
-        """By how much the radius over all rows is larger than over the sample: the features need more there."""
+        """Radius over all rows minus radius over the sample. They differ in the cost of moving features."""
         return self.minimal - self.problem.minimal.value
 
     def certify(
@@ -77,7 +77,7 @@ class SampledProblem:
         tol: float,
         estimate: RadiusEstimate | None = None,
     ) -> Certificate:
-        """Certify losses (n + M, K) at all rows over sets of the sampled problem; the risk holds for all rows."""
+        """Certify losses (n + M, K) at all rows over sets of the sampled problem. The risk is valid for all rows."""
         n = len(self.rows[0])
         some = losses if self.sample is None else losses[np.concatenate([np.arange(n), n + self.sample])]
         found = certify_over(self.problem.fixed(some), ClassifierLoss(loss, None, None), members, tol, estimate)
@@ -91,7 +91,7 @@ class SampledProblem:
         )
 
     def _limit(self, loss: str, members: list[SetAtRadius]) -> float | None:
-        """The loss below which no classifier can be certified; None over a sample, which bounds nothing from below."""
+        """Return the loss below which no classifier can be certified; None for a sample, which gives no lower bound."""
         if self.sample is not None:
             return None
         K = self.problem.decision_set.n_classes
@@ -111,7 +111,7 @@ class SampledProblem:
 
 
 def chunks(rows: Sequence[FloatArray], n_columns: int) -> Iterator[tuple[slice, FloatArray]]:
-    """Yield chunks of rows of several arrays, with their positions among all rows."""
+    """Yield slices of the positions among all rows, each with its rows, over several arrays."""
     start = 0
     for array in rows:
         for part in row_chunks(len(array), n_columns, entries=1 << 21):
@@ -120,7 +120,7 @@ def chunks(rows: Sequence[FloatArray], n_columns: int) -> Iterator[tuple[slice, 
 
 
 def row_bound(certificate: Certificate) -> RowBound:
-    """The dual point of a certificate."""
+    """Return the dual point of a certificate."""
     if certificate.row_bound is None:
         raise RuntimeError("a certificate of the decision set knows its dual point; this one does not")
     return certificate.row_bound
@@ -130,7 +130,7 @@ def row_bound(certificate: Certificate) -> RowBound:
 class SampledRows:
     """The rows of a fit, with a random sample of its unlabeled rows.
 
-    Labeled rows keep their share of P_X by smaller weights; label intervals are those of the fit, not counted again.
+    Labeled rows get smaller weights, so that their share of P_X is unchanged. Label intervals are those of the fit.
     """
 
     fitted: ModelWithRows
@@ -154,20 +154,20 @@ class SampledRows:
 
 
 def is_tied(fitted: ModelWithRows) -> bool:
-    """Whether the decision set is a union over label shifts: a calibrated radius and label intervals."""
+    """Return True if the decision set is a union over label shifts: a calibrated radius and label intervals."""
     low, high = fitted.certificate.label_intervals.T
     return isinstance(fitted.stated.radius, CalibratedRadius) and bool(np.any(low < high))
 
 
 def n_sets(fitted: ModelWithRows) -> int:
-    """Decision sets in the union."""
+    """Return the number of decision sets in the union."""
     return 2**fitted.n_classes - 2 if is_tied(fitted) else 1
 
 
 def worst_error_bound(fitted: ModelWithRows, sampled: SampledRows) -> float:
-    """Upper bound on the share of wrong answers, over the decision set of the fit and all of its rows.
+    """Bound the error rate from above, over the decision set of the fit and all of its rows.
 
-    Solved over the sampled rows, then evaluated at all rows, with the radius of the fit.
+    The problem is solved on the sampled rows, then evaluated at all rows, with the radius of the fit.
     """
     clf, certificate = fitted.clf, fitted.certificate
     problem = check_problem(
@@ -199,21 +199,21 @@ def worst_error_bound(fitted: ModelWithRows, sampled: SampledRows) -> float:
 
 
 def _in_shares(fitted: ModelWithRows, problem: RobustProblem) -> RobustProblem:
-    """The problem with labels in the shares of the fit, which radius="predictive" takes from its own predictions."""
+    """Return the problem with the label shares of the fit, which radius="predictive" takes from its predictions."""
     if fitted.stated.radius != PREDICTIVE:
         return problem
     return problem.with_label_shares(row_bound(fitted.certificate).sets[0].decision_set.label_frequencies)
 
 
 def bounds_of(fitted: ModelWithRows, fresh: FreshCertificate | None) -> BoundsBar:
-    """The certificate as a bar. Without fresh rows the sampling term is that of the unlabeled rows of the fit."""
+    """Return the certificate as a bar. Without fresh rows, the rows of the fit give the sampling term."""
     certificate, n = fitted.certificate, len(fitted.X)
     weights = fitted.row_weights[:n]
     losses = fitted.losses(fitted.X)
     training = float(np.average(losses[np.arange(n), fitted.codes], weights=weights))
     if fresh is None:
         rough, N = _rough_sampling(fitted), len(fitted.row_weights)
-        # near the minimal radius the dual value varies without bound from row to row: an average says nothing
+        # near the minimal radius the dual values vary without bound between rows, so an average is meaningless
         mean, error = (certificate.risk, rough) if rough < np.log(fitted.n_classes) else (None, None)
         return BoundsBar(
             training, certificate.lower, certificate.risk, mean, error, _LEVEL, N, False, certificate.limit
@@ -233,9 +233,9 @@ def bounds_of(fitted: ModelWithRows, fresh: FreshCertificate | None) -> BoundsBa
 
 
 def _rough_sampling(fitted: ModelWithRows) -> float:
-    """z·σ/√N of the dual value over the rows of the fit: the size of a sampling error, not a bound.
+    """Return z·σ/√N of the dual value over the rows of the fit. This is the size of a sampling error, not a bound.
 
-    The dual point was fitted to these very rows, so no level can be guaranteed.
+    The dual point was fitted to the same rows, so no confidence level can be guaranteed.
     """
     bound = row_bound(fitted.certificate)
     first, second = np.zeros(len(bound.sets)), np.zeros(len(bound.sets))
@@ -250,9 +250,9 @@ def _rough_sampling(fitted: ModelWithRows) -> float:
 
 
 def radius_chart(fitted: ModelWithRows, sampled: SampledRows) -> tuple[RadiusChart, FloatArray]:
-    """Certified loss of this model, and of one learned at each radius, over the sampled rows.
+    """Compute the certified loss of this model, and of a model trained at each radius, over the sampled rows.
 
-    Also the coefficients of the model learned at the radius nearest to the chosen one.
+    Also return the coefficients of the model trained at the radius nearest to the chosen one.
     """
     certificate = fitted.certificate
     kappa = float(label_cost_matrix(fitted.stated.label_cost, fitted.n_classes).max())
@@ -289,12 +289,12 @@ def radius_chart(fitted: ModelWithRows, sampled: SampledRows) -> tuple[RadiusCha
 
 
 def _grid(chosen: float, kappa: float) -> FloatArray:
-    """Radii beyond the minimal one: evenly on a log scale around the chosen one, which is among them unless it is 0."""
+    """Return radii beyond the minimal one, evenly spaced on a log scale, with the chosen one unless it is about 0."""
     low, high = 1e-3 * kappa, 0.2 * kappa
     if chosen > 1e-5 * kappa:
         low, high = min(low, chosen / 2), max(high, 2 * chosen)
         grid = np.geomspace(low, high, _N_RADII)
-        # a point right beside the chosen one would cost a solve and show nothing
+        # a point right next to the chosen one would cost a solve and add no information
         return np.unique([*grid[np.abs(np.log(grid / chosen)) > 0.2], chosen])
     return np.geomspace(low, high, _N_RADII)
 
@@ -304,7 +304,7 @@ def _members(problem: RobustProblem, excess: float, *, tied: bool) -> list[SetAt
 
 
 def _judge(problem: RobustProblem, fixed: Objective, grid: FloatArray, *, tied: bool) -> FloatArray:
-    """(m,) certified loss of a fixed model: the largest over the sets, each followed along the radii that it allows."""
+    """Return (m,) certified losses of a fixed model: the maximum over the sets, each solved at its feasible radii."""
     found = np.full(len(grid), -np.inf)
     for member in _members(problem, float(grid[-1]), tied=tied):
         radii = member.decision_set.radius - grid[-1] + grid
@@ -320,7 +320,7 @@ def _judge(problem: RobustProblem, fixed: Objective, grid: FloatArray, *, tied: 
 
 
 def _learn(problem: FitProblem, rows: FloatArray, members: list[SetAtRadius]) -> tuple[float, float, FloatArray]:
-    """Certified loss of the best model for these sets, its median confidence, and its coefficients."""
+    """Return the certified loss of the best model for these sets, its median confidence, and its coefficients."""
     found = problem.against(members)
     coef, intercept = problem.game.coefficients(found.theta)
     top = probabilities(rows @ coef.T + intercept).max(axis=1)
@@ -330,14 +330,14 @@ def _learn(problem: FitProblem, rows: FloatArray, members: list[SetAtRadius]) ->
 
 @contextmanager
 def _quiet_convergence() -> Iterator[None]:
-    """A bound holds at any gap; how tight it is matters little here."""
+    """Silence convergence warnings: a bound is valid at any gap, and its tightness matters little here."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         yield
 
 
 def rule_name(fitted: ModelWithRows) -> str:
-    """How the radius was set: "predictive", "auto", "calibrated" or "number"."""
+    """Return how the radius was set: "predictive", "auto", "calibrated" or "number"."""
     rule = fitted.stated.radius
     if isinstance(rule, CalibratedRadius):
         return "calibrated"

@@ -1,6 +1,6 @@
-"""What a report holds: plain numbers and texts, no arrays and no drawings.
+"""The contents of a report: plain numbers and texts, no arrays and no drawings.
 
-Texts come from the user's file (names of columns and classes, cells): they are data here, and escaped by `page`.
+Column names, class names and cells come from the user's file. They are data here, and `page` escapes them.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from surefoot.bounds.result import ErrorBound
 from surefoot.pool.notes import ClassResult, Code, Note, verdict_on
 
-Cell = tuple[str, str]  # a column's name and the value in it
-# How a radius was set, by its kind.
+Cell = tuple[str, str]  # a column name and the value in this column
+# How a radius was set, by kind.
 RADIUS_NAMES = {
     "auto": "set by a rule of thumb",
     "predictive": "set to predict well",
     "calibrated": "estimated from the labels",
     "number": "set by you",
 }
-# Against the worst case a weight has vanished if this share of it is left, or less.
+# A weight vanishes in the worst case if at most this share of it is left.
 _VANISHING = 0.02
 
 
@@ -27,10 +27,10 @@ class RelabeledRow:
     """A row whose label the adversary changes.
 
     row : name of the row; position : its index among all rows, labeled rows first.
-    labeled : whether `label` was given (else it is the model's answer).
+    labeled : whether `label` was given. Otherwise it is the model's prediction.
     confidence : the model's probability of `label`.
     adversary_label, adversary_share : the most probable changed label, and the total probability of changed labels.
-    loss_share : part of the worst expected loss that comes from its changed labels.
+    loss_share : part of the worst-case expected loss that comes from the row's changed labels.
     """
 
     row: str
@@ -48,11 +48,11 @@ class RelabeledRow:
 class Candidate:
     """An unlabeled row to label next.
 
-    position : into X_unlabeled; score : the impact that its label has whatever it is.
-    proba : (K,) of the model.
-    nearest_distance, nearest_label : to the nearest labeled row, and its label (as a text).
+    position : index in X_unlabeled; score : how much labeling the row changes the model, whichever label it gets.
+    proba : (K,) probabilities of the model.
+    nearest_distance, nearest_label : distance to the nearest labeled row, and its label as a text.
     farther_than : share of the unlabeled rows that are nearer to a labeled row.
-    reason : in words.
+    reason : explanation for the user.
     """
 
     position: int
@@ -66,7 +66,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class NextRow:
-    """A row to label next, as shown."""
+    """A row to label next, with its name and cells."""
 
     row: str
     candidate: Candidate
@@ -86,7 +86,7 @@ class Column:
 
 @dataclass(frozen=True)
 class Data:
-    """Counts of rows and features, the columns (at most a hundred of `n_columns`), and notes of the cleaning."""
+    """Numbers of rows and features, the columns (at most a hundred of `n_columns`), and notes on the cleaning."""
 
     n_labeled: int
     n_unlabeled: int
@@ -98,10 +98,11 @@ class Data:
 
 @dataclass(frozen=True)
 class Finding:
-    """A check of the data or of the fit.
+    """The result of a check of the data or of the fit.
 
-    key : names the check. caution : whether the reader should act; otherwise the check found nothing to worry about.
-    title, text : in words. items : rows or columns concerned, each a name and a text. n_items : how many there are.
+    key : name of the check. caution : whether the reader should act. If False, the check found no problem.
+    title, text : texts for the reader. items : rows or columns concerned, each a name and a text. n_items : their
+    number.
     """
 
     key: str
@@ -114,7 +115,7 @@ class Finding:
 
 @dataclass(frozen=True)
 class Head:
-    """Title, file, label column, time and command (where given), the version of this package, and the seed."""
+    """Title, file, label column, time and command (if given), the version of this package, and the seed."""
 
     title: str
     label_name: str
@@ -127,7 +128,7 @@ class Head:
 
 @dataclass(frozen=True)
 class LabelShare:
-    """Assumption about one class: its share of all rows lies in [low, high]; `n_labeled` rows have this label."""
+    """Assumption about one class: its share of all rows lies in [low, high]. `n_labeled` rows have this label."""
 
     name: str
     n_labeled: int
@@ -137,9 +138,9 @@ class LabelShare:
 
 @dataclass(frozen=True)
 class Weight:
-    """A feature's weight: its coefficient times its standard deviation, now and when learned against the worst case.
+    """A feature's coefficient times its standard deviation, in this model and in one trained for the worst case.
 
-    towards : the class favored by a larger value; worst : None without curves over the radius.
+    towards : the class that a larger value favors; worst : None without curves over the radius.
     """
 
     feature: str
@@ -150,9 +151,9 @@ class Weight:
 
 @dataclass(frozen=True)
 class ColumnEffect:
-    """How much a column matters to a model that is not linear.
+    """How much a column matters to a nonlinear model.
 
-    change : the mean change in the predicted probability if the cell of the column becomes the typical one.
+    change : mean change in the predicted probability if the typical cell replaces the row's cell.
     """
 
     column: str
@@ -161,18 +162,20 @@ class ColumnEffect:
 
 @dataclass(frozen=True)
 class Guarantee:
-    """The two statements of the certificate, and the assumptions behind them.
+    """The two statements of the certificate, and their assumptions.
 
     risk, likelihood : the bound on the expected log loss, and exp(−risk).
-    guessing : log K, the loss of equal probabilities for all classes; label_cost : κ, of changing one row's label.
-    error : bound on the share of wrong answers over the same decision set.
+    guessing : log K, the loss of equal probabilities for all classes; label_cost : κ, the cost of changing one row's
+    label.
+    error : upper bound on the error rate over the same decision set.
     status : {"optimal", "separable", "stopped"}
     radius, minimal_radius : of the decision set.
     radius_kind : {"predictive", "auto", "calibrated", "number"}
-    level, n_splits : of a calibrated radius, else None; learned_metric : whether it is in a metric learned from labels.
+    level, n_splits : of a calibrated radius, else None; learned_metric : whether the radius uses a metric learned from
+        labels.
     confidence_threshold : of an "auto" radius, else None.
-    prior_kind : {"clopper-pearson", "hypergeometric", "assisted", "exact", "intervals", "none"}; prior_level : of
-        intervals that come from the labels.
+    prior_kind : {"clopper-pearson", "hypergeometric", "assisted", "exact", "intervals", "none"}; prior_level :
+        confidence level of intervals estimated from the labels.
     """
 
     risk: float
@@ -194,7 +197,7 @@ class Guarantee:
 
     @property
     def guaranteed(self) -> bool:
-        """Whether the radius was calibrated or given: others are rules that need not cover the truth."""
+        """Return True if the radius was calibrated or given. Other rules need not cover the true distribution."""
         return self.radius_kind in ("calibrated", "number")
 
     @property
@@ -207,7 +210,7 @@ class Guarantee:
 
     @property
     def minimal(self) -> bool:
-        """Whether the radius is the smallest there is, to rounding."""
+        """Return True if the radius is the smallest possible, up to rounding."""
         return self.excess <= 1e-6 * max(self.radius, 1e-12)
 
     @property
@@ -216,12 +219,12 @@ class Guarantee:
 
     @property
     def label_room(self) -> float:
-        """Share of the labels that the radius could pay to change, 1 or more for all."""
+        """Share of the labels that the radius allows to change; 1 or more means all."""
         return self.excess / self.label_cost
 
     @property
     def tied(self) -> bool:
-        """Whether the radius grows with the adversary's label shift: estimated, and label shares not exact."""
+        """Return True if the radius grows with the adversary's label shift: calibrated, and label shares not exact."""
         return self.radius_kind == "calibrated" and self.prior_kind != "exact"
 
 
@@ -230,11 +233,12 @@ class BoundsBar:
     """The certificate as a bar: loss on the labeled rows, both bounds, and the sampling term.
 
     training : mean log loss on the labeled rows.
-    lower, risk : of the certificate; limit : the loss below which no classifier can be certified, if it is known.
-    sampled_mean, sampling_error : mean of the bound over future rows and its error; None if there is no such bound.
+    lower, risk : bounds of the certificate; limit : the loss below which no classifier can be certified, None if
+    unknown.
+    sampled_mean, sampling_error : mean of the bound over future rows and its error; None without this bound.
     sampling_level : float; sampling_rows : int
-    guarantee : whether those rows were kept apart. If not, the mean is `risk`, the error that of the rows of the fit: a
-        rough guide without a guarantee.
+    guarantee : whether the sampling rows were held out. If not, the mean is `risk`, and the error is estimated from the
+        rows of the fit. It is then a rough guide without a guarantee.
     """
 
     training: float
@@ -263,9 +267,9 @@ class RadiusChart:
     """Certified loss as the radius grows, over `n_rows` of the `n_all` rows.
 
     excess : (m,) radius beyond the minimal one, increasing.
-    this_model : (m,) bound on the loss of the model of this report.
-    best_model : (m,) the same for a model learned at each radius; confidence : (m,) its median confidence.
-    chosen : excess of the report's own radius.
+    this_model : (m,) upper bound on the loss of the model in this report.
+    best_model : (m,) the same for a model trained at each radius; confidence : (m,) median confidence of these models.
+    chosen : excess of the report's radius.
     """
 
     excess: tuple[float, ...]
@@ -281,7 +285,7 @@ class RadiusChart:
 class Bin:
     """Unlabeled rows whose confidence lies in [low, high): their number, and the share that the adversary relabels.
 
-    relabeled : None where the bin is not about a worst case.
+    relabeled : None without a worst case.
     """
 
     low: float
@@ -292,7 +296,7 @@ class Bin:
 
 @dataclass(frozen=True)
 class PredictedClass:
-    """Unlabeled rows that the model gives to one class, their share, and its mean confidence in them (None if none)."""
+    """Unlabeled rows predicted to be in one class: number, share, and mean confidence (None without rows)."""
 
     name: str
     n_rows: int
@@ -315,14 +319,15 @@ class Confidence:
 class ReportedWorstCase:
     """The worst case behind the lower bound.
 
-    moved_labeled, moved_unlabeled : share of the labeled (unlabeled) rows that carry another label than the one given
-        (than the model's answer).
-    n_labeled, n_unlabeled : rows of each that are given another label more often than not.
+    moved_labeled, moved_unlabeled : share of the labeled (unlabeled) rows that the adversary relabels. The reference is
+        the given label (the model's prediction).
+    n_labeled, n_unlabeled : number of labeled (unlabeled) rows relabeled with probability above 1/2.
     loss : expected log loss of this model under the adversary; loss_moved : the part that comes from changed labels.
     label_shares : (K,) label probabilities that the adversary chose.
-    flow : (K, K) over the unlabeled rows, share with the model's answer k (rows) and the adversary's label c (columns).
-    rows : those with the largest share of the loss, in order; bins : unlabeled rows by confidence.
-    n_looked_at : unlabeled rows over which the worst case was solved.
+    flow : (K, K) share of the unlabeled rows with the model's prediction k (rows) and the adversary's label c
+    (columns).
+    rows : rows with the largest share of the loss, largest first; bins : unlabeled rows by confidence.
+    n_looked_at : number of unlabeled rows in the worst-case problem.
     """
 
     moved_labeled: float
@@ -344,14 +349,14 @@ class ReportedWorstCase:
 
 @dataclass(frozen=True)
 class Report:
-    """All that the page shows.
+    """The contents of the page.
 
-    shares : of the labels, by class. guarantee, bounds, adversary : None without a worst case; radius : None without
+    shares : label shares by class. guarantee, bounds, adversary : None without a worst case; radius : None without
     curves.
-    bound : the cross-fitted bound, None without one; by_class : how its cross-validation does on each class.
-    max_error : the error rate that is wanted at most, None if nobody said.
-    missing : why a part is missing, a sentence each.
-    weights : None for a model that is not linear, which has `effects`.
+    bound : the cross-fitted bound, or None; by_class : its cross-validation results for each class.
+    max_error : the largest acceptable error rate, None if not given.
+    missing : one sentence per missing part, with the reason.
+    weights : None for a nonlinear model, which has `effects`.
     findings : results of the checks, cautions first; next_command : the next command to run.
     """
 
@@ -380,7 +385,7 @@ class Report:
 
     @property
     def verdict(self) -> Note:
-        """The verdict on the model, from the bound on its error rate."""
+        """The verdict on the model, based on the bound on its error rate."""
         most = max(self.confidence.classes, key=lambda one: one.share)
         bound = None if self.bound is None else self.bound.value
         n_rows = self.data.n_unlabeled
@@ -388,12 +393,12 @@ class Report:
 
     @property
     def is_useful(self) -> bool:
-        """Whether the model meets --max-error, or without it, is better than a constant prediction."""
+        """Return True if the model meets --max-error or, without this option, beats a constant prediction."""
         return self.verdict.code in (Code.VERDICT_BETTER, Code.VERDICT_MET)
 
     @property
     def most_frequent(self) -> tuple[str, float]:
-        """The most frequent label, and its share of the labels."""
+        """The most frequent label and its share of the labels."""
         most = max(self.shares, key=lambda share: share.n_labeled)
         return most.name, most.n_labeled / self.data.n_labeled
 
@@ -404,13 +409,13 @@ class Report:
 
     @property
     def weights_vanish(self) -> bool:
-        """Whether nothing is left of any weight against the worst case."""
+        """Return True if no weight is left in the worst case."""
         left = [(one.worst, one.now) for one in self.weights or () if one.worst is not None]
         return bool(left) and all(abs(worst) < _VANISHING * abs(now) for worst, now in left)
 
     @property
     def contradicted(self) -> bool:
-        """Whether a worst case without guarantee lies below what cross-validation finds."""
+        """Return True if a worst case without guarantee has a lower error rate than cross-validation."""
         stated = self.guarantee
         if stated is None or stated.guaranteed or self.accuracy is None:
             return False

@@ -1,4 +1,4 @@
-"""Checks of the data behind a fit: rows far from all labels, repeated rows, and columns that give the label away.
+"""Checks of the data behind a fit: rows far from all labels, repeated rows, and columns that reveal the label.
 
 Each check describes its purpose, even if it finds nothing.
 """
@@ -21,28 +21,28 @@ from surefoot.pool.notes import about_answers
 from surefoot.pool.report_contents import Confidence, Finding, Guarantee, LabelShare
 from surefoot.problem.rows import fingerprints
 
-# Rows listed with a finding.
+# Most rows listed with a finding.
 _LISTED = 5
-# Far rows are worth a warning from this many times the share that chance allows.
+# Warn of far rows if their share is more than this many times the share expected by chance.
 _TIMES_CHANCE = 3.0
 # Rows closer than this share of a typical distance are near-duplicates.
 _NEAR = 0.01
-# Rows among which near-duplicates are searched: every pair of them is compared.
+# Most rows in the search for near-duplicates, which compares all pairs.
 _SEARCHED = 4000
-# A class with fewer labels than this is said to have few.
+# A class with fewer labels than this gets a caution.
 _FEW_LABELS = 5
-# Area under the ROC curve, or share of rows told right, from which a column is suspect.
+# A column is suspect from this area under the ROC curve, or this share of correctly predicted rows.
 SUSPECT = 0.99
-# Labeled rows that a class must have, and that must be outside of it.
+# Fewest labeled rows in the class, and fewest in all other classes.
 FEWEST = 5
-# Suspects that chance would produce, over all columns and classes, must be fewer than this.
+# Expected number of suspects by chance, over all columns and classes, must be below this.
 _BY_CHANCE = 0.01
-# A text column with more values than this share of the labeled rows names rows, not groups.
+# A text column with more distinct values than this share of the labeled rows identifies rows, not groups.
 _MOST_VALUES = 0.5
 
 
 def answer_findings(confidence: Confidence, shares: tuple[LabelShare, ...]) -> Iterator[Finding]:
-    """One class for all rows, shares that the labels speak against; classes with few labels."""
+    """Check the predictions: one class for all rows, shares that contradict the labels, and classes with few labels."""
     texts = about_answers(
         {one.name: one.share for one in confidence.classes}, [(share.low, share.high) for share in shares]
     )
@@ -104,7 +104,7 @@ def worst_case_findings(guarantee: Guarantee) -> Iterator[Finding]:
 def far_rows(fitted: ModelWithRows, names: Names) -> Finding:
     """Find unlabeled rows farther from all labeled rows than any labeled row is from its nearest labeled neighbor.
 
-    If the labeled rows are a random sample of the pool, this has probability at most 1/(n+1) for an unlabeled row: it
+    If the labeled rows are a random sample of the pool, an unlabeled row is far with probability at most 1/(n+1). It
     must be the most isolated of n+1 exchangeable rows.
     """
     between = fitted.metric.distances(fitted.X, fitted.X)
@@ -133,7 +133,7 @@ def far_rows(fitted: ModelWithRows, names: Names) -> Finding:
 
 
 def repeated_rows(fitted: ModelWithRows, names: Names, seed: int) -> list[Finding]:
-    """Labeled rows that coincide but disagree; exact copies among all rows; near-copies in a sample."""
+    """Find equal labeled rows with different labels, exact copies among all rows, and near-copies in a sample."""
     rows = np.vstack([fitted.X, fitted.U])
     marks = fingerprints(rows)
     found = [_contradictions(fitted, names, marks[: len(fitted.X)])]
@@ -185,7 +185,7 @@ def _contradictions(fitted: ModelWithRows, names: Names, marks: NDArray[np.uint6
 
 
 def _near_copies(rows: FloatArray, groups: NDArray[np.intp], seed: int) -> tuple[int, int]:
-    """How many rows of a sample have a near-copy in it that is no exact copy, and the size of the sample."""
+    """Return the number of rows in a sample that have a near-copy but no exact copy, and the sample size."""
     _, first = np.unique(groups, return_index=True)  # one row per group of exact copies
     if len(first) > _SEARCHED:
         first = np.random.default_rng(seed).choice(first, _SEARCHED, replace=False)
@@ -199,7 +199,7 @@ def _near_copies(rows: FloatArray, groups: NDArray[np.intp], seed: int) -> tuple
 
 @dataclass(frozen=True)
 class Suspect:
-    """A column that separates a class from all other classes; score from 0.5 to 1; `chance` its p-value."""
+    """A column that separates a class from all other classes. score : 0.5 to 1; chance : the p-value."""
 
     column: str
     score: float
@@ -229,7 +229,7 @@ def leakage_suspects(fitted: ModelWithRows, names: Names) -> Finding:
 def suspect_columns(
     X: FloatArray, codes: NDArray[np.intp], features: Sequence[str], classes: Sequence[str], raw: Any
 ) -> list[Suspect]:
-    """Columns that alone separate a class from the rest, most suspect first.
+    """Find columns that alone separate a class from the rest, most suspect first.
 
     X : labeled rows (n, d), with classes (n,); raw : their cells as a data frame, or None.
     """
@@ -241,7 +241,7 @@ def suspect_columns(
 def _numbers(
     X: FloatArray, codes: NDArray[np.intp], features: Sequence[str], classes: Sequence[str]
 ) -> Iterator[Suspect]:
-    """Each feature against each class, one against the rest; the area is that of U / (n₁ n₀)."""
+    """Test each feature against each class, one versus the rest. The area under the ROC curve is U / (n₁ n₀)."""
     for code in _testable(codes, len(classes)):
         inside, outside = X[codes == code], X[codes != code]
         u = mannwhitneyu(inside, outside, axis=0, method="asymptotic")
@@ -256,7 +256,7 @@ def _numbers(
 
 
 def _texts(codes: NDArray[np.intp], K: int, raw: Any) -> Iterator[Suspect]:
-    """Each text column of the file: how often the commonest label of a row's value, without that row, is right."""
+    """Test each text column: predict each row by the most frequent label among the other rows with the same value."""
     for i, column in enumerate(raw.columns):
         if raw.dtypes.iloc[i].kind in "iufbMm":
             continue
@@ -274,7 +274,7 @@ def _texts(codes: NDArray[np.intp], K: int, raw: Any) -> Iterator[Suspect]:
 
 
 def _testable(codes: NDArray[np.intp], n_classes: int) -> Iterator[int]:
-    """Classes with enough labeled rows in and out; of two classes one says it all."""
+    """Yield classes with enough labeled rows inside and outside. For two classes, testing one is enough."""
     counts = np.bincount(codes, minlength=n_classes)
     for code in range(n_classes if n_classes > 2 else 1):
         if min(counts[code], len(codes) - counts[code]) >= FEWEST:
@@ -287,5 +287,5 @@ def _names_class(column: FloatArray, codes: NDArray[np.intp], code: int) -> bool
 
 
 def _chance(pvalues: NDArray[Any]) -> FloatArray:
-    """p-values, 1 for constant columns, which have none."""
+    """Return p-values with NaN replaced by 1. Constant columns have no p-value."""
     return np.where(np.isnan(pvalues), 1.0, pvalues).astype(np.float64)

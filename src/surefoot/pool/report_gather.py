@@ -64,9 +64,9 @@ from surefoot.problem.losses import ZERO_ONE
 from surefoot.problem.rows import Unlabeled
 from surefoot.problem.sets import label_cost_matrix
 
-# Rows that the adversary relabels, as listed.
+# Most relabeled rows listed.
 _MOST_RELABELED = 10
-# Features shown with their weights; columns listed, and values of a text column.
+# Most features shown with their weights, most columns listed, and most values listed of a text column.
 _MOST_WEIGHTS = 12
 _MOST_COLUMNS, _MOST_VALUES = 100, 3
 
@@ -104,14 +104,14 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     n_query: int = 10,
     progress: Progress | None = None,
 ) -> Report:
-    """All that the page of a fit shows, as plain data.
+    """Gather everything that the page of a fit shows, as plain data.
 
     Parameters
     ----------
     clf : RobustLogisticRegression
         A fitted model. Other classifiers require `stated`.
     X : array of shape (n, d)
-        Labeled rows of its fit.
+        Labeled rows of the fit.
     y : array of shape (n,)
         Their labels.
     X_unlabeled : array of shape (M, d) or Unlabeled
@@ -131,40 +131,39 @@ def build_report(  # noqa: PLR0913 - one keyword per part of the page
     source : str or None, default=None
         Name of the file that the rows come from.
     created : str or None, default=None
-        When, as text at the foot of the page.
+        Time of creation, as text at the foot of the page.
     notes : sequence of str, default=()
         Descriptions of the cleaning steps, one sentence each.
     fresh : FreshCertificate or None, default=None
-        The certificate over rows that were kept apart, if there are such rows.
+        The certificate over held-out rows, if there are any.
     stated : surefoot.pool.model.Stated or None, default=None
-        Distances and label shares of a model that has no certificate.
+        Distances and label shares of a model without a certificate.
     worst : surefoot.pool.worst.PoolWorstCase or None, default=None
         The worst case shown in the report; None for the worst case of the fit.
     sample : array of int or None, default=None
-        Positions in X_unlabeled of the rows that were certified, and among which rows to label next are chosen; None
-        for all.
+        Positions in X_unlabeled of the certified rows; None for all. Rows to label next are chosen among these.
     with_worst_case : bool, default=True
         Whether the report shows a worst case.
     curves : bool, default=True
-        Whether it follows the worst case over the radius, which takes the longest of all parts.
+        Whether to compute the worst case along the radius. This is the slowest part of the report.
     bound : ErrorBound or None, default=None
-        The cross-fitted bound of `error_bound`, which the page then begins with.
+        The cross-fitted bound of `error_bound`. If given, the page begins with it.
     missing : sequence of str, default=()
-        Why something could not be said of the model, a sentence each.
+        One sentence per missing statement about the model, with the reason.
     max_error : float or None, default=None
-        The error rate that is wanted at most; the page then says whether the bound meets it.
+        The largest acceptable error rate. If given, the page states whether the bound meets it.
     effects : sequence of surefoot.pool.report_contents.ColumnEffect, default=()
-        How much each column matters to a model that is not linear.
+        How much each column matters to a nonlinear model.
     command : str or None, default=None
-        The command that made the page, for its foot.
+        The command that created the page, shown at its foot.
     next_command : str or None, default=None
-        What to do next, as a command.
+        The next command to run.
     seed : int, default=0
-        Of the rows sampled where N is large, and of ties among the rows to label next.
+        Seed for the sample of rows if N is large, and for ties among the rows to label next.
     n_query : int, default=10
-        How many rows to label next.
+        Number of rows to label next.
     progress : function(str, float) or None, default=None
-        Called with a step's name and the share done, from 0 to 1.
+        Called with the name of a step and the completed share, from 0 to 1.
 
     Returns
     -------
@@ -272,9 +271,9 @@ def _guarantee(fitted: ModelWithRows, shares: tuple[LabelShare, ...], error: flo
 
 
 def _moved(fitted: ModelWithRows) -> tuple[FloatArray, Any]:
-    """(N,) share of other labels that the adversary gives each row, and the reference labels (N,).
+    """Return (N,) shares that the adversary relabels in each row, and (N,) reference labels.
 
-    The reference is the label given, or for an unlabeled row the model's answer.
+    The reference is the given label, or for an unlabeled row the model's prediction.
     """
     reference = np.concatenate([fitted.codes, fitted.proba[len(fitted.X) :].argmax(axis=1)])
     kept = fitted.worst_case.label_proba[np.arange(len(reference)), reference]
@@ -282,9 +281,10 @@ def _moved(fitted: ModelWithRows) -> tuple[FloatArray, Any]:
 
 
 def _bins(fitted: ModelWithRows, moved: FloatArray | None = None) -> tuple[Bin, ...]:
-    """Unlabeled rows by confidence; moved : (M,) the share of other labels that the adversary gives each."""
+    """Return bins of the unlabeled rows by confidence. moved : (M,) share that the adversary relabels in each row."""
     top = fitted.proba[len(fitted.X) :].max(axis=1)
-    # two classes: 50 % to 100 % by 5; more: from the tenth below 1/K, by 10
+    # two classes: 50 % to 100 % in steps of 5 points; more classes: from the tenth at or below 1/K, in steps of 10
+    # points
     start, width = (0.5, 0.05) if fitted.n_classes == 2 else (np.floor(10 / fitted.n_classes) / 10, 0.1)
     edges = np.round(np.arange(start, 1.0 - 1e-9, width), 2)
     which = np.searchsorted(edges, top, side="right") - 1
@@ -314,7 +314,10 @@ def _confidence(fitted: ModelWithRows, names: Names) -> Confidence:
 
 
 def _adversary(fitted: ModelWithRows, names: Names, places: NDArray[np.intp]) -> ReportedWorstCase:
-    """The worst case of the certified rows; places : (M,) positions of its unlabeled rows among all unlabeled rows."""
+    """Return the worst case of the certified rows.
+
+    places : (M,) positions of the certified unlabeled rows among all unlabeled rows.
+    """
     everywhere = np.concatenate([np.arange(len(fitted.X)), len(fitted.X) + places]).tolist()
     n, q, m = len(fitted.X), fitted.worst_case.label_proba, fitted.row_weights
     moved, reference = _moved(fitted)
@@ -358,7 +361,7 @@ def _adversary(fitted: ModelWithRows, names: Names, places: NDArray[np.intp]) ->
 
 
 def feature_weights(fitted: ModelWithRows, names: Names, worst_coef: FloatArray | None) -> tuple[Weight, ...]:
-    """Return the features of largest weight, each with the class that it favors most.
+    """Return the features with the largest weights, each with the class that it favors most.
 
     worst_coef : (1, d) or (K, d) coefficients trained for the worst case, or None.
     """

@@ -1,4 +1,4 @@
-"""Who gets which row, and whether learning or an audit has its turn, as the events of a pool say."""
+"""Decide who gets which row, and whether to train or to audit next, from the events of a pool."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from surefoot.pool.store import FrozenBlobs
 
 LEARNING, AUDITING, PROVED = "learning", "auditing", "proved"
 FINISHING, FINISHED = "finishing", "finished"
-# The audit of a column ended without a proof, or without a target.
+# The audit of a column ended without a proof, or had no target.
 AUDITED = "audited"
 # Phases in which no row needs a label.
 OVER = (PROVED, FINISHED, AUDITED)
-# Rows of the audit that are looked at beyond those recorded, to find one that nobody holds.
+# Number of audit rows to look at beyond the labeled ones, to find a row that nobody holds.
 _LOOK_AHEAD = 64
-# Seconds after which a row that someone holds may go to another if no other row is left.
+# Seconds after which a row that someone holds may go to another person if no other row is left.
 _LAST_LEASE = 60.0
-# Rows that are tried, drawn from all, before the open ones are listed.
+# Random tries to sample an open row before all open rows are listed.
 _TRIES = 64
 
 
@@ -49,10 +49,11 @@ class Goal:
 
 @dataclass(frozen=True)
 class ColumnAudit(StoredGoal):
-    """An audit of predictions that the table holds, declared before its first label.
+    """An audit of predictions in a column of the table, declared before its first label.
 
-    columns : of the predictions and of their scores. planned : number of labels; None for a bound that holds at every
-    number. metric, positive : what is bounded, None for the error rate. target : the value to prove, or None.
+    columns : names of the columns with predictions and scores. planned : number of labels; None for an anytime bound.
+    metric, positive : the metric to bound and its positive class, None for the error rate.
+    target : the value to prove, or None.
     """
 
     columns: tuple[str, ...]
@@ -76,11 +77,11 @@ class ColumnAudit(StoredGoal):
 
 @dataclass(frozen=True)
 class LabelingSettings:
-    """How a pool is labeled.
+    """How to label a pool.
 
-    random_first : random labels before rows are picked by the model; overlap : share of rows that two people label;
-    lease : seconds after which a row that someone holds may go to another; pause : seconds for which no row is handed
-    out while a model is trained whose audit may be due.
+    random_first : random labels before the model picks rows; overlap : share of rows that two annotators label;
+    lease : seconds after which a row that someone holds may go to another person;
+    pause : seconds without new rows while a model is trained that may be due for an audit.
     """
 
     goal: Goal
@@ -92,7 +93,7 @@ class LabelingSettings:
 
 @dataclass(frozen=True)
 class BoundPoint:
-    """A bound at a number of labels: of an audit (a theorem), or measured (audit 0)."""
+    """A bound at a number of labels, proved by an audit or measured (audit 0)."""
 
     n_labels: int
     value: float
@@ -100,14 +101,14 @@ class BoundPoint:
 
 
 class BoundHistory:
-    """Bounds in the order in which they were found: of an audit, the last at each number of labels."""
+    """Bounds in the order of discovery. For each audit and number of labels, only the last bound is kept."""
 
     def __init__(self) -> None:
         self.points: list[BoundPoint] = []
-        self._last: dict[int, int] = {}  # audit -> place of its last point
+        self._last: dict[int, int] = {}  # audit -> index of its last point
 
     def add(self, point: BoundPoint) -> None:
-        """Take a point; one that says the same as its audit's last is left out."""
+        """Add a point, unless it repeats the last value of its audit."""
         last = self.points[-1] if self.points else None
         if last is not None and point.audit == last.audit != 0:
             if point.value == last.value:
@@ -124,27 +125,27 @@ class BoundHistory:
 
 
 class AuditSchedule:
-    """Whether learning or an audit has its turn, and what audits have shown.
+    """Decide whether to train or to audit, and keep the results of audits.
 
-    random_first : random labels before rows are picked; frozen : gives the stored predictions of an audit.
-    finishing : who labels which row, once it was decided to finish the table with the present audit; None before.
-    column : the present audit, if it is one of predictions that the table holds.
+    random_first : random labels before the model picks rows; frozen : returns the stored predictions of an audit.
+    finishing : who labels which row, set when the current audit is used to finish the table; None before.
+    column : the current audit if it audits predictions in the table.
     """
 
     def __init__(self, book: LabelLog, goal: Goal, random_first: int, frozen: Callable[[int], FrozenBlobs]) -> None:
         self._book, self.goal, self._stored = book, goal, frozen
         self.policy = AuditPolicy(first=max(random_first, 1))
         self.audit: AuditEngine | None = None
-        self.audits: dict[int, AuditEngine] = {}  # all of them, whose bounds hold together
+        self.audits: dict[int, AuditEngine] = {}  # all audits of models; their bounds hold simultaneously
         self.finishing: Finishing | None = None
         self.column: ColumnAudit | None = None
-        self.last: tuple[int, int, int, str] | None = None  # the audit given up: number, errors, labels, why
+        self.last: tuple[int, int, int, str] | None = None  # the last failed audit: number, errors, labels, why
         self.curve = BoundHistory()
         self.measured: dict[str, Any] | None = None
         self.n_audits = 0
         self._prepared: tuple[int, AuditEngine] | None = None
-        self._begun: LearningState | None = None  # when the present audit began
-        self._n_frozen, self._n_closed = 0, 0  # labels when the last audit began, and ended
+        self._begun: LearningState | None = None  # state when the current audit began
+        self._n_frozen, self._n_closed = 0, 0  # number of labels when the last audit began, and ended
 
     @property
     def phase(self) -> str:
@@ -159,19 +160,19 @@ class AuditSchedule:
 
     @property
     def hidden_columns(self) -> tuple[str, ...]:
-        """Columns of the table that would suggest a label."""
+        """Columns of the table that would suggest a label to annotators."""
         goal = self.column if self.finishing is None else self.finishing.goal
         return () if goal is None else goal.columns
 
     @property
     def n_wanted(self) -> int:
-        """Number of rows that the present audit may sample."""
+        """Number of rows that the current audit may sample."""
         if self.audit is None:
             return 0
         return self.audit.n_drawable if self.audit.plan is None else min(self.audit.plan, self.audit.n_drawable)
 
     def state(self, ranking: Ranking | None = None) -> LearningState:
-        """The labeling as the policy sees it; ranking : of the model that would be audited."""
+        """Return the state that the policy needs. ranking : of the model that would be audited."""
         if self.audit is not None and self._begun is not None:
             return replace(self._begun, target=self.goal.target)
         book, tests = self._book, self.measured or {}
@@ -186,19 +187,19 @@ class AuditSchedule:
         )  # fmt: skip
 
     def best(self) -> tuple[int, AuditEngine] | None:
-        """The number and the audit with the smallest bound that is proved, if any."""
+        """Return the number and the audit with the smallest anytime bound, None without one."""
         found = [(number, audit) for number, audit in self.audits.items() if audit.plan is None and audit.n_labels]
         return min(found, key=lambda one: one[1].anytime_upper, default=None)
 
     def apply(self, event: Event) -> None:
-        """Follow an event that the book has taken."""
+        """Update the schedule with an event. The log has already applied it."""
         if event.kind == e.FREEZE:
             self._begin(int(event.audit or 0), json.loads(str(event.value)))
         elif event.kind == e.FINISH and self.audit is not None:
             self._begin_finish(FinishGoal.from_json(event.value))
         elif event.kind == e.COLUMN and self.audit is not None:
             self.column = ColumnAudit.from_json(event.value)
-            before = self.audits.pop(self.n_audits)  # it judges a column, not a model
+            before = self.audits.pop(self.n_audits)  # the bound is about a column, not a model
             self._take_up(self.column.engine(before.predictions, before.known, self._book.classes))
         elif event.kind == e.TARGET:
             self._aim(float(str(event.value)))
@@ -216,7 +217,7 @@ class AuditSchedule:
                 self._mark(self.audit)
 
     def should_freeze(self, ranking: Ranking | None) -> bool:
-        """Return True if the present model should be audited: the latest one, as it is."""
+        """Return True if an audit of the current model should begin."""
         if self.audit is not None or ranking is None:
             return False
         n = len(self._book.labels)
@@ -224,7 +225,7 @@ class AuditSchedule:
         return nothing_open or (not self.awaits(ranking) and self.policy.begins(self.state(ranking)))
 
     def awaits(self, ranking: Ranking | None) -> bool:
-        """Whether an audit may be due as soon as a model has learned from enough labels."""
+        """Return True if an audit may be due as soon as a model has been trained on enough labels."""
         first = self.policy.n_first(self.state())
         if self.audit is not None or len(self._book.labels) < first:
             return False
@@ -238,11 +239,11 @@ class AuditSchedule:
         return None if why == NO_ROW_LEFT and len(self._book.labels) >= self._book.n_rows else why
 
     def known_rows(self) -> list[int]:
-        """Rows that a classifier frozen now counts as they are."""
+        """Return the rows whose labels a classifier frozen now already knows."""
         return sorted(self._book.labels)
 
     def prepare(self, number: int, predictions: NDArray[Any], known: list[int], labels: dict[int, str]) -> None:
-        """Make the next audit ready: in a large pool that takes a while, which nobody should wait for."""
+        """Prepare the next audit in advance. In a large pool this takes a while, and nobody should have to wait."""
         self._prepared = number, self._new_audit(number, self._book.classes, predictions, known, labels)
 
     def _begin(self, number: int, classes: list[str]) -> None:
@@ -253,27 +254,27 @@ class AuditSchedule:
             stored = self._stored(number)
             known = unpack(stored.known).tolist()
             audit = self._new_audit(number, classes, unpack(stored.predictions), known, self._book.labels)
-        audit.target = self.goal.target  # it may have changed since the audit was prepared
+        audit.target = self.goal.target  # the target may have changed since the audit was prepared
         wrong = audit.known_errors
         self._begun = replace(self.state(), n_wrong=wrong, audit=number)
         self.n_audits, self._n_frozen, self.audits[number] = number, len(self._book.labels), audit
         self._take_up(audit)
 
     def _aim(self, target: float) -> None:
-        """Prove another error rate. The anytime bounds hold for all targets at once, so no confidence is spent."""
+        """Change the target error rate. This costs no confidence, because anytime bounds hold for all targets."""
         self.goal = replace(self.goal, target=target)
         if self.audit is not None and self.finishing is None and self.column is None:
             self.audit.aim(target)
 
     def _take_up(self, audit: AuditEngine) -> None:
-        """Make this the present audit, with all labels that are there."""
+        """Make this the current audit, with all existing labels."""
         self.audit = audit
         for row in {*audit.known, *self._book.labels, *self._book.skipped, *self._book.conflicts}:
             self._settle(audit, row)
         self._mark(audit)
 
     def _begin_finish(self, goal: FinishGoal) -> None:
-        """Finish the table with the present audit; where a sample was planned, with the level that was."""
+        """Finish the table with the current audit, or with a new one if the goal has a planned sample."""
         before, scores = self.audit, self._stored(self.n_audits).scores
         if before is None or scores is None:
             raise FileError(f"the store has no scores of audit {self.n_audits}. Restore the file.")
@@ -283,7 +284,7 @@ class AuditSchedule:
         else:
             audit = AuditEngine(
                 before.predictions, before.known, level=goal.level, seed=goal.seed, plan=goal.planned
-            )  # without a target, for all of the sample is needed
+            )  # no target, because the whole sample is needed
             self._take_up(audit)
         self.finishing = Finishing(audit, unpack_scores(scores), goal, self._book)
 
@@ -299,11 +300,11 @@ class AuditSchedule:
         )
 
     def names(self, predictions: NDArray[Any]) -> list[str]:
-        """Return predictions (N,), given as places of classes or -1, as texts."""
+        """Return predictions (N,), given as class indices or -1, as texts."""
         return _names(self._book.classes, predictions)
 
     def _settle(self, audit: AuditEngine, row: int) -> None:
-        """Pass the label of a row to an audit. A row that all skipped, or on which annotators disagree, is an error."""
+        """Pass the label of a row to an audit. A skipped row, or one with different labels, counts as an error."""
         book = self._book
         if row in book.labels or row in book.skipped or row in book.conflicts:
             audit.settle(row, book.labels.get(row))
@@ -327,7 +328,7 @@ def is_shared(row: int, overlap: float, seed: int) -> bool:
 
 
 class Chooser:
-    """Chooses rows for people."""
+    """Choose rows for annotators."""
 
     def __init__(self, book: LabelLog, turns: AuditSchedule, settings: LabelingSettings) -> None:
         self._book, self._turns, self._seed = book, turns, settings.goal.seed
@@ -336,7 +337,7 @@ class Chooser:
     def choose(
         self, person: int, n: int, ranking: Ranking | None, now: float, *, without: frozenset[int] = frozenset()
     ) -> list[Event]:
-        """Up to n rows for a person, as picks to be stored."""
+        """Return up to n rows for a person, as pick events to store."""
         picks: list[Event] = []
         if n <= 0:
             return picks
@@ -353,13 +354,13 @@ class Chooser:
         yield from self._second_opinions(person, now)
         if self._turns.finishing is not None:
             yield from self._finishing_rows(self._turns.finishing, person, now)
-            return  # labels of other rows are not needed
+            return  # the plan needs no other labels
         if self._turns.phase == AUDITING:
             yield from self._audit_rows(person, now)
         if self._turns.column is not None:
             return
         n_drawn, n_given = self._n_drawn(), len(self._book.labels) + len(self._book.holders)
-        # every second row is random, and tests what the others taught
+        # every second row is random, to test the model trained on the other rows
         if ranking is not None and n_drawn >= max(self._random_first, n_given - n_drawn):
             for row in ranking.rows:
                 if self._book.is_untouched(row):
@@ -384,15 +385,15 @@ class Chooser:
                     yield Event(e.PICK, draw.row, person, purpose=e.AUDIT, probability=probability, audit=number)
 
     def _finishing_rows(self, finishing: Finishing, person: int, now: float) -> Iterator[Event]:
-        purpose = e.LEARN if finishing.is_sampled else e.AUDIT  # a row that a plan left is not random
+        purpose = e.LEARN if finishing.is_sampled else e.AUDIT  # rows left by a plan are not random
         rows = [row for row in finishing.rows(_LOOK_AHEAD) if self._book.row(row).state == OPEN]
-        for lease in (self._lease, min(self._lease, _LAST_LEASE)):  # nobody else's rows while there are others
+        for lease in (self._lease, min(self._lease, _LAST_LEASE)):  # rows that others hold come last
             for row in rows:
                 if self._is_free(row, person, now, lease):
                     yield Event(e.PICK, row, person, purpose=purpose, audit=self._turns.n_audits)
 
     def _random_rows(self, person: int, taken: set[int], now: float) -> Iterator[Event]:
-        """Rows drawn one after another, uniformly, from those that are open; then from those held for too long."""
+        """Yield random open rows without replacement, then random rows that others have held for too long."""
         book, rng = self._book, np.random.default_rng([self._seed, len(self._book.events), person])
         gone = {row for row in taken if book.is_untouched(row)}
         while (n := book.n_open - len(gone)) > 0:
@@ -405,7 +406,7 @@ class Chooser:
             yield Event(e.PICK, row, person, purpose=e.RANDOM, probability=1.0 / (len(rows) - place))
 
     def _draw_open(self, rng: np.random.Generator, gone: set[int]) -> int:
-        """Sample one of the open rows uniformly, excluding rows that are gone."""
+        """Sample one open row uniformly, excluding the rows in `gone`."""
         book = self._book
         for _ in range(_TRIES):
             row = int(rng.integers(book.n_rows))
@@ -415,7 +416,7 @@ class Chooser:
         return int(rows[int(rng.integers(len(rows)))])
 
     def _is_free(self, row: int, person: int, now: float, lease: float | None = None) -> bool:
-        """Whether nobody else holds a row, or has for too long; a clock that was set back ends it, too."""
+        """Return True if nobody else holds the row or its lease has expired. A clock set back also ends the lease."""
         holder = self._book.holders.get(row)
         if holder is None:
             return True
@@ -424,29 +425,29 @@ class Chooser:
         return abs(now - self._book.held[holder][row].time) > (self._lease if lease is None else lease)
 
     def _n_drawn(self) -> int:
-        """Random labels that are there or on their way."""
+        """Return the number of random rows that are labeled or held by someone."""
         return len(self._book.drawn) + sum(
             pick.purpose == e.RANDOM for held in self._book.held.values() for pick in held.values()
         )
 
 
 def pack(numbers: NDArray[Any]) -> bytes:
-    """Whole numbers for the store."""
+    """Compress integers for the store."""
     return zlib.compress(np.asarray(numbers, dtype="<i4").tobytes(), 6)
 
 
 def unpack(blob: bytes) -> NDArray[np.intp]:
-    """The numbers that `pack` took."""
+    """Return the integers that `pack` compressed."""
     return np.frombuffer(zlib.decompress(blob), dtype="<i4").astype(np.intp)
 
 
 def pack_scores(scores: FloatArray) -> bytes:
-    """Scores for the store."""
+    """Compress scores for the store."""
     return zlib.compress(np.asarray(scores, dtype="<f8").tobytes(), 6)
 
 
 def unpack_scores(blob: bytes) -> FloatArray:
-    """The scores that `pack_scores` took."""
+    """Return the scores that `pack_scores` compressed."""
     return np.frombuffer(zlib.decompress(blob), dtype="<f8").astype(np.float64)
 
 
@@ -459,7 +460,10 @@ def freeze_events(
     model: bytes | None = None,
     goal: StoredGoal | None = None,
 ) -> tuple[list[Event], FrozenBlobs]:
-    """What freezes predictions (N,), places of classes or -1, for an audit; goal : what it is for."""
+    """Return the events and blobs that freeze predictions for an audit.
+
+    predictions : (N,) class indices or -1; goal : purpose of the audit.
+    """
     events = [Event(e.FREEZE, audit=number, value=json.dumps(classes))]
     kind = e.COLUMN if isinstance(goal, ColumnAudit) else e.FINISH
     events += [] if goal is None else [Event(kind, audit=number, value=goal.to_json())]
