@@ -59,8 +59,8 @@ def is_evidence(path: Path) -> bool:
 def cells_digest(cells: Any) -> str:
     """Return the SHA-256 of the cells of a data frame. It is the same for a text file and for Parquet.
 
-    The hash covers each column: its name, then its cells as a JSON list. The cells are numbers if all of them are
-    numbers. Otherwise they are texts in NFC without surrounding white space. Empty cells are null. Days are texts such
+    The hash covers each column: its name, then its cells as a JSON list. If all cells are numbers, the list has
+    numbers. Otherwise it has texts in NFC without surrounding white space. Empty cells are null. Days are texts such
     as 2024-01-31.
     """
     columns = [[str(name), _plain_cells(cells[name])] for name in cells.columns]

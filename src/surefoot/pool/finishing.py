@@ -92,7 +92,7 @@ class Finishing:
 
     @property
     def is_sampled(self) -> bool:
-        """Return True if the sample is labeled, so that the plan can assign the other rows."""
+        """Return True if the sample is labeled, so that the plan can assign the remaining rows."""
         n = 1 if self.sample_size is None else self.sample_size
         return self.audit.proved or self.audit.n_labels >= min(n, self.audit.n_drawable)
 
@@ -162,8 +162,8 @@ def expected_labels(chances: FloatArray, n_rows: int, n_sample: int) -> int:
 
     chances : probability that the prediction is right, for each open row, largest first.
 
-    The model labels rows up to the third wrong prediction in the sample. The estimate places this error at the row up
-    to which about 2.67 wrong rows are expected per fraction n_sample/n_open of the open rows.
+    The model labels rows up to the third wrong prediction in the sample. The estimate expects this error at the row
+    before which about 2.67 · n_open / n_sample predictions are wrong.
     """
     n_open = len(chances)
     if not n_open:

@@ -71,7 +71,7 @@ def check_sizes(archive: zipfile.ZipFile) -> None:
 
 
 def check_arrays(archive: zipfile.ZipFile) -> None:
-    """Raise an error if an array declares more entries than the file contains. Loading would reserve memory for them."""
+    """Raise an error if an array declares more entries than the file contains. Loading would reserve the memory."""
     for info in archive.infolist():
         with archive.open(info) as file:
             start = file.read(len(_ARRAY))

@@ -285,7 +285,7 @@ def verdict_on(
 
 @dataclass(frozen=True)
 class ClassResult:
-    """Cross-validation results for one class: its labels, its correct predictions, and all predictions of this class."""
+    """Cross-validation results for one class: its labels, its correct predictions, and all its predictions."""
 
     name: str
     n_labels: int

@@ -268,7 +268,7 @@ class RadiusChart:
 
     excess : (m,) radius beyond the minimal one, increasing.
     this_model : (m,) upper bound on the loss of the model in this report.
-    best_model : (m,) the same for a model trained at each radius; confidence : (m,) median confidence of these models.
+    best_model : (m,) upper bound for a model trained at each radius; confidence : (m,) its median confidence.
     chosen : excess of the report's radius.
     """
 

@@ -256,7 +256,7 @@ def _numbers(
 
 
 def _texts(codes: NDArray[np.intp], K: int, raw: Any) -> Iterator[Suspect]:
-    """Test each text column: predict each row by the most frequent label among the other rows with the same value."""
+    """Test each text column by leave-one-out: predict the most frequent label of rows with an equal value."""
     for i, column in enumerate(raw.columns):
         if raw.dtypes.iloc[i].kind in "iufbMm":
             continue

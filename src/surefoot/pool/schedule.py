@@ -139,7 +139,7 @@ class AuditSchedule:
         self.audits: dict[int, AuditEngine] = {}  # all audits of models; their bounds hold simultaneously
         self.finishing: Finishing | None = None
         self.column: ColumnAudit | None = None
-        self.last: tuple[int, int, int, str] | None = None  # the last failed audit: number, errors, labels, why
+        self.last: tuple[int, int, int, str] | None = None  # last closed audit: number, errors, labels, why
         self.curve = BoundHistory()
         self.measured: dict[str, Any] | None = None
         self.n_audits = 0
@@ -239,7 +239,7 @@ class AuditSchedule:
         return None if why == NO_ROW_LEFT and len(self._book.labels) >= self._book.n_rows else why
 
     def known_rows(self) -> list[int]:
-        """Return the rows whose labels a classifier frozen now already knows."""
+        """Return the labeled rows, which an audit that begins now counts as known."""
         return sorted(self._book.labels)
 
     def prepare(self, number: int, predictions: NDArray[Any], known: list[int], labels: dict[int, str]) -> None:

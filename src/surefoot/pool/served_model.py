@@ -1,4 +1,4 @@
-"""The learner of the labeling page: the model of `surefoot fit`, the ranking of `surefoot query`, and a bound."""
+"""The learner of the labeling page. It trains like `surefoot fit`, ranks like `surefoot query`, and adds a bound."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ from surefoot.problem.distances import shared_geometry
 
 @dataclass(frozen=True, eq=False)
 class ServedTable:
-    """A table that is to be served.
+    """A table to serve.
 
-    content : bytes of its file; read : reads the table from bytes of its file, if they have changed since.
-    pool, learner : the cleaned table and its learner, which runs in a process of its own; None if nothing is learned.
-    audit, predictions, scores : the audit of predictions (N,) that the table holds, places of classes or -1.
+    content : bytes of its file; read : function that reads the table from changed bytes of its file.
+    pool, learner : the cleaned table, and its learner, which runs in its own process; None without training.
+    audit : the audit of predictions in the table, or None; predictions : (N,) class indices or -1.
+    scores : (N,) scores of the predictions, or None.
     """
 
     table: Table
@@ -67,7 +68,7 @@ _RULES = {
 
 @dataclass(frozen=True)
 class Writing:
-    """What a fit writes: the model, its report, the options to keep with the model, the command that runs."""
+    """Output of a fit: paths of the model and the report, options to store with the model, seed, and the command."""
 
     model: Path
     report: Path | None
@@ -77,7 +78,7 @@ class Writing:
 
 
 def next_command(appraisal: Appraisal, writing: Writing) -> str:
-    """The command to run next: predict with a model that may be used, else label more rows."""
+    """Return the command to run next: predict if the model is useful, otherwise label more rows."""
     table = appraisal.model.start.pool.table
     if not appraisal.is_useful:
         return shlex.join(["surefoot", "label", str(table.path), "--label", table.label])
@@ -86,7 +87,7 @@ def next_command(appraisal: Appraisal, writing: Writing) -> str:
 
 
 def report_of(judged: Appraisal, notes: list[str], writing: Writing, say: Any, *, curves: bool = False) -> Report:
-    """The contents of the report of a fit; curves : follow the worst case over the radius, if there is one."""
+    """Gather the contents of the report of a fit. curves : compute the worst case along the radius, if there is one."""
     trained = judged.model
     start = trained.start
     pool = start.pool
@@ -129,12 +130,12 @@ def report_of(judged: Appraisal, notes: list[str], writing: Writing, say: Any, *
     )
 
 
-# Rows whose predictions are explained, columns that are tried at most, and columns that are shown.
+# Rows whose predictions are explained, most columns to try, and most columns to show.
 _EXPLAINED_ROWS, _MOST_TRIED, _MOST_SHOWN = 200, 100, 12
 
 
 def effects_of(trained: TrainedModel, seed: int) -> list[ColumnEffect]:
-    """The columns that change predictions most if their cells become typical; none for a table of many columns."""
+    """Return the columns with the largest effect on predictions; empty if the table has too many columns."""
     pool, clf = trained.start.pool, trained.clf
     if len(pool.columns.used) > _MOST_TRIED:
         return []
@@ -199,9 +200,10 @@ _GROWN = 1.2
 
 
 class PoolLearner:
-    """Fits to a pool with the labels of a job; of its unlabeled rows at most `most` take part (0: all), drawn once.
+    """Train on a pool with the labels of a job, and rank its unlabeled rows.
 
-    options : of the command, stored with the model; command : as it was typed, for the foot of the report.
+    most : size of the fixed random sample of rows used in training, 0 for all rows. All labeled rows are used as well.
+    options : options of the command, stored with the model; command : as typed, for the foot of the report.
     """
 
     def __init__(
@@ -221,7 +223,7 @@ class PoolLearner:
         self._measured_at = 0
 
     def rank(self, job: Job) -> Ranking | None:
-        """Fit, rank, and predict all rows; None where the labels show one class or leave no row open."""
+        """Train, rank unlabeled rows and predict all rows; None if the labels show one class or no row is open."""
         began = time.monotonic()
         pool, keep, picked = self._labeled(job)
         if len(set(job.labels.values())) < 2 or pool.labeled[keep].all():
@@ -248,7 +250,7 @@ class PoolLearner:
         )
 
     def report(self, job: Job) -> bytes:
-        """The page that `surefoot fit` writes, for these labels."""
+        """Return the page that `surefoot fit` writes, for these labels."""
         pool, keep, picked = self._labeled(job)
         with shared_geometry(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -259,7 +261,7 @@ class PoolLearner:
         return _bytes_of(lambda path: self._write_report(path, report))
 
     def _labeled(self, job: Job) -> tuple[Pool, NDArray[np.intp], NDArray[np.bool_]]:
-        """The pool with the labels of a job, the rows to work with, and which were picked."""
+        """Return the pool with the labels of a job, the rows to use, and (N,) True for picked rows."""
         labels = np.full(len(self._pool.rows), None, dtype=object)
         for row, label in job.labels.items():
             labels[row] = label
@@ -269,12 +271,12 @@ class PoolLearner:
         return pool, np.union1d(self._sample, sorted(job.labels)).astype(np.intp), picked
 
     def _train(self, pool: Pool, keep: NDArray[np.intp], picked: NDArray[np.bool_]) -> TrainedModel:
-        """With equal weights, picked rows too: audits judge the model, so that it may be whatever predicts best."""
+        """Train with equal weights, even for picked rows. Audits test the model, so training needs no guarantee."""
         start = LabeledTable.from_pool(pool.subset(keep), picked[keep])
         return train(replace(start, nearest=False), self._choices, Clock())
 
     def _measure(self, trained: TrainedModel) -> ErrorBound | None:
-        """The cross-fitted bound on the random labels; it takes ten fits, so not every time."""
+        """Return the cross-fitted bound on the random labels, None if too few are new. It takes ten fits."""
         start = trained.start
         if start.n_random < max(_GROWN * self._measured_at, 1) or len(set(start.y[start.random].tolist())) < 2:
             return None
@@ -293,7 +295,7 @@ class PoolLearner:
 
 
 def _bytes_of(write: Callable[[Path], object]) -> bytes:
-    """What a function writes to a file."""
+    """Return the bytes that a function writes to a file."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "file"
         write(path)

@@ -1,4 +1,4 @@
-"""The desk at which people label: it hands out rows, takes answers, and stores each before it is acknowledged."""
+"""The labeling service: it hands out rows, accepts labels, and stores each label before confirming it."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ from surefoot.pool.schedule import (
 from surefoot.pool.store import MOVED_AUDITS, FrozenBlobs, Person, Store
 from surefoot.pool.store_labels import TABLE
 
-# Rows that a person holds: the one on the screen and those after it, so that typing never waits.
+# Rows that an annotator holds: the current row and the next ones, so that typing never waits.
 AHEAD = 3
 LONGEST_NOTE = 2000
 _LONGEST_KEY = 64
 
 
 class AnswerError(ValueError):
-    """An answer that cannot be taken."""
+    """A label that the service does not accept."""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a person says of a row: a label, or None for a skip.
+    """A label that an annotator gives to a row, or None for a skip.
 
-    key : made by the page, so that an answer that is sent twice counts once.
+    key : made by the page, so that a label sent twice counts once.
     """
 
     person: Person
@@ -67,7 +67,7 @@ class Answer:
 
 
 class LabelingService:
-    """Rows out, answers in. Every method may be called from any thread."""
+    """Hand out rows and accept labels. Every method is safe to call from any thread."""
 
     def __init__(self, store: Store, n_rows: int, classes: list[str], settings: LabelingSettings) -> None:
         self.store, self.settings = store, settings
@@ -81,7 +81,7 @@ class LabelingService:
         self._read_store()
 
     def _read_store(self) -> None:
-        """The state after all events in the store."""
+        """Rebuild the state from all events in the store."""
         settings = self.settings
         shared = partial(is_shared, overlap=settings.overlap, seed=settings.goal.seed)
         self.book = LabelLog(*self._size, *([shared] if settings.overlap > 0 else []))
@@ -91,12 +91,12 @@ class LabelingService:
         self.turns.n_audits = moved = self.store.about.get(MOVED_AUDITS, 0)
         for event in self.store.events():
             if event.kind in (e.FREEZE, e.CLOSE) and (event.audit or 0) <= moved:
-                self._last = event.id  # of rows that have other numbers now
+                self._last = event.id  # the event refers to old row numbers
             else:
                 self._apply(event)
 
     def catch_up(self) -> bool:
-        """Take what other processes have written; whether there was anything."""
+        """Apply events that other processes have written. Return True if there were any."""
         with self.lock:
             new = self.store.events(self._last)
             check_known(new, self.book.classes)
@@ -105,7 +105,11 @@ class LabelingService:
             return bool(new)
 
     def rows_for(self, person: Person, *, beyond: bool = False) -> list[Event]:
-        """The rows in a person's hands, the one to show first; none when the target is proved, unless `beyond` it."""
+        """Return the rows that a person holds, the row to show first. Hand out rows if needed.
+
+        No row is returned when labeling is over or the target is out of reach, unless `beyond` is True.
+        When the audit of a column is over, `beyond` has no effect.
+        """
         with self.lock:
             self.catch_up()
             over = self.turns.phase in OVER
@@ -120,7 +124,7 @@ class LabelingService:
             return list(self.book.held.get(person.id, {}).values())
 
     def pauses(self) -> bool:
-        """Whether no row is handed out for a moment: a model is being trained whose audit may be due."""
+        """Return True while no rows are handed out, because a model is being trained that may be due for an audit."""
         if not self.turns.awaits(self.ranking):
             self._paused_at = None
             return False
@@ -129,16 +133,16 @@ class LabelingService:
         return now - self._paused_at < self.settings.pause
 
     def answer(self, person: Person, row: int, label: str | None, key: str | None = None) -> Event:
-        """Take one answer."""
+        """Store one label."""
         found = self.answer_all([Answer(person, row, label, key)])[0]
         if isinstance(found, Exception):
             raise found
         return found
 
     def answer_all(self, answers: Sequence[Answer]) -> list[Event | AnswerError | NotSavedError]:
-        """Save labels in one transaction, and return the result of each.
+        """Store labels in one transaction, and return the result for each.
 
-        An invalid label does not affect the other labels. If writing to disk fails, no label counts, and memory is
+        An invalid label does not affect valid ones. If writing to disk fails, no label counts, and memory is
         reset to the state on disk.
         """
         try:
@@ -149,7 +153,7 @@ class LabelingService:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        """Changes that are on the disk together, after what other processes have written, or not at all."""
+        """Apply new events of other processes, then write all changes in one transaction."""
         with self.lock:
             try:
                 with self.store.together():
@@ -219,7 +223,7 @@ class LabelingService:
                 self._store([Event(e.NOTE, row, person.id, words, key=key)])
 
     def settle(self, person: Person, row: int, label: str) -> None:
-        """Agree on the label of a row that people labeled differently."""
+        """Set the agreed label of a row with different labels."""
         with self._transaction():
             self._check_row(row)
             self._check_label(label)
@@ -239,7 +243,7 @@ class LabelingService:
             return None if job == self._fitted_to or not enough else job
 
     def take_ranking(self, ranking: Ranking | None, job: Job) -> None:
-        """Use a ranking from now on."""
+        """Use a new ranking."""
         with self.lock:
             self._fitted_to = job
             if ranking is None:
@@ -253,7 +257,7 @@ class LabelingService:
                 self._try_to_store([Event(e.MEASURED, value=value)])
 
     def freeze_if_due(self) -> None:
-        """Freeze a model whose turn it is; the work is done outside the lock, so that answers need not wait for it."""
+        """Freeze the model if an audit is due. The slow part runs without the lock, so annotators need not wait."""
         with self.lock:
             ranking = self.ranking
             if ranking is None or not self.turns.should_freeze(ranking):
@@ -268,7 +272,7 @@ class LabelingService:
                 self._try_to_store(events, blobs)
 
     def set_target(self, person: Person | None, target: float) -> None:
-        """Prove another error rate from now on. Each change is recorded.
+        """Change the target error rate of the audits. Each change is recorded.
 
         The bounds of audits hold at all numbers of labels and for all targets at once, so the guarantee stays valid.
         """
@@ -282,9 +286,9 @@ class LabelingService:
                 self._take_turns()
 
     def begin_finish(self, max_error: float | None = None) -> None:
-        """Freeze the latest model, and finish the table with it: a new sample judges it, and people label the rest.
+        """Freeze the latest model and finish the table with it. A new sample tests it, annotators label the rest.
 
-        max_error : share of wrong labels in the finished table; None for the target of the labeling.
+        max_error : largest share of wrong labels in the finished table; None for the current target.
         """
         with self._transaction():
             ranking, book, goal = self.ranking, self.book, self.turns.goal
@@ -305,7 +309,7 @@ class LabelingService:
             self._store([*before, *events], blobs)
 
     def take(self, events: Sequence[Event]) -> list[Event]:
-        """Store the new ones among the events of another program."""
+        """Store events of another program, except those already stored."""
         with self._transaction():
             new = [event for event in events if event.key is None or event.key not in self.book.keys]
             stored = self._store(new) if new else []
@@ -313,7 +317,7 @@ class LabelingService:
             return stored
 
     def order(self, most: int) -> list[int]:
-        """Return up to this number of rows, the most useful first, for a program that hands out rows itself."""
+        """Return at most `most` rows, most useful first, for a program that hands out rows itself."""
         with self.lock:
             self.catch_up()
             ranking, sample = self.ranking, [row for row in self.random_sample if self.book.is_untouched(row)]
@@ -324,7 +328,7 @@ class LabelingService:
 
     @property
     def random_sample(self) -> list[int]:
-        """The rows that another program asks for first: a random sample, whatever the order of their labels."""
+        """The rows that another program labels first: a random sample, whatever the order of their labels."""
         order = np.random.default_rng([self.settings.goal.seed, self.book.n_rows]).permutation(self.book.n_rows)
         rows: list[int] = order[: self.settings.random_first].tolist()
         return rows
@@ -332,9 +336,9 @@ class LabelingService:
     def begin_audit(
         self, goal: ColumnAudit | None, predictions: NDArray[np.intp], scores: FloatArray | None = None
     ) -> None:
-        """Begin or continue an audit of predictions (N,) that the table holds; without a goal, end one that is over.
+        """Begin or continue an audit of predictions (N,) in the table. Without a goal, close a finished audit.
 
-        An audit that is not over is neither changed nor given up.
+        An unfinished audit is neither changed nor closed.
         """
         with self._transaction():
             turns, number = self.turns, self.turns.n_audits
@@ -369,13 +373,13 @@ class LabelingService:
             self._store(events, blobs)
 
     def _take_turns(self) -> None:
-        """End an audit without hope."""
+        """End an audit that cannot succeed."""
         why = self.turns.should_close()
         if why is not None:
             self._try_to_store([Event(e.CLOSE, audit=self.turns.n_audits, value=why)])
 
     def _store(self, events: Sequence[Event], frozen: FrozenBlobs | None = None) -> list[Event]:
-        """On the disk first, then in memory."""
+        """Write events to disk, then apply them in memory."""
         placed = self.store.append(events, frozen)
         for event in placed:
             self._apply(event)
@@ -395,7 +399,7 @@ class LabelingService:
         self.turns.apply(event)
 
     def _known(self, key: str | None, person: Person, kinds: tuple[str, ...], row: int | None = None) -> Event | None:
-        """The event that this request has made before, if it was sent twice."""
+        """Return the stored event of this request if it was sent before."""
         if key is not None and not (0 < len(key) <= _LONGEST_KEY and key.isascii() and key.isprintable()):
             raise AnswerError(f"a key must have 1 to {_LONGEST_KEY} plain characters; got {key!r:.80}.")
         known = None if key is None else self.book.keys.get(key)
@@ -404,13 +408,13 @@ class LabelingService:
         return known
 
     def _earlier(self, person: Person, row: int) -> Event:
-        """Return the purpose of a row that an annotator no longer holds, as it was when they or another labeled it."""
+        """Return the purpose of a row that a person no longer holds, from their label or from the row's history."""
         found = self.book.row(row)
         purpose = e.SECOND if found.answers else found.purpose or e.LEARN
         return found.answers.get(person.id) or Event(e.PICK, row, person.id, purpose=purpose)
 
     def _check_row(self, row: int) -> None:
-        if type(row) is not int or not 0 <= row < self.book.n_rows:  # JSON may hold anything, true among it
+        if type(row) is not int or not 0 <= row < self.book.n_rows:  # JSON may contain any type, such as true
             raise AnswerError(f"row must be a number from 0 to {self.book.n_rows - 1}; got {row!r}. Reload the page.")
 
     def _check_label(self, label: str | None) -> None:
@@ -418,11 +422,11 @@ class LabelingService:
             raise AnswerError(f"label must be one of {', '.join(self.book.classes)}; got {label!r}. Reload the page.")
 
 
-# Where the labeling stands, in numbers and in words: labels, the bound and its kind, what is still needed, and why.
+# Status of the labeling in numbers and sentences: labels, the bound and its kind, and the labels still needed.
 
 
 def _check_same(begun: ColumnAudit, asked: ColumnAudit) -> None:
-    """Refuse options that differ from those with which an audit began; its seed stays as it was."""
+    """Raise an error if an option differs from the begun audit. The seed may differ, because the audit keeps its own."""
     option = f"--target-{begun.metric}" if begun.metric else "--target"
     pairs = (
         ("--labels", begun.planned, asked.planned), ("--level", begun.level, asked.level),
@@ -438,16 +442,16 @@ def _check_same(begun: ColumnAudit, asked: ColumnAudit) -> None:
             )
 
 
-# How far people agree: percent, Cohen's κ of two, Fleiss' κ of more.
+# Agreement between annotators: percent, Cohen's κ for two, Fleiss' κ for more.
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """Agreement of people on rows that two or more of them labeled.
+    """Agreement between annotators on rows with two or more labels.
 
-    n_rows : rows that were compared; share : of all pairs of answers, how many are alike.
-    kappa : 1 for full agreement, 0 for that of chance; None where chance alone would agree always, or nothing was
-        compared; name : "Cohen" for two people, "Fleiss" for more.
+    n_rows : number of compared rows; share : share of equal labels among all pairs of labels.
+    kappa : 1 for full agreement, 0 for chance agreement; None without comparisons or if chance agreement is 1.
+    name : "Cohen" for two annotators, "Fleiss" for more.
     """
 
     n_rows: int
@@ -457,7 +461,7 @@ class Agreement:
 
 
 def agreement(answers: Sequence[Mapping[int, str]], classes: Sequence[str]) -> Agreement:
-    """Agreement on rows, each a mapping from person to label."""
+    """Compute the agreement on rows. Each row is a mapping from person to label."""
     shared = [row for row in answers if len(row) >= 2]
     people = sorted({person for row in shared for person in row})
     name = "Cohen" if len(people) <= 2 else "Fleiss"
@@ -474,7 +478,7 @@ def agreement(answers: Sequence[Mapping[int, str]], classes: Sequence[str]) -> A
 
 
 def agreement_in(book: LabelLog) -> Agreement:
-    """Agreement on the rows of a book."""
+    """Compute the agreement on the rows of a log."""
     answers = [
         {who: str(event.value) for who, event in state.answers.items() if event.kind == LABEL}
         for state in book.rows.values()
@@ -484,19 +488,19 @@ def agreement_in(book: LabelLog) -> Agreement:
 
 
 def cohen_kappa(first: Sequence[str], second: Sequence[str], classes: Sequence[str]) -> float | None:
-    """Cohen's κ of two people who labeled the same rows."""
+    """Return Cohen's κ of two annotators who labeled the same rows, None if only one class occurs."""
     from sklearn.metrics import cohen_kappa_score
 
     if len(set(first) | set(second)) == 1:
-        return None  # 0 / 0: one class alone
+        return None  # 0 / 0: only one class
     return float(cohen_kappa_score(first, second, labels=list(classes)))
 
 
 def fleiss_kappa(counts: FloatArray) -> float | None:
-    """Fleiss' κ of counts (rows, classes): how many people gave each row each label.
+    """Return Fleiss' κ from counts (rows, classes) of annotators who gave each label.
 
-    Rows may have different numbers of answers, two or more: their agreement is averaged, and chance is that of all
-    answers together.
+    Rows may have different numbers of labels, at least two. The agreement is averaged over the rows. The chance
+    agreement uses all labels together.
     """
     answers = counts.sum(axis=1)
     alike = (counts * (counts - 1)).sum(axis=1) / (answers * (answers - 1))
@@ -505,18 +509,18 @@ def fleiss_kappa(counts: FloatArray) -> float | None:
 
 
 THEOREM, MEASURED = "theorem", "measured"
-# Why an audit was given up.
+# Reasons for ending an audit.
 _WHY = {
     NO_ROW_LEFT: "and no row is left to draw",
     OUT_OF_REACH: "and the rows labeled before have more errors than the target allows",
     TOO_LONG: "so the proof would take too many labels",
 }
-# Points of the chart that can be told apart.
+# Most points on the chart.
 _POINTS = 120
 
 
 def status(desk: LabelingService) -> dict[str, Any]:
-    """All that the page shows of the present state, for its script."""
+    """Return the current state for the script of the page."""
     with desk.lock:
         book, turns, ranking = desk.book, desk.turns, desk.ranking
         needed = _needed(desk)
@@ -557,7 +561,7 @@ def status(desk: LabelingService) -> dict[str, Any]:
 def _bound(desk: LabelingService) -> dict[str, Any] | None:
     turns, audit, measured = desk.turns, desk.turns.audit, desk.turns.measured
     plan = None if desk.turns.finishing is None else desk.turns.finishing.plan()
-    if audit is not None and not audit.n_labels:  # nothing is shown yet
+    if audit is not None and not audit.n_labels:  # no result yet
         return None
     if audit is not None and turns.column is not None:
         return _column_bound(audit, turns.column, turns.phase)
@@ -592,7 +596,7 @@ def _proved(desk: LabelingService) -> dict[str, Any] | None:
 
 
 def is_out_of_reach(desk: LabelingService) -> bool:
-    """Whether tests enough to tell expect that a proof takes more than half of the rows that are left."""
+    """Return True if a proof is expected to take more than half of the remaining rows. This requires enough tests."""
     turns, state = desk.turns, desk.turns.state()
     if turns.audit is not None or state.n_tested < _ENOUGH * turns.policy.first or _targets(desk) is None:
         return False
@@ -600,23 +604,23 @@ def is_out_of_reach(desk: LabelingService) -> bool:
     return more is None or more > (state.n_rows - state.n_labels) / 2
 
 
-# Tested labels, as a multiple of the first random ones, that show whether a target is out of reach.
+# Tests required before a target is declared out of reach, as a multiple of the number of first random labels.
 _ENOUGH = 2
-# Shares of wrong labels that the page offers besides the target.
+# Shares of wrong labels that the page offers in addition to the target.
 _OFFERED = (0.02, 0.05, 0.1)
 
 
 def _targets(desk: LabelingService) -> list[dict[str, Any]] | None:
-    """About how many labels prove the model's error rate, and how many finish the table, by share of wrong labels.
+    """Estimate the labels needed to prove the error rate and to finish the table, for each share of wrong labels.
 
-    None where neither can begin now.
+    None if neither can begin now.
     """
     book, turns, ranking = desk.book, desk.turns, desk.ranking
     if ranking is None or turns.finishing is not None or not book.n_unanswered:
         return None
     audit, shares = turns.audit, sorted({*_OFFERED, turns.goal.target})
     seen = None if audit is None else (turns.n_audits, audit.n_labels, audit.n_errors)
-    few = len(book.labels) // max(book.n_rows // 1000, 1)  # an estimate need not move at once
+    few = len(book.labels) // max(book.n_rows // 1000, 1)  # update the estimate only after about 0.1 % new labels
     state = (ranking, shares, few, seen, turns.measured)
     if desk.offered is None or desk.offered[0][0] is not ranking or desk.offered[0][1:] != state[1:]:
         plans = turns.state()
@@ -636,7 +640,7 @@ def _labels_to_finish(desk: LabelingService, ranking: Ranking, max_error: float)
     book = desk.book
     chances = np.sort(np.delete(ranking.proba.max(axis=1).astype(np.float64), list(book.labels)))[::-1]
     wrong = float((1.0 - chances).mean()) if len(chances) else 0.0
-    if ranking.measured is not None and wrong > ranking.measured.value:  # a careful model is more often right
+    if ranking.measured is not None and wrong > ranking.measured.value:  # a cautious model is right more often
         chances = 1.0 - (1.0 - chances) * ranking.measured.value / wrong
     size = sample_size(book.n_rows, len(book.labels), max_error, desk.turns.goal.level)
     return expected_labels(chances, book.n_rows, size)
@@ -663,7 +667,7 @@ def _headline(desk: LabelingService) -> str:
 
 
 def _finish_sentence(finishing: Finishing) -> str:
-    """Return the progress of finishing the table."""
+    """Return a sentence on the progress of finishing the table."""
     plan = finishing.plan()
     if plan is not None:
         return plan.statement
@@ -697,7 +701,7 @@ def _sentence(desk: LabelingService, needed: int | None) -> str:
 
 
 def _learning_sentence(desk: LabelingService) -> str:
-    """Say what comes next while no audit is open."""
+    """Return a sentence on the next step while no audit is open."""
     turns = desk.turns
     if desk.pauses():
         return "Training a new model. It may then be audited."
@@ -717,7 +721,7 @@ def _learning_sentence(desk: LabelingService) -> str:
 
 
 def _needed(desk: LabelingService) -> int | None:
-    """Labels still needed, as estimated from the tests; None while there is no estimate, or if out of reach."""
+    """Return the estimated number of labels still needed; None without an estimate, or if out of reach."""
     turns = desk.turns
     if turns.finishing is not None:
         return _left_to_finish(desk, turns.finishing)
@@ -727,7 +731,7 @@ def _needed(desk: LabelingService) -> int | None:
 
 
 def _column_needed(audit: AuditEngine, turns: AuditSchedule) -> int | None:
-    """Return the labels that an audit of a column still needs, as estimated if it can end before all rows."""
+    """Return the number of labels that an audit of a column still needs, None without a target."""
     goal = turns.column
     if turns.phase in OVER or goal is None:
         return 0
@@ -760,7 +764,7 @@ def _metric_name(goal: ColumnAudit) -> str:
 
 
 def _column_bound(audit: AuditEngine, goal: ColumnAudit, phase: str) -> dict[str, Any] | None:
-    """Return the bound on predictions that the table holds; one with a planned number of labels follows at the end."""
+    """Return the bound of an audit of a column. With a planned number of labels, the bound follows at the end."""
     if goal.planned is not None and phase not in OVER:
         return None
     basis = f"{count(audit.n_errors, 'error')} in {count(audit.n_labels, 'audited row')}"
@@ -796,11 +800,11 @@ def _column_sentence(turns: AuditSchedule, goal: ColumnAudit) -> str:
 
 
 def _left_to_finish(desk: LabelingService, finishing: Finishing) -> int:
-    """Rows that are left to label: those of the plan, else as estimated from the scores."""
+    """Return the rows left to label, from the plan if there is one, otherwise estimated from the scores."""
     if finishing.n_left is not None:
         return finishing.n_left
     size, done = finishing.sample_size or 0, finishing.n_sampled
     chances = np.sort(np.delete(finishing.scores, list(finishing.audit.known)))[::-1]
-    if chances.size and not (chances.min() >= 0 and chances.max() <= 1):  # scores that are no probabilities
+    if chances.size and not (chances.min() >= 0 and chances.max() <= 1):  # the scores are not probabilities
         return size - done
     return max(expected_labels(chances, desk.book.n_rows, size) - done, size - done)

@@ -1,7 +1,7 @@
-"""The store beside a table: the only file that surefoot keeps there.
+"""The store next to a table: the only file that surefoot keeps there.
 
-`pool.csv.surefoot.db` holds the options of earlier commands, everything that happened while rows were labeled, in
-order, the people, the predictions that audits judge, and the audits of the command line.
+`pool.csv.surefoot.db` holds the options of earlier commands, all labeling events in order, the annotators, the
+predictions that audits judge, and the audits of the command line.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from surefoot._printing import cut
 from surefoot.pool.database import Database, Event, NotSavedError
 
 _LONGEST_NAME = 60
-# Holds the token of a Label Studio that is connected, and gives annotations that name nobody.
+# Owner of the token of a connected Label Studio, and author of its annotations without a name.
 LABEL_STUDIO = "Label Studio"
 SESSION_SECONDS = 30 * 24 * 3600
-# in_table: the label of each row as the table had it when the store last read or wrote it, where there was one.
-# seats: what one process at a time may be or do.
-# gone: rows that have events and that the table no longer has; their numbers are negative.
+# in_table: the label of each labeled row when the store last read or wrote the table.
+# seats: names and tasks that only one process at a time may use.
+# gone: rows with events that the table no longer contains; their numbers are negative.
 _TABLES = """
 CREATE TABLE about (key TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE options (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -50,14 +50,14 @@ CREATE TABLE seats (name TEXT PRIMARY KEY, process INTEGER NOT NULL) STRICT;
 CREATE TABLE logs (id INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, event TEXT NOT NULL) STRICT;
 CREATE INDEX events_of_a_log ON logs (name, id)
 """
-# Changed whenever rows get other numbers: a process that knows the old numbers must not write.
+# Incremented when rows are renumbered. A process with the old numbers must not write.
 _MOVES = "moves"
-# The last audit of the pool as it was before its rows changed.
+# Number of the last audit before the rows of the pool changed.
 MOVED_AUDITS = "moved_audits"
 
 
 class FrozenBlobs(NamedTuple):
-    """The stored data of an audit: predicted classes, known rows and scores."""
+    """The stored data of an audit: predictions, known rows, model and scores."""
 
     audit: int
     predictions: bytes
@@ -68,30 +68,30 @@ class FrozenBlobs(NamedTuple):
 
 @dataclass(frozen=True)
 class Person:
-    """Someone who labels."""
+    """An annotator."""
 
     id: int
     name: str
 
 
 def store_path(table: str | os.PathLike[str]) -> Path:
-    """Return the path of the store of a table. It is next to the file itself if the path is a link."""
+    """Return the path of the store of a table. If the path is a link, the store is next to the target file."""
     return Path(f"{Path(table).resolve()}.surefoot.db")
 
 
 def files_of(table: str | os.PathLike[str]) -> list[Path]:
-    """A table and the files of its store: no output of a command may take the place of one."""
+    """Return the paths of a table and of its store. No output of a command may overwrite them."""
     store = store_path(table)
     return [Path(table), store, *(store.with_name(f"{store.name}{end}") for end in ("-wal", "-shm"))]
 
 
 def hashed(secret: str) -> str:
-    """Hash a token, so that nobody can sign in with the stored value."""
+    """Return the hash of a token. The stored hash cannot be used to sign in."""
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
 def clean_name(text: str, parameter: str = "name") -> str:
-    """Return an annotator's name as stored. Names that begin with a bracket are reserved for the table and programs."""
+    """Return a valid annotator name. Names that begin with a bracket are reserved for the table and programs."""
     name = unicodedata.normalize("NFC", " ".join(text.split()))
     if not 0 < len(name) <= _LONGEST_NAME or name.startswith("(") or not name.isprintable():
         raise ParameterError(
@@ -104,10 +104,10 @@ def clean_name(text: str, parameter: str = "name") -> str:
 
 
 class Store:
-    """Options, events, people, frozen predictions and audits of one table. Several processes may use it at once.
+    """Options, events, annotators, frozen predictions and audits of one table. Several processes may use it at once.
 
-    about : the header: label, classes, seed and so on. With a header the file is created if it does not exist, and
-    refused if it belongs to something else.
+    about : the header, with label, classes, seed and so on. With a header, a missing file is created, and a file with a
+    different header is refused.
     """
 
     def __init__(self, path: Path, about: dict[str, Any] | None = None) -> None:
@@ -132,10 +132,10 @@ class Store:
         self._database.close()
 
     def together(self) -> AbstractContextManager[Any]:
-        """Several writes as one, with one wait for the disk; no other process writes meanwhile."""
+        """Combine several writes into one transaction. No other process can write during it."""
         return self._transaction()
 
-    # What the store belongs to
+    # The header
 
     def read_about(self) -> None:
         """Read the header of the store again."""
@@ -169,14 +169,14 @@ class Store:
     # Options
 
     def options(self) -> dict[str, Any]:
-        """The options that are kept for the table."""
+        """Return the options kept for the table."""
         try:
             return {name: json.loads(value) for name, value in self._read("SELECT name, value FROM options")}
         except ValueError as error:
             raise FileError(f"{self.path} must hold options in JSON; {error}. Restore the file.") from error
 
     def keep_options(self, options: Mapping[str, Any]) -> None:
-        """Keep these options and no others."""
+        """Replace the kept options."""
         with self._transaction() as run:
             run("DELETE FROM options")
             for name, value in options.items():
@@ -185,7 +185,7 @@ class Store:
     # Events
 
     def events(self, after: int = 0) -> list[Event]:
-        """All events after the one of this number, oldest first."""
+        """Return all events after this event number, oldest first."""
         found = self._read(
             "SELECT kind, row, person, value, purpose, probability, audit, key, id, time FROM events WHERE id > ? "
             "ORDER BY id",
@@ -194,7 +194,7 @@ class Store:
         return [Event(*fields) for fields in found]
 
     def append(self, events: Sequence[Event], frozen: FrozenBlobs | None = None) -> list[Event]:
-        """Write events, all or none, and wait until the disk has them; as they are in the store."""
+        """Write events, all or none, and wait until they are on disk. Return them with their numbers and times."""
         now = time.time()
         placed = []
         with self._transaction() as run:
@@ -212,7 +212,7 @@ class Store:
         return placed
 
     def frozen(self, audit: int) -> FrozenBlobs:
-        """The predictions that an audit judges."""
+        """Return the predictions that an audit judges."""
         found = self._read("SELECT audit, predictions, known, model, scores FROM frozen WHERE audit = ?", audit)
         if not found:
             raise FileError(f"{self.path} must hold the classifier of audit {audit}; it does not. Restore the file.")
@@ -221,20 +221,20 @@ class Store:
     # Rows
 
     def row_keys(self) -> bytes | None:
-        """The keys of the table's rows when the store last saw it; None if it has not."""
+        """Return the row keys of the table when the store last saw it, None if it never did."""
         found = self._read("SELECT keys FROM row_keys")
         return found[0][0] if found else None
 
     def gone(self) -> dict[int, int]:
-        """Number -> key of the rows that the table no longer has."""
+        """Return number -> key of the rows that the table no longer contains."""
         return {row: int(key) for row, key in self._read("SELECT row, key FROM gone")}
 
     def in_table(self) -> dict[int, str]:
-        """Row -> label as the table had it when the store last read or wrote it."""
+        """Return row -> label when the store last read or wrote the table."""
         return dict(self._read("SELECT row, label FROM in_table"))
 
     def note_table(self, labels: Mapping[int, str | None]) -> None:
-        """Note labels that the table has now."""
+        """Record labels that the table now contains."""
         with self._transaction() as run:
             for row, label in labels.items():
                 run("DELETE FROM in_table WHERE row = ?", (row,))
@@ -242,9 +242,9 @@ class Store:
                     run("INSERT INTO in_table VALUES (?, ?)", (row, label))
 
     def renumber(self, keys: bytes, rows: Mapping[int, int], gone: Mapping[int, int]) -> None:
-        """Give rows other numbers, everywhere and at once, as the table has been changed.
+        """Change row numbers in all tables of the store, after the rows of the table have changed.
 
-        keys : of the table's rows now; rows : old -> new number, of all that change; gone : number -> key.
+        keys : of the current rows; rows : old -> new number, of all rows that change; gone : number -> key.
         """
         with self._transaction() as run:
             run("INSERT INTO row_keys VALUES (1, ?) ON CONFLICT(id) DO UPDATE SET keys = excluded.keys", (keys,))
@@ -261,7 +261,7 @@ class Store:
             self.remember(_MOVES, self.about.get(_MOVES, 0) + 1)
 
     def _check_moves(self) -> None:
-        """Refuse to write if another process has renumbered the rows: this one knows them by the old numbers."""
+        """Raise an error if another process has renumbered the rows, because this process knows the old numbers."""
         found = self._read("SELECT value FROM about WHERE key = ?", _MOVES)
         if found and json.loads(found[0][0]) != self.about.get(_MOVES):
             raise NotSavedError(
@@ -272,31 +272,31 @@ class Store:
     # Audits of the command line
 
     def log(self, name: str) -> Log:
-        """A log of this store, which no other process can open until it is closed."""
+        """Open a log of this store. No other process can open it until it is closed."""
         self.hold(name)
         return Log(self, name)
 
-    # People
+    # Annotators
 
     def people(self) -> list[Person]:
-        """Everyone, in the order in which they came."""
+        """Return all annotators in the order of registration."""
         return [Person(*fields) for fields in self._read("SELECT id, name FROM people ORDER BY id")]
 
     def person(self, name: str) -> Person:
-        """The person of this name, taken in if new; é is one letter, however it is composed."""
+        """Return the person with this name, and register a new name. Names are compared in Unicode form NFC."""
         name = unicodedata.normalize("NFC", name)
         with self._transaction() as run:
             run("INSERT INTO people (name, created) VALUES (?, ?) ON CONFLICT(name) DO NOTHING", (name, time.time()))
             return Person(*run("SELECT id, name FROM people WHERE name = ?", (name,)).fetchone())
 
     def take_seat(self, name: str) -> Person:
-        """The first of NAME, NAME 2, ... that no living process is; after a kill it is the same as before."""
+        """Return the person for the first of NAME, NAME 2, ... that no running process holds."""
         with self._transaction():
             number = next(k for k in count(1) if self._sit_down(_numbered(name, k)))
             return self.person(_numbered(name, number))
 
     def hold(self, name: str) -> None:
-        """Do something that one process at a time may do, until `leave`."""
+        """Reserve a task that only one process at a time may do, until `leave`."""
         with self._transaction() as run:
             if not self._sit_down(name):
                 process = run("SELECT process FROM seats WHERE name = ?", (name,)).fetchone()[0]
@@ -306,7 +306,7 @@ class Store:
                 )
 
     def leave(self, name: str) -> None:
-        """Let another process take a seat."""
+        """Release a seat for other processes."""
         with self._transaction() as run:
             run("DELETE FROM seats WHERE name = ? AND process = ?", (name, os.getpid()))
 
@@ -319,7 +319,7 @@ class Store:
             return True
 
     def invite(self, name: str) -> str:
-        """A new token of 128 bits for a person; an older one no longer works. Only its hash is kept."""
+        """Return a new 128-bit token for a person and invalidate the old one. Only the hash of the token is stored."""
         token = secrets.token_urlsafe(16)
         person = self.person(name)
         with self._transaction() as run:
@@ -328,19 +328,19 @@ class Store:
         return token
 
     def has_invitations(self) -> bool:
-        """Whether any annotator has a link."""
+        """Return True if any annotator has an invitation link."""
         return bool(self._read("SELECT 1 FROM people WHERE token IS NOT NULL AND name != ? LIMIT 1", LABEL_STUDIO))
 
     def knows_label_studio(self) -> bool:
-        """Whether Label Studio has a token."""
+        """Return True if Label Studio has a token."""
         return bool(self._read("SELECT 1 FROM people WHERE token IS NOT NULL AND name = ?", LABEL_STUDIO))
 
     def invited(self, token: str) -> Person | None:
-        """Whose token this is."""
+        """Return the person with this token, or None."""
         return self._one("SELECT id, name FROM people WHERE token = ?", hashed(token))
 
     def sign_in(self, person: Person) -> str:
-        """The secret of a new session."""
+        """Start a session and return its secret."""
         secret, now = secrets.token_urlsafe(32), time.time()
         with self._transaction() as run:
             run("DELETE FROM sessions WHERE abs(created - ?) >= ?", (now, SESSION_SECONDS))
@@ -353,7 +353,7 @@ class Store:
             run("DELETE FROM sessions WHERE secret = ?", (hashed(secret),))
 
     def signed_in(self, secret: str) -> Person | None:
-        """Whose session this is; one that began too long ago, or too far in the future, has ended."""
+        """Return the person of a session, or None. Sessions that began long ago, or in the far future, have ended."""
         return self._one(
             "SELECT people.id, name FROM sessions JOIN people ON people.id = person WHERE secret = ? "
             "AND abs(sessions.created - ?) < ?",
@@ -368,7 +368,7 @@ class Store:
 
 
 class Log:
-    """A named journal in a store, of events that are dictionaries. It can be the `journal` of an audit."""
+    """A named journal in a store. Its events are dictionaries. It can be the `journal` of an audit."""
 
     def __init__(self, store: Store, name: str) -> None:
         self._store, self.name = store, name
@@ -383,7 +383,7 @@ class Log:
         self.close()
 
     def read(self) -> list[dict[str, Any]]:
-        """All events, oldest first."""
+        """Return all events, oldest first."""
         events = []
         for (text,) in self._store._read("SELECT event FROM logs WHERE name = ? ORDER BY id", self.name):
             try:
@@ -396,13 +396,13 @@ class Log:
         return events
 
     def append(self, event: dict[str, Any]) -> None:
-        """Write an event and wait until the disk has it."""
+        """Write an event and wait until it is on disk."""
         with self._store.together() as run:
             text = json.dumps(event, ensure_ascii=False, separators=(",", ":"))
             run("INSERT INTO logs (name, event) VALUES (?, ?)", (self.name, text))
 
     def close(self) -> None:
-        """Let another process open it."""
+        """Close the log, so that another process can open it."""
         self._store.leave(self.name)
 
 
@@ -411,14 +411,14 @@ def _numbered(name: str, number: int) -> str:
 
 
 def _is_alive(process: int) -> bool:
-    """Whether a process of this machine runs; unknown on Windows, where asking would end it."""
+    """Return True if a process runs on this machine. Always False on Windows, where the check would kill it."""
     if os.name != "posix":
         return False
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # another user's
+    except PermissionError:  # a process of another user
         return True
     return True
 

@@ -1,8 +1,8 @@
 """Merge the labels of a table and of its store, and write them into the table in one step.
 
-Both may change: people edit the table with other programs, and answers wait in the store until they are written. The
-store remembers what the table held when it last saw it (`Store.in_table`), and so tells one from the other. Rows are
-found again by what their cells hold: they may come, go and move.
+Both can change: users edit the table with other programs, and labels wait in the store until they are written. The
+store records the labels of the table when it last saw it (`Store.in_table`), so it can tell both kinds of changes
+apart. Rows may be added, removed and moved. They are identified by their cells.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from surefoot.pool.table import Table, TableError, read_content
 from surefoot.pool.table.cells import row_keys
 from surefoot.pool.table.editing import label_writer
 
-# Whose answers the labels in the table itself are.
+# The author of labels in the table itself.
 TABLE = "(in the table)"
 
 
 def open_store(table: Table, content: bytes, read: Callable[[bytes], Table]) -> Store:
-    """The store of a table, made if there is none, with the labels that the table has now.
+    """Open or create the store of a table, and take over the labels that the table has now.
 
-    content, read : as for `with_labels`. A table whose rows have changed since it was read is refused.
+    content, read : as for `with_labels`. If the rows of the table have changed since it was read, an error is raised.
     """
     store = Store(store_path(table.path), {"label": table.label})
     try:
@@ -52,9 +52,9 @@ def open_store(table: Table, content: bytes, read: Callable[[bytes], Table]) -> 
 def with_labels(
     store: Store, table: Table, content: bytes, read: Callable[[bytes], Table]
 ) -> Iterator[tuple[LabelLog, Table, bytes]]:
-    """One transaction in which the store knows its table as the file is now; the labels, that table, and its content.
+    """Synchronize the store with the current file in one transaction. Yield the labels, the table, and its content.
 
-    Another process may have written labels into the table since it was read: those that it had then are no news.
+    Another process may have written labels into the table since it was read. These labels do not count as new.
 
     content : bytes of the table's file; read : function that reads the file again if it has changed.
     """
@@ -62,7 +62,7 @@ def with_labels(
         found = read_content(table.path)
         if found != content:
             table, content = read(found), found
-        with store.together():  # of several processes one writes the table at a time
+        with store.together():  # only one process at a time writes the table
             if read_content(table.path) != content:
                 continue
             yield take_in(store, table), table, content
@@ -78,7 +78,7 @@ def stored_classes(path: Path) -> list[str]:
 
 
 def take_in(store: Store, table: Table) -> LabelLog:
-    """Note in the store how the table has changed since it last saw it: rows that moved, labels that were typed."""
+    """Update the store with changes of the table since it last saw it: moved rows and typed labels."""
     with store.together():
         store.read_about()
         events = store.events()
@@ -102,7 +102,7 @@ def take_in(store: Store, table: Table) -> LabelLog:
 
 
 def stored_book(table: Table) -> LabelLog | None:
-    """The labels of a table and its store, of a store that has labels of this column; nothing is written."""
+    """Return the labels of a table and its store without writing; None without a store for this label column."""
     if not store_path(table.path).exists():
         return None
     with Store(store_path(table.path)) as store:
@@ -119,28 +119,28 @@ def stored_book(table: Table) -> LabelLog | None:
 
 
 def picked_rows(table: Table) -> NDArray[np.bool_]:
-    """(N,) rows of a table that a model picked, so that their labels are no random sample."""
+    """Return (N,) True for rows that a model picked. Their labels are not a random sample."""
     return picked_mask(stored_book(table), len(table.labels))
 
 
 def picked_mask(book: LabelLog | None, n_rows: int) -> NDArray[np.bool_]:
-    """(N,) the picked rows of a book."""
+    """Return (N,) True for the picked rows of a log."""
     mask = np.zeros(n_rows, dtype=bool)
     mask[sorted(book.picked() if book is not None else [])] = True
     return mask
 
 
 def waiting_labels(table: Table) -> int:
-    """How many labels the store of a table holds that the table has not."""
+    """Return the number of labels in the store that the table does not contain."""
     book = stored_book(table)
     changed = {} if book is None else changed_labels(table, labels_to_write(book, table))
     return sum(label is not None for label in changed.values())
 
 
 def labels_to_write(book: LabelLog, table: Table) -> dict[int, str | None]:
-    """The label of each row: that of the store where anybody answered for the row, else that of the table.
+    """Return the label of each row, from the store if anyone labeled or skipped the row, otherwise from the table.
 
-    Rows on which people disagree, and those that all skipped, are empty.
+    Skipped rows and rows with different labels are empty.
     """
     answered = {event.row for event in book.events if event.kind in (e.LABEL, e.SKIP, e.SETTLE)}
     return {row: book.labels.get(row) if row in answered else label for row, label in enumerate(table.labels)}
@@ -152,9 +152,9 @@ def changed_labels(table: Table, labels: Mapping[int, str | None]) -> dict[int, 
 
 
 def write_table(store: Store, table: Table, content: bytes, read: Callable[[bytes], Table]) -> int:
-    """Write the labels of a store into its table, all or none; how many cells changed.
+    """Write the labels of a store into its table, all or none. Return the number of changed cells.
 
-    A label of the table is emptied only where it was taken back, not where people disagree or skipped the row.
+    A label in the table is removed only if it was undone, not if annotators disagree or skipped the row.
 
     content, read : as for `with_labels`.
     """
@@ -176,16 +176,16 @@ def _book(table: Table, events: list[Event], n_rows: int | None = None) -> Label
 
 
 def _differing(table: Table, before: Mapping[int, str]) -> dict[int, str | None]:
-    """Row -> label, of the rows whose label in the table is not the one from before."""
+    """Return row -> label for rows whose label in the table differs from `before`."""
     return {row: label for row, label in enumerate(table.labels.tolist()) if label != before.get(row)}
 
 
 def _typed(book: LabelLog, table: Table, before: Mapping[int, str], person: int) -> list[Event]:
-    """What people did to the labels of the table since `before`, as events.
+    """Return events for the labels that users changed in the table since `before`.
 
-    A label typed over one that the store gave to the table counts. Typed where another answer waits, it is one of two
-    different answers. A cell that was emptied opens the row again if its label came from the table; an answer that was
-    given to surefoot stays, and waits to be written again.
+    If a user overwrites a label that the store wrote, the new label counts. If a different label waits in the store,
+    the row then has two different labels. Emptying a cell reopens the row if its label came from the table. A label
+    given to surefoot stays, and is written again later.
     """
     events = []
     for row, label in _differing(table, before).items():
@@ -207,8 +207,8 @@ def _typed(book: LabelLog, table: Table, before: Mapping[int, str], person: int)
 class RowMatch:
     """Where the rows of a store are in the table.
 
-    keys : (N,) of the table's rows now; changed : whether they were others when the store last saw the table.
-    rows : number in the store -> number now, of the rows that moved; negative where the table no longer has the row.
+    keys : (N,) of the current rows; changed : whether they differ from those that the store last saw.
+    rows : number in the store -> current number, for rows that moved; negative if the table no longer contains the row.
     gone : negative number -> key.
     """
 
@@ -223,7 +223,7 @@ class RowMatch:
 
 
 def match_rows(store: Store, table: Table, events: list[Event]) -> RowMatch:
-    """Find the rows of a store in its table; refuse a table in which a row that a model picked cannot be found."""
+    """Find the rows of a store in its table. Raise an error if a row that a model picked cannot be found."""
     columns = store.about.get("columns")
     now = table.features
     if columns is not None:
@@ -250,9 +250,10 @@ def match_rows(store: Store, table: Table, events: list[Event]) -> RowMatch:
 
 
 def _places(known: dict[int, int], before: NDArray[np.uint64], now: NDArray[np.uint64]) -> dict[int, int | None]:
-    """Row of the store -> row of the table with the same cells, None if there is none left.
+    """Return row of the store -> row of the table with the same cells, None if there is none left.
 
-    Of rows that are alike, each keeps its rank where there are as many as before; else its number, where it can.
+    If the number of rows with the same cells is unchanged, each keeps its rank. Otherwise each keeps its number if
+    possible.
     """
     by_key: dict[int, list[int]] = defaultdict(list)
     for row, key in sorted(known.items(), key=lambda pair: abs(pair[0])):
@@ -274,7 +275,7 @@ def _places(known: dict[int, int], before: NDArray[np.uint64], now: NDArray[np.u
 
 
 def check_audits(store: Store, table: Table, events: list[Event]) -> None:
-    """Refuse to renumber rows during an audit, which covers the pool as it was at its start."""
+    """Raise an error if an audit is open, because it covers the rows with their numbers at its start."""
     frozen = sum(event.kind == e.FREEZE for event in events)
     if frozen > sum(event.kind == e.CLOSE for event in events):
         raise TableError(

@@ -1,4 +1,4 @@
-"""Predictions of the rows of a table: of a stored model, ours or any other, or of a column; and how good they are."""
+"""Predictions for the rows of a table, from a stored model or from a column, and their accuracy."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from surefoot.pool.table.reading import check_label_column, listed, near, read_n
 from surefoot.problem.losses import LOG_LOSS, ZERO_ONE
 
 _CLIP = 1e-12
-# More different predictions than this are no classes, if most of them differ.
+# A column with more distinct predictions than this does not contain classes, if most of its cells differ.
 _MOST_PREDICTED = 20
 PREDICTED = "predicted_"
 _BINS = 5
@@ -55,13 +55,13 @@ class Classifier:
         return cls(load_model(path, trust=trust), path)
 
     def options(self, table: Path) -> dict[str, Any]:
-        """Options of the fit that a table of the same kind needs as well."""
+        """Return the options of the fit that also apply to a table of the same format."""
         known = {} if self.stored is None else self.stored.options
         same = known.get("suffix") == table.suffix
         return {name: known[name] for name in ("delimiter", "encoding", "missing") if same and known.get(name)}
 
     def label_or(self, given: str | None) -> str:
-        """The label column: as given, or that of the fit."""
+        """Return the given label column, or the label column of the fit."""
         name = given or (None if self.stored is None else self.stored.label)
         if name is None:
             raise FileError(f"{self.path} does not name the label column. Pass --label.")
@@ -69,18 +69,18 @@ class Classifier:
 
     @property
     def auto_radius(self) -> float | None:
-        """The radius of the rule of thumb that a model of ours was trained at."""
+        """The radius by the rule of thumb at which a model of surefoot was trained, or None."""
         known = {} if self.stored is None else self.stored.certificate.get("certificate") or {}
         return known.get("radius") if known.get("radius_from") == "auto" else None
 
     def cleaned(self, table: Table, **columns: Any) -> Pool:
-        """The rows between which distances are measured: as the model cleans them, or as `fit` would."""
+        """Return the pool whose rows define the distances, cleaned by the model, or as by `fit` for other models."""
         if self.stored is not None:
             return clean_with(table, self.stored.cleaner, self.stored.columns)
         return clean(table, **columns)
 
     def unread(self, cells: Any) -> list[Note]:
-        """A note for each column with cells that the model cannot read."""
+        """Return a note for each column with cells that the model cannot read."""
         return [] if self._columns is None else self._columns.unread(cells)
 
     @property
@@ -89,7 +89,7 @@ class Classifier:
         return type(steps[-1][1] if steps else self.model).__name__
 
     def inputs(self, cells: Any, label: str | None) -> Any:
-        """The columns that the model takes, in its order: numbers where a column holds numbers, else texts."""
+        """Return the columns that the model requires, in its order, as numbers if possible, otherwise as texts."""
         if self._columns is not None:
             return self._columns.read(cells)
         features = cells if label is None else cells.drop(columns=[label], errors="ignore")
@@ -115,7 +115,7 @@ class Classifier:
         return hasattr(self.model, "predict_proba")
 
     def proba(self, inputs: Any) -> FloatArray:
-        """(N, K)."""
+        """Return (N, K) probabilities."""
         if not self.has_proba:
             raise FileError(
                 f"the log loss requires probabilities, which {type(self.model).__name__} does not have. "
@@ -132,12 +132,12 @@ class Classifier:
         return found
 
     def predict(self, inputs: Any) -> NDArray[Any]:
-        """(N,) texts."""
+        """Return (N,) predictions as texts."""
         answers = self._checked(np.asarray(self._called(self.model.predict, inputs)), (len(inputs),))
         return np.array([as_text(value) for value in answers.tolist()], dtype=object)
 
     def losses(self, inputs: Any, classes: list[str], loss: str) -> FloatArray:
-        """(N, K) the loss at each row if its label were each of `classes`."""
+        """Return (N, K) losses of each row for each possible label in `classes`."""
         if loss == ZERO_ONE:
             predicted = self.predict(inputs)
             return (predicted[:, None] != np.array(classes, dtype=object)[None, :]).astype(np.float64)
@@ -160,7 +160,7 @@ class Classifier:
             raise self._unusable(error) from error
 
     def _checked(self, answers: Any, shape: tuple[int, ...]) -> Any:
-        """Answers of one form per row, as a classifier gives them."""
+        """Raise an error if the predictions do not have the expected shape."""
         if answers.shape != shape:
             raise FileError(
                 f"{self.path} must hold a classifier whose answers are of shape {shape}; they are of shape "
@@ -177,10 +177,10 @@ class Classifier:
 
 @dataclass(frozen=True, eq=False)
 class GivenPredictions:
-    """Predictions that a table holds, made by a language model, a vendor, a rule or another program.
+    """Predictions in a column of a table, made by a language model, a vendor, a rule or another program.
 
     column, score_column : names of the columns of predictions and scores; score_column may be None.
-    predicted : (N,) classes as texts, empty if missing; scores : (N,) larger means surer, or None.
+    predicted : (N,) classes as texts, empty if missing; scores : (N,) larger means more certain, or None.
     """
 
     column: str
@@ -192,7 +192,7 @@ class GivenPredictions:
     def from_cells(
         cls, cells: Any, label: str, column: str, score_column: str | None = None, classes: Iterable[str] = ()
     ) -> GivenPredictions:
-        """The predictions in a column of a table, and their scores; `classes` are all that a prediction may be."""
+        """Read predictions and their scores from columns of a table. classes : all possible classes, if given."""
         names = [str(name) for name in cells.columns]
         for option, name in (("--predictions", column), ("--score", score_column)):
             if name is not None and (name not in names or name == label):
@@ -220,27 +220,27 @@ class GivenPredictions:
 
     @property
     def classes(self) -> list[str]:
-        """The classes that are predicted."""
+        """The predicted classes."""
         return in_order(set(self.predicted) - {NO_PREDICTION})
 
     def codes(self, classes: list[str]) -> NDArray[np.intp]:
-        """(N,) places of the predictions among the classes, -1 where there is none."""
+        """Return (N,) class indices of the predictions, -1 for rows without a prediction."""
         place = {NO_PREDICTION: -1} | {name: k for k, name in enumerate(classes)}
         return np.array([place[name] for name in self.predicted], dtype=np.intp)
 
     @property
     def columns(self) -> list[str]:
-        """What annotators must not see."""
+        """Columns that annotators must not see."""
         return [self.column, *([] if self.score_column is None else [self.score_column])]
 
     @property
     def n_empty(self) -> int:
-        """Rows without a prediction."""
+        """Number of rows without a prediction."""
         return int((self.predicted == NO_PREDICTION).sum())
 
 
 def _scores(column: Any, name: str, empty: NDArray[np.bool_]) -> FloatArray:
-    """(N,) numbers; a row without a prediction has the smallest."""
+    """Return scores (N,). Rows without a prediction get the smallest score."""
     values, _ = as_numbers(column, number_style(column))
     wrong = np.flatnonzero(~np.isfinite(values) & ~empty)
     if len(wrong):
@@ -267,16 +267,16 @@ def _typed(frame: Any) -> Any:
     return pd.DataFrame(columns, index=frame.index)
 
 
-# Columns that explain a prediction.
+# Number of columns that explain a prediction.
 _MOST_REASONS = 3
 WHY = tuple(f"why_{at + 1}" for at in range(_MOST_REASONS))
 
 
 def column_effects(score: Callable[[Any], FloatArray], frame: Any, typical: Mapping[str, Any]) -> FloatArray:
-    """(N, C) how much the score of each row falls if one of its cells is replaced by the typical cell of the column.
+    """Return (N, C) how much the score of each row falls if the typical cell of a column replaces the row's cell.
 
-    score : from a frame of columns to (N,). For a score that is a sum over columns these are its terms, each less the
-    term of the typical cell.
+    score : maps a frame of columns to (N,). If the score is a sum over columns, the effect is the term of the cell
+    minus the term of the typical cell.
     """
     whole, effects = score(frame), np.empty((len(frame), len(frame.columns)))
     for at, name in enumerate(frame.columns):
@@ -288,10 +288,11 @@ def column_effects(score: Callable[[Any], FloatArray], frame: Any, typical: Mapp
 
 @dataclass(frozen=True, eq=False)
 class Explanation:
-    """Why a model predicts what it does: for each row the columns that speak most for the predicted class, or against.
+    """Explanations of predictions: the columns that most support or oppose the predicted class of each row.
 
-    columns, effects : (N, 3) places of the columns and their effects, largest first; names : of all columns.
-    additive : whether effects are terms of the score of a linear model; else changes of the predicted probability.
+    columns, effects : (N, 3) indices of the columns and their effects, largest first; names : of all columns.
+    additive : whether effects are terms of the score of a linear model. Otherwise they are changes of the predicted
+        probability.
     """
 
     names: list[str]
@@ -324,7 +325,7 @@ class Explanation:
         return cls([str(name) for name in frame.columns], order, np.take_along_axis(effects, order, axis=1), additive)
 
     def told(self, cells: Any) -> list[list[str]]:
-        """(N, 3) "column = cell (effect)" for each row of a table, empty where a column has no effect."""
+        """Return (N, 3) texts "column = cell (effect)" for the rows of a table, empty for columns without effect."""
         shown = [cells[name].map(cell_text, na_action=None).tolist() for name in self.names]
         return [
             [
@@ -345,16 +346,17 @@ class Explanation:
         ]
 
 
-# A smaller effect would be printed as 0.000.
+# Smaller effects would be printed as 0.000.
 _NO_EFFECT = 5e-4
 
 
 @dataclass(frozen=True, eq=False)
 class Predictions:
-    """What a model predicts for the rows of a table.
+    """Predictions of a model for the rows of a table.
 
-    cells : the table; predicted : (N,) classes as texts; proba : (N, K) or None; label : the column that the model
-    predicts, None where its file does not say. n_known : rows with a label that did not teach the model.
+    cells : the table; predicted : (N,) classes as texts; proba : (N, K) or None.
+    label : the column that the model predicts, None if its file does not name it.
+    n_known : number of labeled rows that were not used to train the model.
     """
 
     cells: Any
@@ -372,12 +374,12 @@ class Predictions:
 
     @property
     def n_abstained(self) -> int:
-        """Rows without a prediction."""
+        """Number of rows without a prediction."""
         return sum(one is None for one in self.predicted)
 
     @property
     def columns(self) -> Mapping[str, Any]:
-        """The columns that are added to the table: the class, then the probability of each class."""
+        """The columns to add to the table: the class, then the probability of each class, then explanations."""
         added: dict[str, Any] = {f"{PREDICTED}{self.label or 'class'}": self.predicted}
         if self.proba is not None:
             added |= {f"p({name})": self.proba[:, k].round(6) for k, name in enumerate(self.classes)}
@@ -387,14 +389,14 @@ class Predictions:
         return added
 
     def table(self) -> Any:
-        """All cells with the added columns, which replace older ones of the same name."""
+        """Return all cells with the added columns, which replace existing columns of the same name."""
         import pandas as pd
 
         whole = self.cells.drop(columns=[name for name in self.columns if name in self.cells.columns])
         return pd.concat([whole, pd.DataFrame(self.columns, index=self.cells.index)], axis=1)
 
     def listed(self) -> Any:
-        """The row numbers, from 1, with the added columns."""
+        """Return the row numbers, from 1, with the added columns."""
         import pandas as pd
 
         return pd.DataFrame({"row": np.arange(1, len(self.cells) + 1), **self.columns})
@@ -403,9 +405,9 @@ class Predictions:
 def predict_rows(
     classifier: Classifier, cells: Any, abstain: float | None = None, *, explain: bool = False
 ) -> Predictions:
-    """Predict every row of a table; rows with a confidence below `abstain` get no prediction.
+    """Predict every row of a table. Rows with a confidence below `abstain` get no prediction.
 
-    explain : also find the columns that matter most for each prediction.
+    explain : whether to find the columns that matter most for each prediction.
     """
     if (abstain is not None or explain) and not classifier.has_proba:
         option = "--explain" if abstain is None else "--abstain"
@@ -434,7 +436,7 @@ def predict_rows(
 
 
 def is_predictions(path: Path) -> bool:
-    """Whether a table ends in the columns that `predict` adds: predicted_NAME, p(CLASS) for each class, and reasons."""
+    """Return True if a table ends with the columns of `predict`: predicted_NAME, p(CLASS), and explanations."""
     names = list(read_names(path))
     while names and names[-1] in WHY:
         names.pop()
@@ -444,24 +446,24 @@ def is_predictions(path: Path) -> bool:
 
 
 def write_predictions(path: Path, frame: Any) -> None:
-    """Write a table, whole or not at all, in the form that the name says."""
+    """Write a table in the format of the file name. If writing fails, an existing file is unchanged."""
     suffix = path.suffix.lower()
     with whole_file(path) as part:
         if suffix == ".parquet":
             frame.to_parquet(part, index=False)
         else:
-            # with both characters in the line end, cells that hold one of them are quoted
+            # with both characters as the line end, to_csv quotes every cell that contains one of them
             frame.to_csv(part, index=False, sep="\t" if suffix == ".tsv" else ",", lineterminator="\r\n")
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """A model beside true labels.
+    """Comparison of a model's predictions with true labels.
 
     classes : the classes of the model, then the `unknown` classes that only occur in the labels.
     confusion : (K, K) counts, a row per true class; calibration : how often the model is right, by its confidence.
-    n_taught : of the `n_rows` rows, those that taught the model.
-    bounds : those printed with the model, with the truth and whether they held.
+    n_taught : number of training rows of the model among the `n_rows` rows.
+    bounds : the bounds stored with the model, each with the true value and whether the bound held.
     """
 
     label: str
@@ -478,7 +480,7 @@ class Scores:
 
     @property
     def most_frequent(self) -> tuple[str, float]:
-        """The most frequent true class, and the accuracy of predicting it for every row."""
+        """The most frequent true class, and the accuracy of always predicting it."""
         counts = self.confusion.sum(axis=1)
         most = int(counts.argmax())
         return self.classes[most], float(counts[most] / self.n_rows)
@@ -544,7 +546,7 @@ def score_model(classifier: Classifier, path: Path, label: str, how: Format) -> 
         confusion_matrix(truth, predicted, labels=classes),
         log_loss,
         calibration,
-        # a bound says nothing about the rows that taught the model
+        # a bound does not apply to the training rows of the model
         _held(classifier, 1.0 - accuracy, log_loss) if n_taught < len(some) else [],
     )
 
@@ -567,7 +569,7 @@ def _calibration(right: NDArray[np.bool_], confidence: FloatArray) -> list[dict[
 
 
 def _held(classifier: Classifier, error: float, log_loss: float | None) -> list[dict[str, Any]]:
-    """Each bound that was printed with the model, beside what came out."""
+    """Return each bound stored with the model, with the true value."""
     said = [] if classifier.stored is None else classifier.stored.certificate.get("bounds", [])
     truths = {ZERO_ONE: error, LOG_LOSS: log_loss}
     return [

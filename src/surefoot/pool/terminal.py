@@ -1,4 +1,4 @@
-"""Labels until a proof: the loop that learns from a table and audits by turns, and the model that it proves."""
+"""Label in a terminal until a proof: train on a table, audit in turns, and save the proved model."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ from surefoot.pool.training import Fit, LabeledTable, learn, says_little, unfitt
 from surefoot.pool.worst import worst_case
 from surefoot.problem.losses import LOG_LOSS, ZERO_ONE
 
-# A terminal at the store of a table: it claims rows, stores answers, and writes the table when it ends.
+# A terminal session on the store of a table: it reserves rows, stores labels, and writes the table when it ends.
 
 TERMINAL = "(terminal)"
-# Seconds after which a row that somebody was asked for, without an answer, may be asked for again.
+# Seconds after which a row that someone holds without labeling it may be shown again.
 _LEASE = 600.0
-# Rows of a sample that are looked at, to find one that nobody holds.
+# Number of sample rows to look at, to find a row that nobody holds.
 _LOOK_AHEAD = 64
 
 
 class Sitting:
     """The session of one terminal: its labels, and the changes of other processes.
 
-    table : with the labels of the store; they follow the answers, in place.
+    table : the table with the labels of the store. Its labels are updated in place.
     n_picks : number of rows shown to all annotators; news : whether other processes have changed labels.
     """
 
@@ -68,19 +68,19 @@ class Sitting:
         self.catch_up()
 
     def catch_up(self) -> None:
-        """Take what other processes have written."""
+        """Apply events that other processes have written."""
         new = self.store.events(self._last)
         check_known(new, self.book.classes)
         self.news |= self._apply(new)
 
     @property
     def n_waiting(self) -> int:
-        """How many labels the table lacks."""
+        """Number of labels that are not yet written into the table."""
         there = self.store.in_table()
         return sum(label not in (None, there.get(row)) for row, label in enumerate(self.table.labels))
 
     def claim(self, row: int, purpose: str) -> bool:
-        """Record that a row is reserved before showing it; False if another process was faster."""
+        """Reserve a row before showing it. Return False if another process was faster."""
         with self.store.together():
             self.catch_up()
             if not self.is_free(row):
@@ -96,7 +96,7 @@ class Sitting:
             self._write(Event(e.SKIP if label is None else e.LABEL, row, self.person.id, label, why))
 
     def take_back(self, row: int) -> None:
-        """Open a row again, in the hands of this terminal."""
+        """Undo the label of a row and reserve the row for this terminal."""
         with self.store.together():
             self.catch_up()
             state, person = self.book.row(row), self.person.id
@@ -105,7 +105,7 @@ class Sitting:
             self._write(*settled, Event(e.UNDO, row, person), again)
 
     def is_free(self, row: int) -> bool:
-        """Whether a row is open, and in nobody else's hands."""
+        """Return True if a row is open and nobody else holds it."""
         if self.book.row(row).state != OPEN:
             return False
         holder = self.book.holders.get(row, self.person.id)
@@ -113,7 +113,7 @@ class Sitting:
 
     @property
     def done(self) -> list[int]:
-        """Rows that this terminal has answered, oldest first."""
+        """Rows that this terminal has labeled or skipped, oldest first."""
         return self.book.done.get(self.person.id, [])
 
     def pending(self) -> int | None:
@@ -121,11 +121,11 @@ class Sitting:
         return self._last_pick if self._last_pick is not None and self.is_free(self._last_pick) else None
 
     def picked(self) -> NDArray[np.bool_]:
-        """(N,) rows that a model picked."""
+        """Return (N,) True for rows that a model picked."""
         return picked_mask(self.book, self.book.n_rows)
 
     def check_counted(self, labels: Mapping[int, Any]) -> None:
-        """Refuse labels that were changed after an audit had counted them."""
+        """Raise an error if a label was changed after an audit had counted it."""
         for row, label in labels.items():
             if label is not None and self.table.labels[row] != label:
                 raise TableError(
@@ -134,7 +134,7 @@ class Sitting:
                 )
 
     def write_table(self) -> int:
-        """Write all labels of the store into the table; how many cells changed."""
+        """Write all labels of the store into the table. Return the number of changed cells."""
         self._dirty = False
         try:
             return write_table(self.store, self._found, self._content, self._read)
@@ -144,9 +144,9 @@ class Sitting:
             ) from error
 
     def close(self) -> None:
-        """Write the table if that was not done, and release the terminal."""
+        """Write the table unless this was done, and release the terminal's rows and name."""
         try:
-            held = list(self.book.held.get(self.person.id, {}))  # others may have the rows now
+            held = list(self.book.held.get(self.person.id, {}))  # other annotators may now label these rows
             self._apply(self.store.append([Event(e.UNDO, row, self.person.id) for row in held]))
             if self._dirty:
                 self.write_table()
@@ -154,7 +154,7 @@ class Sitting:
             self.store.leave(self.person.name)
 
     def freeze(self, events: Sequence[Event], frozen: FrozenBlobs) -> None:
-        """Store predictions that labels are going to judge."""
+        """Store frozen predictions for an audit."""
         self._apply(self.store.append(events, frozen))
 
     def _write(self, *events: Event) -> None:
@@ -180,11 +180,11 @@ class Sitting:
 
 @contextmanager
 def sitting_at(table: Table, content: bytes, read: Callable[[bytes], Table]) -> Iterator[Sitting]:
-    """A sitting at a table, whose labels are written into the table however it ends.
+    """Open a session on a table. When it ends, even by an error, the labels are written into the table.
 
-    content : of the table's file; read : reads the table from it.
+    content : bytes of the table's file; read : reads the table from these bytes.
     """
-    label_writer(table, content)  # a table that cannot be written to is refused before the first question
+    label_writer(table, content)  # raises an error for a read-only table before the first row is shown
     with open_store(table, content, read) as store:
         sitting = Sitting(store, table, content, read)
         try:
@@ -193,15 +193,15 @@ def sitting_at(table: Table, content: bytes, read: Callable[[bytes], Table]) -> 
             sitting.close()
 
 
-# Labels one at a time until a certified risk is small enough: at random at first, then where they say most.
+# Label one row at a time until a certified risk is small enough: random rows first, then the most informative rows.
 
 
 @dataclass
 class LabelLoop:
-    """Learns from the labels of a sitting and chooses rows among at most `most` unlabeled ones (0 for all).
+    """Train on the labels of a session, and choose rows among at most `most` unlabeled rows (0 for all).
 
-    loss, target : when to stop, at a certified log loss or share of errors; None to go on.
-    keep : rows that take part; fit : the latest fit, or None; risks : the risks of all fits.
+    loss, target : stop at this certified log loss or error rate; a target of None never stops.
+    keep : rows in use; fit : the latest fit, or None; risks : the risks of all fits.
     """
 
     pool: Pool
@@ -228,12 +228,12 @@ class LabelLoop:
 
     @property
     def n_seen(self) -> int:
-        """Classes that labels show."""
+        """Number of classes among the labels."""
         return len({label for label in self.pool.labels if label is not None})
 
     @property
     def reached(self) -> bool:
-        """Whether the certified risk is at most the target."""
+        """Return True if the certified risk is at most the target."""
         return self.target is not None and self.fit is not None and self.risks[-1] <= self.target
 
     def refit(self) -> None:
@@ -249,9 +249,9 @@ class LabelLoop:
         self.risks.append(float(self.fit.certificate.risk if self.loss == LOG_LOSS else self.fit.error or 0.0))
 
     def choose(self) -> tuple[int, str | None] | None:
-        """The next row, claimed from other processes, and why, None if it was drawn at random.
+        """Reserve the next row. Return it with the reason, which is None for a random row.
 
-        There is none if no row is left, or if other processes have news for the next fit.
+        Return None if no row is left, or if other processes have new labels for the next fit.
         """
         while True:
             self.sitting.catch_up()
@@ -270,7 +270,7 @@ class LabelLoop:
                 return row, reason
 
     def _chooser(self, fit: Fit) -> Fit:
-        """The classifier that chooses rows: a constant one has no opinion; one of a smaller radius takes its place."""
+        """Return the classifier that ranks rows. A nearly constant one is replaced by one with a smaller radius."""
         certificate = fit.certificate
         if fit.stated is not None or not says_little(certificate):
             return fit
@@ -288,11 +288,11 @@ def _learn_other(start: LabeledTable, choices: FitOptions, loss: str) -> Fit:
     return Fit(start, trained.clf, found.first, error, found.kind, trained.notes, trained.stated)
 
 
-# A table that is finished: labels to learn from, a sample that judges the predictions, and the rows that are left.
+# Finish a table: labels for training, a sample that tests the predictions, and the remaining rows.
 
 
 class FrozenPredictions(NamedTuple):
-    """Predictions (N,), places of the classes or -1 where there is none, and a score (N,) of each, larger is surer."""
+    """Predictions (N,), as class indices or -1, and scores (N,), larger is more certain."""
 
     predictions: NDArray[np.intp]
     scores: FloatArray
@@ -300,7 +300,7 @@ class FrozenPredictions(NamedTuple):
 
 
 def given_predictions(given: GivenPredictions, sitting: Sitting) -> FrozenPredictions:
-    """The predictions in a column of a table; a row without one is left to annotators."""
+    """Return the predictions in a column of a table. Annotators label rows without a prediction."""
     if given.scores is None:
         raise TableError(
             "--score must name a column that says how sure each prediction is; got none. Pass --score, since the "
@@ -311,7 +311,7 @@ def given_predictions(given: GivenPredictions, sitting: Sitting) -> FrozenPredic
 
 
 def model_predictions(classifier: Classifier, sitting: Sitting) -> FrozenPredictions:
-    """What a stored model predicts, with its largest probabilities as scores."""
+    """Return the predictions of a stored model, with the largest probabilities as scores."""
     if not classifier.has_proba:
         raise FileError(
             f"{classifier.path} must hold a classifier with probabilities to finish a table; it holds a "
@@ -324,7 +324,7 @@ def model_predictions(classifier: Classifier, sitting: Sitting) -> FrozenPredict
 
 
 def learned_predictions(cleaned: Pool, choices: FitOptions, most: int, sitting: Sitting) -> FrozenPredictions:
-    """What a model predicts that learns from all labels, and from `most` unlabeled rows (0 for all)."""
+    """Return the predictions of a model trained on all labels and `most` unlabeled rows (0 for all)."""
     pool = replace(cleaned, table=sitting.table, labels=sitting.table.labels)
     keep = working_rows(pool, most, choices.seed)
     start = LabeledTable.from_pool(pool.subset(keep), sitting.picked()[keep])
@@ -335,9 +335,9 @@ def learned_predictions(cleaned: Pool, choices: FitOptions, most: int, sitting: 
 
 
 class FinishLoop:
-    """Chooses the rows that finish the table of a sitting.
+    """Choose the rows to label in order to finish the table of a session.
 
-    goal : the goal, for a table whose finishing has not begun; predict : makes the predictions.
+    goal : the goal of a new finish; predict : makes the predictions.
     n_learn : number of labels that `predict` requires.
     """
 
@@ -358,12 +358,12 @@ class FinishLoop:
 
     @property
     def finishing(self) -> Finishing | None:
-        """Who labels which row, once predictions are frozen."""
+        """Who labels which row, None until predictions are frozen."""
         return self.turns.finishing
 
     @property
     def goal(self) -> FinishGoal:
-        """How the table is finished: as it was begun."""
+        """The goal with which finishing began, or the new goal."""
         return self._new_goal if self.finishing is None else self.finishing.goal
 
     @property
@@ -372,13 +372,13 @@ class FinishLoop:
 
     @property
     def is_learning(self) -> bool:
-        """Whether labels are missing that the model learns from."""
+        """Return True if the model needs more labels for training."""
         classes = len(set(self.sitting.book.labels.values()))
         few = self.n_labels < self.n_learn or classes < min(self.n_learn, 2)
         return self.finishing is None and few and self.n_labels < self.sitting.book.n_rows
 
     def follow(self) -> None:
-        """Take the events that the book has taken since."""
+        """Apply events that are new in the log."""
         events = self.sitting.book.events
         for event in events[self._n_seen :]:
             if event.kind not in (e.FREEZE, e.FINISH, e.COLUMN, e.CLOSE) or (event.audit or 0) > self._moved:
@@ -386,7 +386,7 @@ class FinishLoop:
         self._n_seen = len(events)
 
     def choose(self) -> tuple[int, str] | None:
-        """The next row, claimed from other processes, and its purpose; None where nobody has to label a row now."""
+        """Reserve the next row. Return it with its purpose, or None if no row needs a label now."""
         while True:
             self.sitting.catch_up()
             self.follow()
@@ -404,7 +404,7 @@ class FinishLoop:
     def _rows(self) -> tuple[list[int], str]:
         finishing, book = self.finishing, self.sitting.book
         if finishing is not None:
-            # rows that the plan leaves are not random
+            # rows left by the plan are not random
             return finishing.rows(_LOOK_AHEAD), LEARN if finishing.is_sampled else e.AUDIT
         rng = np.random.default_rng([self._seed, self.sitting.n_picks])
         pending = self.sitting.pending()
@@ -412,7 +412,7 @@ class FinishLoop:
         return ([] if pending is None else [pending]) + free, RANDOM
 
     def _freeze(self) -> None:
-        """Freeze predictions, and begin to finish the table with them; another process may be faster."""
+        """Freeze predictions and begin to finish the table, unless another process was faster."""
         found, goal = self._predict(self.sitting), self._new_goal
         with self.sitting.store.together():
             self.sitting.catch_up()
@@ -433,14 +433,14 @@ class FinishLoop:
 
 
 class RandomFirst(RandomSampling):
-    """Rows at random until there are enough labels, then every second one, which tests what the others taught."""
+    """Choose random rows until there are enough labels. Then every second row is random, as a test."""
 
     def __init__(self, random_first: int, seed: int) -> None:
         super().__init__(missing_label=None, random_state=seed)
         self.random_first, self.seed = random_first, seed
 
     def is_random(self, n_labels: int) -> bool:
-        """Whether the row after this number of labels is drawn at random."""
+        """Return True if the row after this number of labels is sampled at random."""
         return n_labels < self.random_first or n_labels % 2 == 0
 
     def query(self, X: Any, y: Any, **options: Any) -> Any:  # type: ignore[override]
@@ -453,8 +453,8 @@ class RandomFirst(RandomSampling):
 def proven_labeling(
     pool: Pool, choices: FitOptions, log: Log, *, target_error: float, level: float, random_first: int
 ) -> ProvenLabeling:
-    """The loop for a pool, resumed where its log is there."""
-    prior = NONE if choices.prior == WEAK else choices.prior  # the labels are chosen: their shares say nothing
+    """Create the labeling loop of a pool, or resume it if the log is not empty."""
+    prior = NONE if choices.prior == WEAK else choices.prior  # chosen labels say nothing about shares
     start = LabeledTable.from_pool(pool, np.zeros(len(pool.rows), dtype=bool))
     clf = unfitted(replace(choices, prior=prior), start, choices.tol, np.array(pool.classes))
     if choices.radius != DEFAULT and isinstance(clf, RobustLogisticRegression):
@@ -480,7 +480,7 @@ def save_proved(path: Path, pool: Pool, labeling: ProvenLabeling) -> None:
     model, proof = labeling.model, labeling.proof
     if model is None or proof is None:
         raise RuntimeError("only a model that is proved is written")
-    # the labels were chosen, so that the certificate of the fit guarantees nothing: what is proved is all
+    # the labels were chosen, so the fit has no valid certificate; only the proof is stored
     summary = {
         "proved_error": proof.value,
         "level": proof.level,

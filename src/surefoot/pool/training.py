@@ -1,4 +1,4 @@
-"""From a pool to a classifier: which one, and which radius and label intervals its labels allow."""
+"""From a pool to a classifier: choose the classifier, the radius, and the label intervals that the labels allow."""
 
 from __future__ import annotations
 
@@ -56,24 +56,25 @@ from surefoot.problem.robust import RobustProblem
 from surefoot.problem.rows import PICKED_AT, Unlabeled, sample_p_value
 from surefoot.problem.sets import MEDIAN
 
-# The table of measured coverage (docs/calibration.md) begins at so many labels, and its method ends at so many classes.
+# Fewest labels with measured coverage (docs/calibration.md), and most classes for which its method works.
 FEWEST_FOR_CALIBRATION, MOST_CLASSES = 20, 6
 _TOL_ERROR, _CLIP = 1e-3, 1e-12
-# Unlabeled rows over which the "auto" radius is searched: a rule of thumb needs no more.
+# Unlabeled rows in the search for the "auto" radius. More rows would not improve a rule of thumb.
 _MOST_SEARCHED = 4000
-# A log loss above this share of that of a constant prediction guarantees nothing of use.
+# A certificate is uninformative if its log loss is above this share of the loss of a constant prediction.
 _LITTLE = 0.98
-# Labeled rows that stand for the pool's rows nearest to them must not count a second time among these.
+# Labeled rows that represent the nearest rows of the pool must not be counted again, so their weights are tiny.
 _NEGLIGIBLE = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class LabeledTable:
-    """The labels of a pool, and which are a random sample. Estimates use the random sample only.
+    """The labels of a pool, and which of them are a random sample. Estimates use the random sample only.
 
-    rows, y : labeled rows (n, d) and labels (n,); random : (n,); rest : unlabeled rows (M, d).
-    nearest : whether labeled rows count by the rows of the pool nearest to them, not equally.
-    group_column : column whose cells say which labeled rows belong together; None for rows with equal features.
+    rows, y : labeled rows (n, d) and labels (n,); random : (n,) True for the random sample; rest : unlabeled rows (M,
+    d).
+    nearest : whether the weight of a labeled row is the number of pool rows nearest to it. Otherwise weights are equal.
+    group_column : column that defines groups of labeled rows; None for groups of rows with equal features.
     """
 
     pool: Pool
@@ -88,7 +89,7 @@ class LabeledTable:
     def from_pool(
         cls, pool: Pool, picked: NDArray[np.bool_], *, nearest: bool = False, group_column: str | None = None
     ) -> LabeledTable:
-        """Load the labels; with labels chosen by active learning, `nearest` keeps the certificates comparable."""
+        """Load the labels of a pool. With picked labels, `nearest` keeps the certificates comparable."""
         labeled = pool.labeled
         y = pool.targets
         by_nearest = nearest or bool(picked[labeled].any())
@@ -108,7 +109,7 @@ class LabeledTable:
 
     @property
     def groups(self) -> NDArray[np.intp]:
-        """(n,) which labeled rows belong together, by number; a row without a group is one of its own."""
+        """(n,) group numbers of the labeled rows. A row without a group forms its own group."""
         if self.group_column is None:
             return equal_rows(self.rows)
         cells = as_texts(self.pool.table.cells[self.group_column][self.pool.labeled])
@@ -116,19 +117,19 @@ class LabeledTable:
 
     @property
     def weights(self) -> FloatArray | None:
-        """(n,) None where all count equally; else in proportion to the rows of the pool nearest to each."""
+        """(n,) weights proportional to the number of pool rows nearest to each labeled row; None for equal weights."""
         if not self.nearest:
             return None
         nearest = pairwise_distances_argmin(self.pool.rows, self.rows)
         return _NEGLIGIBLE * np.bincount(nearest, minlength=len(self.rows)).astype(np.float64)
 
 
-# Trees of the forest, and rows in a leaf of boosting, whose default of 20 leaves nothing to split in 50 rows.
+# Trees in the forest, and rows per leaf in boosting. With the default of 20, boosting cannot split 50 rows.
 _TREES, _LEAF = 100, 5
 
 
 def unfitted(choices: FitOptions, start: LabeledTable, tol: float, classes: NDArray[Any] | None = None) -> Any:
-    """The classifier of --classifier, before its fit; all know all classes and accept unlabeled rows."""
+    """Return the unfitted classifier of --classifier. It knows all classes and accepts unlabeled rows."""
     name, classes = choices.chosen, start.classes if classes is None else classes
     own = {
         "label_prior": prior_from_options(choices.prior, start),
@@ -141,7 +142,7 @@ def unfitted(choices: FitOptions, start: LabeledTable, tol: float, classes: NDAr
         return RobustLogisticRegression(**own)
     if name == MINIMAX:
         return MinimaxClassifier(**own)
-    # the penalty is on features as they were scaled on purpose, before they were divided by the largest entry
+    # the penalty applies to the features before they were divided by the largest entry
     unit = float(own["metric"].unit)
     logistic = LogisticRegression(C=1.0 / unit**2, max_iter=1000)
     forest = RandomForestClassifier(_TREES, n_jobs=choices.n_jobs, random_state=choices.seed)
@@ -149,7 +150,7 @@ def unfitted(choices: FitOptions, start: LabeledTable, tol: float, classes: NDAr
     blend = [RobustLogisticRegression(**own), forest]
     members = {LOGISTIC: [logistic], FOREST: [forest], BOOSTING: [boosting], BLEND: blend}
     if name == BEST:
-        # without boosting: it had the smallest log loss on none of 46 tables (benchmarks/classifiers.py)
+        # excludes boosting, which had the smallest log loss on none of 46 tables (benchmarks/classifiers.py)
         candidates = [blend[0], logistic, forest, CombinedClassifier(blend, classes=classes)]
         return CombinedClassifier(candidates, CHOOSE_BEST, classes=classes, random_state=choices.seed)
     found = members[name] if name in members else [imported(name)]
@@ -157,9 +158,9 @@ def unfitted(choices: FitOptions, start: LabeledTable, tol: float, classes: NDAr
 
 
 def imported(name: str) -> Any:
-    """The unfitted classifier that module:object names: an estimator, or a class or function that returns one.
+    """Return the unfitted classifier module:object: an estimator, or a class or function that returns one.
 
-    Modules in the working folder are found as well.
+    Modules in the working folder are found, too.
     """
     module, _, rest = name.partition(":")
     if "" not in sys.path:
@@ -184,7 +185,7 @@ def imported(name: str) -> Any:
 
 
 def learned_metric(pool: Pool) -> LearnedMetric:
-    """The library's metric with the scales that cleaning gave the features, before it divided by the largest entry.
+    """Return the library's metric with the feature scales of the cleaning, before the division by the largest entry.
 
     Columns of 0 and 1 and directions of texts keep their variance. If standardized, each rare category and each
     faint direction would have the weight of a numeric column.
@@ -193,16 +194,16 @@ def learned_metric(pool: Pool) -> LearnedMetric:
 
 
 def label_intervals(choices: FitOptions, start: LabeledTable) -> FloatArray:
-    """(K, 2) the shares that classes may have, by the labels or by --prior."""
+    """Return (K, 2) intervals of the label shares, from the labels or from --prior."""
     counts = np.array([(start.y == name).sum() for name in start.classes], dtype=np.float64)
     return resolve_prior(prior_from_options(choices.prior, start)).intervals(counts)
 
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """A classifier, its certificate for the log loss, a bound on its share of errors, and how the radius was chosen.
+    """A classifier, its certificate for the log loss, a bound on its error rate, and how the radius was chosen.
 
-    stated : of a classifier that is not learned for the worst case, the distances of its training; else None.
+    stated : for a classifier not trained for the worst case, the distances in its training, else None.
     """
 
     start: LabeledTable
@@ -215,7 +216,7 @@ class Fit:
 
 
 def prior_from_options(prior: str | tuple[float, ...], start: LabeledTable) -> Any:
-    """Label probabilities for the library; intervals come from the random labels alone."""
+    """Return label probabilities for the library. Intervals use only the random labels."""
     if isinstance(prior, tuple):
         if len(prior) != len(start.pool.classes):
             raise TableError(
@@ -238,7 +239,7 @@ def prior_from_options(prior: str | tuple[float, ...], start: LabeledTable) -> A
 
 
 def prior_of_worst_case(prior: str | tuple[float, ...], start: LabeledTable) -> Any:
-    """The same for a guarantee: where random rows belong together, intervals that hold if they are one draw."""
+    """Return the prior for a guarantee. With grouped random rows, its intervals count each group as one draw."""
     found, numbers = prior_from_options(prior, start), start.groups[start.random]
     if prior != WEAK or len(np.unique(numbers)) == len(numbers):
         return found
@@ -246,7 +247,7 @@ def prior_of_worst_case(prior: str | tuple[float, ...], start: LabeledTable) -> 
 
 
 def about_picked(start: LabeledTable) -> list[Note]:
-    """That some labels are no random sample."""
+    """Return a note if active learning chose some labels."""
     if start.all_random:
         return []
     n_labels, n_random = len(start.y), start.n_random
@@ -254,7 +255,7 @@ def about_picked(start: LabeledTable) -> list[Note]:
 
 
 def about_sample(start: LabeledTable) -> list[Note]:
-    """Return a note if the labels that nobody is known to have picked do not look like a random sample."""
+    """Return a note if the labels that count as random do not look like a random sample."""
     if start.n_random == 0:
         return []
     rows = start.rows[start.random]
@@ -265,7 +266,7 @@ def about_sample(start: LabeledTable) -> list[Note]:
 
 
 def choose_radius(choices: FitOptions, start: LabeledTable) -> tuple[str, list[Note]]:
-    """Which rule finds the radius, and what to say about it."""
+    """Return the rule for the radius, and notes about it."""
     if not isinstance(choices.radius, str):
         return NUMBER, []
     notes = about_picked(start)
@@ -280,10 +281,10 @@ def choose_radius(choices: FitOptions, start: LabeledTable) -> tuple[str, list[N
 
 
 def learn(start: LabeledTable, choices: FitOptions, *, error: bool = True) -> Fit:
-    """Fit and certify the classifier whose worst case at a radius is smallest: calibrated, by the rule, or given.
+    """Train and certify the classifier with the smallest worst case at a calibrated, "auto" or given radius.
 
-    With random labels this is RobustLogisticRegression. Labels that a strategy picked are weighted by the rows of the
-    pool nearest to them, as NearestCertifier does, and the excess of the radius is calibrated on the random ones.
+    With random labels, this is RobustLogisticRegression. Labels that a strategy picked are weighted by the number of
+    pool rows nearest to them, as in NearestCertifier, and the excess of the radius is calibrated on the random labels.
     """
     kind, notes = choose_radius(choices, start)
     clf = _classifier(kind, start, choices)
@@ -325,7 +326,7 @@ def _problem(clf: RobustLogisticRegression, start: LabeledTable) -> FitProblem:
 
 
 def _auto(problem: FitProblem, choices: FitOptions, notes: list[Note]) -> FittedModel:
-    """Learn at the "auto" radius; in a large pool its excess is that of a sample, and the certificate that of all."""
+    """Train at the "auto" radius. A large pool uses the excess from a sample, but the certificate covers all rows."""
     small = problem.sampled(_MOST_SEARCHED, choices.seed, 1e-3)
     if small.problem is problem.problem:
         return problem.solve(AUTO)
@@ -337,7 +338,7 @@ def _auto(problem: FitProblem, choices: FitOptions, notes: list[Note]) -> Fitted
 def _error(
     problem: FitProblem, clf: RobustLogisticRegression, start: LabeledTable, estimate: RadiusEstimate | None
 ) -> float:
-    """Bound on the share of errors over the set of the fit."""
+    """Bound the error rate over the decision set of the fit."""
     whole = problem.problem
     judged = ClassifierLoss.from_arguments(clf, clf.classes_, ZERO_ONE, _CLIP, own=False)
     members = whole.at_radius(clf.certificate_.radius) if estimate is None else whole.tied(estimate.excess)
@@ -347,12 +348,12 @@ def _error(
 
 
 def says_little(certificate: Certificate) -> bool:
-    """Whether a certificate guarantees hardly more than the same answer for every row does."""
+    """Return True if a certificate guarantees hardly more than a constant prediction does."""
     return certificate.risk > _LITTLE * constant_loss(certificate.label_intervals)
 
 
 def estimate_radius(problem: RobustProblem, start: LabeledTable, choices: FitOptions) -> RadiusEstimate:
-    """The calibrated radius; where some labels were picked, its excess is that of the random ones."""
+    """Return the calibrated radius. If some labels were picked, the random labels determine the excess."""
     how = CalibratedRadius(random_state=choices.seed)
     if start.n_random < 4:
         raise TableError(
@@ -377,25 +378,26 @@ def estimate_radius(problem: RobustProblem, start: LabeledTable, choices: FitOpt
 
 
 def constant_loss(intervals: FloatArray) -> float:
-    """Worst log loss of the best constant answer: the largest entropy of label probabilities in the intervals (K, 2).
+    """Return the worst-case log loss of the best constant prediction.
 
+    This is the largest entropy of label probabilities in the intervals (K, 2):
     min_q max_p −Σ p_k log q_k over p in the intervals.
     """
     return float(entropy(constant_answer(intervals)))
 
 
 def constant_answer(intervals: FloatArray) -> FloatArray:
-    """(K,) label probabilities of largest entropy in the intervals (K, 2): one level, clipped to each of them."""
+    """Return (K,) maximum-entropy label probabilities in the intervals (K, 2): one value, clipped to each interval."""
     lo, hi = tighten(intervals).T
     level = float(brentq(lambda t: np.clip(t, lo, hi).sum() - 1.0, 0.0, 1.0)) if np.any(lo < hi) else 0.0
     return np.clip(level, lo, hi)
 
 
 def auto_confidence(intervals: FloatArray) -> float:
-    """Median confidence that the "auto" radius keeps: 2/5 of the way from the best constant answer's to 1.
+    """Return the median confidence for the "auto" radius: 2/5 of the way from the best constant prediction's to 1.
 
-    That is the paper's 0.7 for two classes of which nothing is known. With a class that is known to hold 70 % of the
-    rows, a constant answer has confidence 0.7 at any radius.
+    Without knowledge of the shares of two classes, this is the paper's 0.7. With a class that is known to hold 70 % of
+    the rows, a constant prediction has confidence 0.7 at any radius.
     """
     least = float(constant_answer(intervals).max())
     return least + 0.4 * (1.0 - least)

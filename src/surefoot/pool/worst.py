@@ -1,4 +1,4 @@
-"""The worst case of a classifier over a decision set, and the radii of such sets."""
+"""The worst case of a classifier over a decision set, and the radii of decision sets."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from surefoot.problem.robust import RobustProblem
 from surefoot.problem.rows import Unlabeled
 from surefoot.solvers.search.best_bounds import SetAtRadius
 
-# The gap of a worst case: its bounds are printed to a tenth of a percent.
+# Optimality gap of a worst case. Its bounds are printed to a tenth of a percent.
 _TOL = 5e-4
-# Distances times sets in a union from which on it is solved over some rows and proved over all; and fewest of these.
+# Largest number of distances times sets to solve over all rows, and fewest rows in a sample. Bounds cover all rows.
 _ENTRIES, _FEWEST_ROWS = 1_000_000, 250
-# Labels without which nothing is calibrated; unlabeled rows of a path at most.
+# Fewest labels for calibration, and most unlabeled rows for a path.
 _FEWEST, _MOST_ROWS = 4, 4000
 
 
@@ -51,11 +51,12 @@ _FEWEST, _MOST_ROWS = 4, 4000
 class PoolWorstCase:
     """The worst case of a classifier over a set of distributions.
 
-    certificates : by loss; kind : where the radius comes from; constant, constant_error : the best constant answer over
-    the same set, and its worst share of errors. sample : unlabeled rows (positions) over which it was solved, None for
-    all; the bounds are of all rows in any case, and `lower` then speaks of those rows alone.
+    certificates : by loss; kind : the rule for the radius.
+    constant, constant_error : the best constant prediction over the same set, and its worst-case error rate.
+    sample : positions of the unlabeled rows in the solved problem, None for all. The bounds always cover all rows. With
+        a sample, `lower` covers only the sample.
     prior : of the label shares, as the parameter of an estimator.
-    start, losses, row_weights : the rows that were certified, labeled ones first, with their losses (N, K) and weights.
+    start, losses, row_weights : the certified rows, labeled rows first, with their losses (N, K) and weights.
     """
 
     start: LabeledTable
@@ -70,7 +71,7 @@ class PoolWorstCase:
 
     @property
     def guaranteed(self) -> bool:
-        """Whether the radius was calibrated or given: a rule of thumb covers the truth by luck."""
+        """Return True if the radius was calibrated or given. A rule of thumb need not cover the true distribution."""
         return self.kind in (CALIBRATED, NUMBER)
 
     @property
@@ -79,7 +80,7 @@ class PoolWorstCase:
 
     @property
     def tied(self) -> bool:
-        """Whether the radius grows with the change of label shares."""
+        """Return True if the radius grows with the change of label shares."""
         return self.kind == CALIBRATED and bool(np.any(np.diff(self.first.label_intervals) > 0))
 
     @property
@@ -98,7 +99,7 @@ class PoolWorstCase:
         return self.certificates[loss].risk if loss in self.certificates else None
 
     def data(self, classes: list[str]) -> dict[str, Any]:
-        """The certificate of the last loss, and the share of errors beside that of a constant answer."""
+        """Return the certificate as plain data, with the error rate and that of a constant prediction."""
         certificate, sampled = self.certificates.get(LOG_LOSS, self.first), self.sample is not None
         data = certificate_data(certificate, classes, guaranteed=self.guaranteed, tied=self.tied, sampled=sampled)
         error = self.risk(ZERO_ONE)
@@ -117,9 +118,9 @@ def worst_case(
 ) -> PoolWorstCase | Note:
     """Compute the worst case of a classifier from its losses at all rows, labeled rows first.
 
-    A calibrated radius is in the metric learned from the labels if all labels are random, because its coverage was
-    measured so. Other radii are Euclidean distances between cleaned rows, with a label cost of 1. `auto` is the radius
-    of the rule of thumb, if there is one. A note says why there is no worst case.
+    If all labels are random, a calibrated radius uses the metric learned from the labels, as in the coverage benchmark.
+    Other radii are Euclidean distances between cleaned rows, with a label cost of 1. `auto` is the radius by the rule
+    of thumb, or None. If there is no worst case, the result is a note with the reason.
     """
     kind = radius_kind(choices, start, auto)
     if isinstance(kind, Note):
@@ -168,7 +169,7 @@ def _problem(
 
 
 def _part(whole: RobustProblem, start: LabeledTable, choices: FitOptions, sample: NDArray[np.intp]) -> RobustProblem:
-    """The problem over some of the unlabeled rows; labeled ones keep their share of all rows by smaller weights."""
+    """Return the problem over a sample of unlabeled rows. Smaller weights keep the labeled rows' share of all rows."""
     shares = whole.row_weights
     weights = shares[: len(start.y)] / shares[-1] * (len(sample) / len(start.rest))
     known = whole.decision_set.label_cost, whole.data.metric
@@ -176,7 +177,7 @@ def _part(whole: RobustProblem, start: LabeledTable, choices: FitOptions, sample
 
 
 def radius_kind(choices: FitOptions, start: LabeledTable, auto: float | None) -> str | Note:
-    """Where the radius comes from, or why there is none."""
+    """Return the rule for the radius, or a note with the reason why there is no radius."""
     if not isinstance(choices.radius, str):
         return NUMBER
     if choices.radius == AUTO:
@@ -197,8 +198,8 @@ def radius_kind(choices: FitOptions, start: LabeledTable, auto: float | None) ->
 def worst_constant_error(members: Sequence[SetAtRadius]) -> tuple[int, float]:
     """Return the constant prediction with the lowest worst-case error rate over a union of sets, and this rate.
 
-    Over one set the smallest share of a class k is a linear program in the labels that are turned into others: their
-    cost is at most the part of the radius that remains after moving the features.
+    Over one set, the smallest share of a class k is a linear program in the changed labels. Their cost is at most the
+    part of the radius that remains after moving the features.
     """
     shares = np.min([_smallest_shares(member) for member in members], axis=0)
     best = int(shares.argmax())
@@ -206,11 +207,11 @@ def worst_constant_error(members: Sequence[SetAtRadius]) -> tuple[int, float]:
 
 
 def _smallest_shares(member: SetAtRadius) -> FloatArray:
-    """(K,) the smallest share that each class can have in a set."""
+    """Return (K,) the smallest share that each class can have in a set."""
     ds = member.decision_set
     K, before = ds.n_classes, ds.label_frequencies
     budget = max(ds.radius - member.minimal.feature_part, member.minimal.label_part)
-    into = np.kron(np.eye(K), np.ones(K))  # entry (k, c) of the turned shares, row by row: what becomes k
+    into = np.kron(np.eye(K), np.ones(K))  # entry (k, c) of the changed shares, row by row: what becomes k
     out_of = np.kron(np.ones(K), np.eye(K))
     found = [
         linprog(
@@ -228,7 +229,7 @@ def _smallest_shares(member: SetAtRadius) -> FloatArray:
 def certificate_data(
     certificate: Certificate, classes: list[str], *, guaranteed: bool, tied: bool, sampled: bool = False
 ) -> dict[str, Any]:
-    """Numbers and texts of a certificate. A set tied to label shares has no one radius: its excess has a name."""
+    """Return the numbers and texts of a certificate. A set tied to label shares has an excess instead of one radius."""
     estimate = certificate.estimate
     radius = {"tied_excess": None if estimate is None else estimate.excess} if tied else {"radius": certificate.radius}
     data: dict[str, Any] = {
@@ -262,13 +263,15 @@ def certificate_data(
 
 @dataclass(frozen=True, eq=False)
 class Radii:
-    """The radii estimated from a pool, its labels and a reference table, in Euclidean distances between cleaned rows.
+    """Radii estimated from a pool, its labels and a reference table, in Euclidean distances between cleaned rows.
 
-    calibrated : None with too few random labels; with label intervals it is `tied` to the label shares: no one radius.
-    path : for each radius, a classifier learned there: radius, excess, risk (its worst loss), median_confidence.
-    reference : distance to a labeled reference, None without one. default : where `fit` takes the radius of its worst
-    case from, or why it has none, and learned : whether that radius is in a learned metric. path_sample : unlabeled
-    rows of the path where it looks at some of them, else None.
+    calibrated : None with too few random labels. With label intervals it is `tied` to the label shares and is not one
+        radius.
+    path : a classifier trained at each radius: radius, excess, risk (worst-case loss), median_confidence.
+    reference : distance to a labeled reference table, None without one.
+    default : the rule for the radius of the worst case in `fit`, or why there is none; learned : whether this radius is
+        in a learned metric.
+    path_sample : number of unlabeled rows used for the path if they were sampled, else None.
     """
 
     minimal: float
@@ -295,7 +298,7 @@ class Radii:
 
 
 def radii_of(pool: Pool, choices: FitOptions, clock: Clock, *, reference: Table | None, n_path: int) -> Radii:
-    """Find the radii of a pool; n_path radii of a path, 0 for none."""
+    """Estimate the radii of a pool. n_path : number of radii in the path, 0 for no path."""
     start = LabeledTable.from_pool(pool, picked_rows(pool.table))
     prior = prior_from_options(choices.prior, start)
     clock.say("solving the transport problem")
@@ -331,7 +334,7 @@ def radii_of(pool: Pool, choices: FitOptions, clock: Clock, *, reference: Table 
 
 
 def _distance(start: LabeledTable, reference: Table) -> float:
-    """W_c from the labeled rows to a labeled reference, cleaned as the pool is."""
+    """Return W_c from the labeled rows to a labeled reference table, cleaned like the pool."""
     other = clean_with(reference, start.pool.cleaner, start.pool.columns)
     if not other.labeled.any():
         raise TableError(f"{reference.path} must hold labels; the column {reference.label!r} is empty. Fill it.")
@@ -346,7 +349,7 @@ def _distance(start: LabeledTable, reference: Table) -> float:
 
 
 def _path(start: LabeledTable, prior: Any, choices: FitOptions, n_path: int) -> tuple[Any, ...]:
-    """Worst loss and confidence along the radius."""
+    """Return the worst-case loss and the confidence along the radius."""
     clf = RobustLogisticRegression(AUTO, prior, 1.0, "euclidean", 1e-3, start.classes, n_jobs=choices.n_jobs)
     path = radius_curve(clf, start.rows, start.y, X_unlabeled=start.rest, n_radii=n_path)
     rows = path.to_frame().assign(excess=path.radii - path.minimal_radius)

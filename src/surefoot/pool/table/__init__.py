@@ -1,6 +1,7 @@
-"""Tables from files: reading, the convention that empty labels are unlabeled rows, cleaning, writing labels back.
+"""Tables from files: read them, treat empty labels as unlabeled rows, clean them, and write labels back.
 
-`__init__.pyi` lists the names, each loaded when it is used: a mistake in a file's name is told without scikit-learn.
+`__init__.pyi` lists the names. Each name is loaded on first use, so a wrong file name is reported without loading
+scikit-learn.
 """
 
 from __future__ import annotations

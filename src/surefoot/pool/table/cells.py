@@ -1,4 +1,4 @@
-"""Cells as they are written: numbers and dates in the styles of several countries, texts, and what is neither."""
+"""Parse cells: numbers and dates in the styles of several countries, and texts."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from surefoot._printing import cut
 __all__ = ["FileError", "TableError"]
 
 
-# What a user may get wrong with files: each error names the rule, what was found and the fix.
+# Errors that a user can make with files. Each error names the rule, the value found and the fix.
 
 
 class TableError(ValueError):
-    """A table that cannot be used as it is."""
+    """A table that surefoot cannot use."""
 
 
-# How numbers are written: 1234.5, 1.234,5 or 1,234.5
+# Number styles: 1234.5, 1.234,5 or 1,234.5
 POINT, COMMA, THOUSANDS = "point", "comma", "thousands"
 _SIGNS = r"^\s*[$€£]?\s*([+-]?)\s*[$€£]?\s*"
 _POWER = r"([eE][+-]?\d{1,3})?\s*[%€£$]?\s*$"
@@ -34,10 +34,10 @@ _STYLED = {
     COMMA: re.compile(_SIGNS + r"([1-9]\d{0,2}(?:[.\s\u202f\xa0']\d{3})+|\d+)(?:,(\d+))?" + _POWER),
     THOUSANDS: re.compile(_SIGNS + r"([1-9]\d{0,2}(?:,\d{3})+|\d+)(?:\.(\d+))?" + _POWER),
 }
-# A column tells how commas are meant if this share of its first cells are numbers.
+# A column determines the meaning of commas if this share of its first cells are numbers.
 _MOSTLY, _LOOKED_AT = 0.9, 10_000
 _NO_DIGIT = re.compile(r"\D")
-STORED = "stored"  # Parquet knows that a column holds dates
+STORED = "stored"  # the Parquet file declares the column as dates
 ISO = "ISO8601"
 _TIMES = ("", " %H:%M", " %H:%M:%S", " %H:%M:%S.%f", " %I:%M %p", " %I:%M:%S %p")
 _DAYS = (
@@ -65,19 +65,19 @@ _DAYS = (
 )
 _ISO_LIKE = re.compile(r"^\d{4}-\d{2}(-\d{2}([T ]\d{2}(:?\d{2}(:?\d{2}([.,]\d+)?)?)?\s*(Z|[+-]\d{2}:?\d{2})?)?)?$")
 _MARKS, _MARKS_AND_POINT = re.compile(r"[,%€£$]"), re.compile(r"[.,%€£$]")
-# Each takes linear time, also on a cell of a million characters.
+# Each of these takes linear time, even for a cell of a million characters.
 _DIGIT, _MARK = re.compile(r"\d"), re.compile(r"[-/.: ,]")
 _PLAIN_NUMBER = re.compile(r"^[-+]?(?:\d+(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?$")
 FORMATS = (*[day + time for day, time in product(_DAYS, _TIMES)], *[time.strip() for time in _TIMES if time])
-# This share of the filled cells must be dates, and so many different cells are looked at to find out.
+# Share of the filled cells that must be dates, and number of distinct cells to look at.
 _SHARE, _DATES_LOOKED_AT = 0.9, 200
 _DAY = 86_400.0
-# The place of a number in its column is told by so many quantiles.
+# Number of quantiles used to find the rank of a number in its column.
 _QUANTILES = 1001
 
 
 def check_plain(name: str, column: Any) -> None:
-    """Refuse a column of lists or structures, as Parquet may hold them; all its cells are alike."""
+    """Raise an error for a column of lists or structures, which Parquet may contain."""
     if is_nested(column):
         raise TableError(
             f"column {name!r} holds lists or structures; a cell must be a number or a text. Give each of their values "
@@ -86,7 +86,7 @@ def check_plain(name: str, column: Any) -> None:
 
 
 def is_nested(column: Any) -> bool:
-    """Whether the cells of a column are lists or structures."""
+    """Return True if the cells of a column are lists or structures."""
     if column.dtype != object:
         return False
     for cell in column:
@@ -98,7 +98,7 @@ def is_nested(column: Any) -> bool:
 
 
 def row_keys(features: Any) -> NDArray[np.uint64]:
-    """(N,) a number per row that changes with its cells, not with the way in which numbers are stored."""
+    """Return a key (N,) per row that depends on its cells, not on the type in which numbers are stored."""
     import pandas as pd
 
     def plain(column: Any) -> Any:
@@ -119,7 +119,7 @@ def as_numbers(column: Any, style: str = POINT) -> tuple[NDArray[np.float64], ND
 
     empty = column.isna().to_numpy()
     if column.dtype.kind == "b" or (column.dtype == object and any(isinstance(value, bool) for value in column)):
-        return np.full(len(column), np.nan), ~empty  # true and false are names
+        return np.full(len(column), np.nan), ~empty  # true and false are names, not numbers
     if column.dtype.kind == "m":
         return column.dt.total_seconds().to_numpy(dtype=np.float64), np.zeros(len(column), dtype=bool)
     if column.dtype.kind in "iuf":
@@ -131,11 +131,11 @@ def as_numbers(column: Any, style: str = POINT) -> tuple[NDArray[np.float64], ND
 
 
 def number_style(column: Any, commas: str = THOUSANDS) -> str:
-    """How the numbers of a column of texts are written: the style that reads most cells, plain ones first.
+    """Return the number style of a text column: the style that reads most cells, plain numbers first.
 
-    Commas that all stand before three digits separate thousands; one that does not, or follows a leading 0, makes all
-    of them decimal. `commas` says what they are in other columns of the table: where they are decimal, they are here,
-    and points before three digits separate thousands, unless another style reads more cells.
+    If three digits follow every comma, commas separate thousands. A comma without three digits, or after a leading 0,
+    makes all commas decimal. `commas` is the meaning of commas in other columns. If it is decimal, commas are decimal
+    here, too, and points before three digits separate thousands, unless another style reads more cells.
     """
     if column.dtype != object and column.dtype.kind not in "OUT":
         return POINT
@@ -149,7 +149,7 @@ def number_style(column: Any, commas: str = THOUSANDS) -> str:
 
 
 def table_commas(frame: Any, names: Iterable[str]) -> str:
-    """What commas are in the numbers of a table: decimal where those of a column can be nothing else."""
+    """Return the meaning of commas in a table: decimal if a column allows no other reading, else thousands."""
     for name in names:
         column = frame[name].iloc[:_LOOKED_AT]
         if number_style(column) == COMMA and (~as_numbers(column, COMMA)[1]).mean() > _MOSTLY:
@@ -158,7 +158,7 @@ def table_commas(frame: Any, names: Iterable[str]) -> str:
 
 
 def _pointed(cell: Any, style: str) -> Any:
-    """A number in a style, as Python writes it; where commas are decimal, nothing else is a number."""
+    """Return a number of this style in Python's notation. With decimal commas, other cells are not numbers."""
     found = _STYLED[style].match(cell) if isinstance(cell, str) else None
     if found is None:
         return "" if style == COMMA else cell
@@ -167,7 +167,7 @@ def _pointed(cell: Any, style: str) -> Any:
 
 
 def date_format(column: Any) -> tuple[str, str | None] | None:
-    """The format of a column of dates, and another one that would read it as well; None if it holds none."""
+    """Return the format of a date column and another format that fits equally well; None for other columns."""
     if column.dtype.kind == "M" or getattr(column.dtype, "tz", None) is not None:
         return STORED, None
     if column.dtype.kind in "iufbmc":
@@ -176,7 +176,7 @@ def date_format(column: Any) -> tuple[str, str | None] | None:
     sample = list(islice(_unique(str(cell).strip() for cell in filled), _DATES_LOOKED_AT))
     if not sample or median(map(len, sample)) > 40:
         return None
-    # no format reads a number without two marks between its parts
+    # no date format matches a number without two marks between its parts
     numbers = _share(sample, _PLAIN_NUMBER.match)
     if numbers > 1.0 - _SHARE or _share(sample, lambda cell: _DIGIT.search(cell) and _MARK.search(cell)) < _SHARE:
         return None
@@ -186,19 +186,19 @@ def date_format(column: Any) -> tuple[str, str | None] | None:
 
 
 def _written_format(cells: list[str], sample: list[str]) -> tuple[str, str | None] | None:
-    """As `date_format`, for texts that are not written as ISO 8601 has it."""
+    """Like `date_format`, for texts not in ISO 8601."""
     shares = {how: _share_read(sample, how) for how in FORMATS}
     best = max(shares, key=lambda how: shares[how])
     read = _share_read(cells, best)
     if shares[best] < _SHARE or read < _SHARE:
         return None
-    # the same format with day and month in each other's place
+    # the same format with day and month swapped
     twin = best.replace("%m", "%?").replace("%d", "%m").replace("%?", "%d")
     return best, twin if twin != best and twin in shares and _share_read(cells, twin) == read else None
 
 
 def _unique(cells: Iterable[str]) -> Iterator[str]:
-    """Yield each cell the first time that it occurs."""
+    """Yield each distinct cell once."""
     seen: set[str] = set()
     for cell in cells:
         if cell not in seen:
@@ -217,7 +217,7 @@ def _share_read(cells: list[str], how: str) -> float:
 
 
 def _compact(column: Any) -> tuple[str, str | None] | None:
-    """Whole numbers such as 20240131, all of them dates."""
+    """Return the format of integers such as 20240131 if all are dates."""
     values = column.dropna()
     if column.dtype.kind not in "iuf" or not len(values) or not values.between(19000101, 21001231).all():
         return None
@@ -225,7 +225,7 @@ def _compact(column: Any) -> tuple[str, str | None] | None:
 
 
 def as_days(column: Any, how: str) -> NDArray[np.float64]:
-    """Read days since 1970, NaN for other cells; a time without a day is a fraction of a day."""
+    """Read days since 1970, NaN for other cells. A time without a day is a fraction of a day."""
     import pandas as pd
 
     if how == STORED:
@@ -242,7 +242,7 @@ def as_days(column: Any, how: str) -> NDArray[np.float64]:
 
 
 def as_texts(column: Any) -> NDArray[Any]:
-    """Read stripped texts (N,), NaN for missing cells; whole numbers have no decimal point."""
+    """Read stripped texts (N,), NaN for missing cells. Integers have no decimal point."""
     texts = np.full(len(column), np.nan, dtype=object)
     filled = column.notna().to_numpy()
     texts[filled] = [as_text(value) for value in column[filled]]
@@ -250,7 +250,7 @@ def as_texts(column: Any) -> NDArray[Any]:
 
 
 def as_text(value: Any) -> str:
-    """A cell as it would be typed; é is one letter, however the file composes it (NFC)."""
+    """Return a cell as a user would type it, in Unicode form NFC."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return unicodedata.normalize("NFC", str(value).strip())
@@ -262,7 +262,7 @@ def shown_cell(value: Any) -> str:
 
 
 def check_finite(name: str, values: NDArray[np.float64]) -> None:
-    """Refuse infinite numbers."""
+    """Raise an error if a column contains infinite numbers."""
     infinite = np.flatnonzero(np.isinf(values))
     if len(infinite):
         raise TableError(
@@ -273,7 +273,7 @@ def check_finite(name: str, values: NDArray[np.float64]) -> None:
 
 
 def mixed(name: str, column: Any, wrong: NDArray[np.bool_]) -> TableError:
-    """The error for a column of numbers in which some cells are texts."""
+    """Return the error for a numeric column with texts in some cells."""
     rows = np.flatnonzero(wrong)
     text = as_text(column.iloc[rows[0]])
     return TableError(
@@ -295,5 +295,5 @@ def quantiles(column: Any) -> list[float] | None:
 
 
 def share_below(grid: list[float], value: float) -> float:
-    """Share of the column below a value, half of those equal to it among them; grid : its quantiles."""
+    """Return the share of the column below a value, counting equal cells as half. grid : quantiles of the column."""
     return (bisect_left(grid, value) + bisect_right(grid, value)) / 2 / len(grid)

@@ -1,4 +1,4 @@
-"""Cleaning as a scikit-learn pipeline that is fitted to all rows of a pool and stored with the model; and its steps."""
+"""Clean tables with a scikit-learn pipeline that is fitted to all rows of a pool and stored with the model."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ from surefoot.pool.table.columns import Columns
 
 MISSING = "(missing)"
 PLAIN, RARE, TAILS, RANKS = "plain", "rare", "tails", "ranks"
-# No value may be farther than this from the mean, in standard deviations, or the column is transformed.
+# A column is transformed if a value is farther from the mean than this number of standard deviations.
 FARTHEST = 10.0
-# A column in which one value has this share holds rare counts: how often others occur must not set its scale.
+# A column with a value of at least this share contains rare counts. Their frequency must not determine its scale.
 _COMMON = 0.9
-# Ranks are kept as so many quantiles.
+# Number of quantiles that represent ranks.
 _QUANTILES = 1000
-# Parts that come round again: how long a round is, and so many different values it takes to be worth two columns.
+# Periodic date parts with their periods, and the fewest distinct values that justify two columns.
 _CYCLES = {"weekday": 7.0, "month": 12.0, "hour": 24.0}
 _FEWEST_VALUES = 3
-# At most so many n-grams, the most frequent ones; and how many of them name a direction, of those that weigh most.
+# Most n-grams, by frequency. A direction is named after this many n-grams, from this many with the largest weights.
 _MOST_GRAMS, _GRAMS_NAMED, _GRAMS_LOOKED_AT = 10_000, 3, 50
 
 
 class LargestEntryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
-    """Divide all features by one number, the largest absolute entry, so that distances are in units of that.
+    """Divide all features by the largest absolute entry, so that distances are in this unit.
 
-    scale_ : float, 1 where all entries are 0.
+    scale_ : float, 1 if all entries are 0.
     """
 
     def fit(self, X: ArrayLike, y: Any = None) -> LargestEntryScaler:
@@ -46,18 +46,18 @@ class LargestEntryScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
-        """X (N, d) over the largest entry of the rows of the fit."""
+        """Divide X (N, d) by the largest entry in the fitted rows."""
         check_is_fitted(self)
         return validate_data(self, X, dtype=np.float64, reset=False) / self.scale_
 
 
 def make_cleaner(columns: Columns, frame: Any) -> Pipeline:
-    """An unfitted pipeline from the used columns of a table, as `Columns.read` gives them, to numbers.
+    """Return an unfitted pipeline from the used columns of a table, as `Columns.read` returns them, to numbers.
 
-    Numbers: median where missing, then as `TailScaler` has it; dates: as `DateParts` has it; and for each column of
-    these with missing cells, 1 where they are. Categories: one column each, 0 or 1, missing a category of its own.
-    Texts, and categories of many values: as `TextParts` has it. Then all is divided by the largest absolute entry, as
-    in the paper's experiments, so that distances are comparable with the cost of another label.
+    Numbers: missing values become the median, then `TailScaler`. Dates: `DateParts`. Each column of numbers or dates
+    with missing cells gets an indicator column. Categories: one column of 0 and 1 each; missing is a category. Texts,
+    and columns of many categories: `TextParts`. Finally, all features are divided by the largest absolute entry, as in
+    the paper's experiments. Distances are then comparable with the cost of changing a label.
     """
     gaps = [name for name in [*columns.numbers, *columns.dates] if frame[name].isna().any()]
     many = columns.many_categories(frame)
@@ -78,7 +78,7 @@ def make_cleaner(columns: Columns, frame: Any) -> Pipeline:
 
 
 def scale_rules(cleaner: Pipeline, columns: Columns) -> dict[str, str]:
-    """The rule of `TailScaler` for each column of numbers."""
+    """Return the rule of `TailScaler` for each numeric column."""
     fitted = cleaner.named_steps["features"].named_transformers_
     return dict(zip(columns.numbers, fitted["numbers"][-1].rules_, strict=True)) if columns.numbers else {}
 
@@ -87,8 +87,8 @@ class TailScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
     """Scale each column by the first rule that keeps all its values within ten standard deviations of the mean.
 
     plain: mean 0, standard deviation 1.
-    rare: where one value fills 90 % of the cells or more and plain does not do: the distance to that value on a log
-    scale, with its sign, divided by its largest, so that the column weighs as much as one of 0 and 1.
+    rare: if one value fills at least 90 % of the cells and plain fails. The signed distance to this value on a log
+    scale, divided by its largest absolute value, so that the column has the same weight as a column of 0 and 1.
     tails: asinh((x − median) / spread), which is linear near the median and logarithmic far from it, then as plain.
     ranks: the share of values below, then as plain.
 
@@ -102,13 +102,13 @@ class TailScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
         n_columns = rows.shape[1]
         self.center_, self.spread_ = np.zeros(n_columns), np.ones(n_columns)
         self.mean_, self.scale_ = np.zeros(n_columns), np.ones(n_columns)
-        self.quantiles_: list[FloatArray] = [np.empty(0)] * n_columns  # one array, which a model file holds once
+        self.quantiles_: list[FloatArray] = [np.empty(0)] * n_columns  # one array, stored once in a model file
         for at, column in enumerate(rows.T):
             self._fit_column(at, column)
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
-        """(N, d)."""
+        """Scale X (N, d)."""
         check_is_fitted(self)
         rows = validate_data(self, X, dtype=np.float64, reset=False)
         found = np.empty_like(rows)
@@ -147,7 +147,7 @@ class TailScaler(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):
             return column
         if rule == RANKS:
             grid = np.linspace(0, 1, len(self.quantiles_[at]))
-            # equal quantiles: the middle of the ranks that they share
+            # equal quantiles get the mean of their ranks
             up = np.interp(column, self.quantiles_[at], grid)
             down = 1 - np.interp(-column, -self.quantiles_[at][::-1], grid)
             return (up + down) / 2
@@ -162,16 +162,16 @@ def _spread(column: FloatArray) -> float:
 
 
 def _farthest(column: FloatArray) -> float:
-    """The largest distance from the mean, in standard deviations."""
+    """Return the largest distance from the mean, in standard deviations."""
     spread = _spread(column)
     return float(np.abs(column - column.mean()).max() / spread) if spread else 0.0
 
 
 class DateParts(TransformerMixin, BaseEstimator):
-    """Columns of dates, in days, as numbers: days, and sine and cosine of weekday, month and hour.
+    """Encode columns of dates, given in days, as days and as sine and cosine of weekday, month and hour.
 
-    A part is left out of a column where it hardly varies: where all dates are of one day, of one or two months, or all
-    at midnight. Days are scaled by `TailScaler`; a missing date is the median one, and 0 in the parts.
+    A part of a column is omitted if it hardly varies, for example if all dates are on one day, in one or two months, or
+    at midnight. `TailScaler` scales the days. For a missing date, the days are the median and all cyclic parts are 0.
 
     parts_ : list of lists of str, the parts of each column.
     middle_ : array of shape (d,), the median date of each column; days_ : TailScaler.
@@ -193,7 +193,7 @@ class DateParts(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
-        """(N, number of parts)."""
+        """Return (N, number of columns) features."""
         check_is_fitted(self)
         days = validate_data(self, X, dtype=np.float64, ensure_all_finite="allow-nan", reset=False)
         scaled = self.days_.transform(np.where(np.isfinite(days), days, self.middle_))
@@ -208,7 +208,7 @@ class DateParts(TransformerMixin, BaseEstimator):
         return np.nan_to_num(np.column_stack(found), nan=0.0)
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Names such as day, day_weekday_sin."""
+        """Return names such as day and day_weekday_sin."""
         check_is_fitted(self)
         names = getattr(self, "feature_names_in_", input_features)
         names = [f"x{at}" for at in range(self.n_features_in_)] if names is None else names
@@ -223,7 +223,7 @@ class DateParts(TransformerMixin, BaseEstimator):
 
 
 def _position(days: NDArray[np.float64], part: str) -> NDArray[np.float64]:
-    """Where in its round a day is: weekday from Monday, month of the year, hour of the day."""
+    """Return the position of a day in its period: weekday from Monday, month of the year, hour of the day."""
     if part == "hour":
         return (days % 1.0) * 24.0
     if part == "weekday":
@@ -235,19 +235,19 @@ def _position(days: NDArray[np.float64], part: str) -> NDArray[np.float64]:
 
 
 class TextParts(TransformerMixin, BaseEstimator):
-    """A column of texts, or of many categories, as its leading directions: TF-IDF of n-grams, then a truncated SVD.
+    """Encode a column of texts, or of many categories, by TF-IDF of n-grams and a truncated SVD.
 
-    The n-grams are of three and four letters within words, as in skrub's `StringEncoder`, so that names with a common
-    part are near each other. They are counted among the different texts, and each text weighs as much as its rows.
-    Directions have mean 0 and one common scale. Their variances add up to 1, as those of a category's columns of 0 and
-    1 do at most, or to twice the variance of the n-grams that they keep, whichever is more: few names with common
-    parts then weigh more than texts that hardly have any.
+    The n-grams have three and four letters within words, as in skrub's `StringEncoder`, so that names with a common
+    part are close. They are counted over distinct texts. Each text has its number of rows as weight. The directions
+    have mean 0 and one common scale. Their variances add up to 1, the maximum for the columns of 0 and 1 of a category,
+    or to twice the variance of the n-grams that they keep, whichever is more. Few names with common parts then weigh
+    more than texts without common parts.
 
     Parameters
     ----------
     n_components : int, maximum number of directions; fewer n-grams or texts give fewer directions.
 
-    grams_ : str, the n-grams, a line each; idf_ : array (m,), their weights; directions_ : array (k, m);
+    grams_ : str, the n-grams, one per line; idf_ : array (m,), their weights; directions_ : array (k, m);
     mean_ : array (k,); scale_ : float.
     """
 
@@ -255,11 +255,11 @@ class TextParts(TransformerMixin, BaseEstimator):
         self.n_components = n_components
 
     def fit(self, X: ArrayLike, y: Any = None) -> TextParts:
-        """Find n-grams and directions of the texts X (N,), NaN where missing."""
+        """Find n-grams and directions of the texts X (N,), NaN for missing texts."""
         texts, _, counts = _different(X)
         grams = _vectorizer(max_features=_MOST_GRAMS)
         weights = grams.fit_transform(texts)
-        # as one text: a model file writes an entry for each item of a list, which takes long
+        # one text, because writing a list into a model file is slow
         self.grams_, self.idf_ = "\n".join(grams.get_feature_names_out()), grams.idf_
         most = min(self.n_components, *weights.shape)
         svd = TruncatedSVD(most, random_state=0).fit(weights.multiply(np.sqrt(counts)[:, None]).tocsr())
@@ -271,7 +271,7 @@ class TextParts(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: ArrayLike) -> NDArray[np.float64]:
-        """(N, k)."""
+        """Return (N, k) coordinates in the directions."""
         check_is_fitted(self)
         texts, rows, _ = _different(X)
         grams = _vectorizer(vocabulary=self.grams_.split("\n"))
@@ -280,7 +280,7 @@ class TextParts(TransformerMixin, BaseEstimator):
         return found[rows]
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
-        """Names such as "note 1: late, parc, refu", by n-grams that weigh much in a direction and differ."""
+        """Return names such as "note 1: late, parc, refu", from different n-grams with large weights in a direction."""
         check_is_fitted(self)
         name = "text" if input_features is None or not len(input_features) else str(input_features[0])
         grams = np.array([gram.strip() for gram in self.grams_.split("\n")], dtype=object)
@@ -295,12 +295,12 @@ class TextParts(TransformerMixin, BaseEstimator):
 
 
 def _vectorizer(**options: Any) -> TfidfVectorizer:
-    """N-grams within words, without capitals; none holds the end of a line."""
+    """Return a vectorizer for lowercase n-grams within words. No n-gram contains a line end."""
     return TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 4), **options)
 
 
 def _different(X: ArrayLike) -> tuple[NDArray[Any], NDArray[np.intp], NDArray[np.intp]]:
-    """Return the different texts of a column, the one of each row, and their numbers of rows; missing is no text."""
+    """Return the distinct texts of a column, their index for each row, and their counts. Missing texts are empty."""
     texts = np.array([cell if isinstance(cell, str) else "" for cell in np.asarray(X, dtype=object).ravel()], object)
     return np.unique(texts, return_inverse=True, return_counts=True)
 

@@ -33,17 +33,17 @@ from surefoot.pool.table.cells import (
 from surefoot.pool.table.cells import number_style as style_of
 from surefoot.pool.table.reading import listed
 
-# Of more categories than this, columns of 0 and 1 say little: each is rare. Their names are encoded.
+# With more categories than this, each is rare and its column of 0 and 1 is uninformative. Names are encoded instead.
 MOST_CATEGORIES = 30
-# How numbers are written in each style.
+# Example of each number style.
 _EXAMPLES = {POINT: "1234.5", COMMA: "1.234,5", THOUSANDS: "1,234.5"}
-# Whole numbers that are told apart as texts, but fewer than this share of them in floating point, are names.
+# Large integers are names if float64 keeps less than this share of them distinct.
 _TOLD_APART = 0.95
-# A column of which this share are numbers was meant to be one: the rest count as missing.
+# A column is numeric if at least this share are numbers. The other cells count as missing.
 _MEANT_AS_NUMBERS = 0.5
-# Fewer numbers than this among texts are names that look like numbers.
+# Below this share, numbers in a text column are treated as names without a note.
 _WORTH_A_NOTE = 0.01
-# Columns that number the rows, and say no more than that.
+# Names of columns that only number the rows.
 ROW_NUMBER = re.compile(r"^(index|idx|row|rownum|row_?number|rownames?|column 1|unnamed: ?\d+)$", re.I)
 _ID_NAME = re.compile(
     ROW_NUMBER.pattern + r"|(_| |-|\.|^)(id|uuid|guid|key)([ _]?(str|num|no|nr))?$",
@@ -51,25 +51,25 @@ _ID_NAME = re.compile(
 )
 _CAMEL_ID = re.compile(r"(?<=[a-z])(Id|ID|Key|UUID)$")
 _YEAR_NAME = re.compile(r"year|jahr|ann[eé]e|año|^yr", re.I)
-# From so many cells on a column can be seen to be different in every row, or in nearly every row.
+# Fewest cells for which a column can be judged different in every row, or in nearly every row.
 _FEWEST_CELLS = 20
 _EVERY_ROW, _NEARLY = 1.0, 0.95
-# Codes with digits repeat by chance or by families: fewer different ones suffice. Names must differ in most rows.
+# Shares of distinct values. Codes with digits may repeat, so a smaller share suffices. Names must differ in most rows.
 _CODES, _NAMES = 0.7, 0.9
-# Texts of at least so many words on average, of which at least this share differ, are free text.
+# Free text has at least this many words on average, and at least this share of distinct texts.
 _FEWEST_WORDS, _MOSTLY = 3.0, 0.5
-# So many different texts, and words that occur in two of them, are needed to learn from words.
+# Training on words requires this many distinct texts, and this many words that occur in two of them.
 _FEWEST_TEXTS, _FEWEST_COMMON = 30, 10
 
 
 @dataclass(frozen=True)
 class Columns:
-    """What a table's columns are used for.
+    """How the columns of a table are used.
 
-    numbers, categories, texts : names of the columns to learn from; dates : name -> format.
+    numbers, categories, texts : names of the columns to train on; dates : name -> format.
     styles : name -> number style, if it is not 1234.5.
     left_out : column -> reason: dropped by the user, or useless.
-    notes : notes about the other columns.
+    notes : notes about other properties of the columns.
     """
 
     numbers: list[str]
@@ -87,7 +87,7 @@ class Columns:
 
     @property
     def useless(self) -> dict[str, Note]:
-        """Columns that nothing can be learned from, with the reason."""
+        """Columns without information, with the reason."""
         return {name: why for name, why in self.left_out.items() if why.code is not Code.ASKED}
 
     @property
@@ -96,22 +96,23 @@ class Columns:
 
     @property
     def counts(self) -> str:
-        """How many of each kind, in words."""
+        """The number of columns of each kind, as text."""
         kinds = {"numbers": self.numbers, "dates": self.dates, "categories": self.categories, "text": self.texts}
         return ", ".join(f"{len(names)} of {kind}" for kind, names in kinds.items() if names)
 
     def many_categories(self, values: Any) -> list[str]:
-        """Columns of more than `MOST_CATEGORIES` categories; values : the used columns, as `read` gives them."""
+        """Return columns with more than `MOST_CATEGORIES` categories. values : the used columns, from `read`."""
         return [name for name in self.categories if values[name].nunique() > MOST_CATEGORIES]
 
     def stored(self) -> dict[str, Any]:
-        """What a model must keep to read another table alike, as plain data."""
+        """Return plain data for a model file, so that the model reads other tables in the same way."""
         return {name: getattr(self, name).copy() for name in ("numbers", "categories", "dates", "texts", "styles")}
 
     def read(self, frame: Any) -> Any:
-        """The used columns of a table: numbers, dates in days, and texts; missing values are NaN.
+        """Return the used columns of a table: numbers, dates in days, and texts. Missing values are NaN.
 
-        Cells of a column of numbers or dates that are none count as missing, unless most of its cells are.
+        Unreadable cells in a column of numbers or dates count as missing. If most cells are unreadable, an error is
+        raised.
         """
         import pandas as pd
 
@@ -124,7 +125,7 @@ class Columns:
         return pd.DataFrame({name: self._read_one(name, frame[name]) for name in self.used}, index=frame.index)
 
     def unread(self, frame: Any) -> list[Note]:
-        """A note for each column of numbers or dates with cells that are none."""
+        """Return a note for each column of numbers or dates with unreadable cells."""
         notes = []
         for name in [*self.numbers, *self.dates]:
             wrong = np.isnan(np.asarray(self._read_one(name, frame[name]), dtype=np.float64)) & frame[name].notna()
@@ -157,7 +158,7 @@ class Columns:
 
 @dataclass
 class _Sorting:
-    """The columns typed so far, and the problems of other columns; `commas` are decimal or separate thousands."""
+    """The typed columns, and problems with columns. `commas` are decimal or separate thousands."""
 
     strict: bool
     commas: str
@@ -205,9 +206,9 @@ def sort_columns(
 ) -> Columns:
     """Choose the type of each column of a frame (without its label).
 
-    Numbers, dates: most cells are; others count as missing, with a note. Free text: many words, mostly different.
-    Categories: all other texts. A column that nothing can be learned from (empty, of one value, of identifiers) is left
-    out with a note, or, with strict, is an error that names all of them; so are mixed columns then.
+    Numbers and dates: most cells are. The other cells count as missing, with a note. Free text: many words, mostly
+    different. Categories: all other texts. A column without information (empty, constant, or identifiers) is ignored
+    with a note. With strict, useless and mixed columns raise an error.
     """
     named, asked, prose = list(drop), list(categories), list(texts)
     unknown = [name for name in [*named, *asked, *prose] if name not in frame.columns]
@@ -330,12 +331,15 @@ def _about_unread(name: str, column: Any, wrong: Any, how: str | None) -> Note:
 
 
 def has_id_name(name: str) -> bool:
-    """Whether a column is called as identifiers are."""
+    """Return True if a column has a typical name of an identifier."""
     return bool(_ID_NAME.search(name) or _CAMEL_ID.search(name))
 
 
 def counts_rows(name: str, values: NDArray[np.float64]) -> bool:
-    """Whole numbers, a different one in (nearly) each row: all those of a range, or under the name of an identifier."""
+    """Return True if a numeric column numbers the rows.
+
+    It must contain integers that nearly all differ, and either cover a range or have the name of an identifier.
+    """
     known = values[np.isfinite(values)]
     if len(known) < _FEWEST_CELLS or (known != np.round(known)).any():
         return False
@@ -348,7 +352,7 @@ def counts_rows(name: str, values: NDArray[np.float64]) -> bool:
 
 
 def identifies(name: str, texts: Any) -> bool:
-    """Whether the texts of a column, missing ones left out, name single rows: ids, codes, names."""
+    """Return True if the texts of a column, without missing ones, identify single rows: ids, codes, names."""
     n_cells, n_values = len(texts), texts.nunique()
     if n_cells < _FEWEST_CELLS:
         return bool(n_values == n_cells and has_id_name(name))
@@ -360,7 +364,7 @@ def identifies(name: str, texts: Any) -> bool:
 
 
 def is_free_text(texts: Any) -> bool:
-    """Whether the texts of a column, missing ones left out, are of many words, mostly different, some in common."""
+    """Return True if the texts of a column, without missing ones, are long, mostly differ, and share some words."""
     n_values = texts.nunique()
     if n_values <= _FEWEST_TEXTS or n_values < _MOSTLY * len(texts):
         return False
@@ -371,7 +375,7 @@ def is_free_text(texts: Any) -> bool:
 
 
 def common_words(texts: list[str]) -> int:
-    """How many words occur in two texts or more."""
+    """Return the number of words that occur in at least two texts."""
     analyse = TfidfVectorizer(strip_accents="unicode").build_analyzer()
     seen: dict[str, int] = {}
     for text in texts:

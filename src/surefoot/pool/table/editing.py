@@ -1,4 +1,4 @@
-"""Labels written back into the table they belong to; every other byte of a text file stays."""
+"""Write labels back into their table. In a text file, all other bytes stay the same."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from surefoot.pool.table.reading import TextRecords, codec_of, is_parquet, is_wo
 class LabelWriter(ABC):
     """The label column of a table's file.
 
-    content : the bytes of the file that the table was read from. Labels go to its rows only while the file holds them.
+    content : bytes of the file from which the table was read. Labels are written only if the file is unchanged.
     """
 
     def __init__(self, table: Table, content: bytes) -> None:
@@ -28,7 +28,7 @@ class LabelWriter(ABC):
         self._content = content
 
     def write(self, labels: Mapping[int, str | None]) -> None:
-        """Fill or empty the labels of rows (from 0): all of them are on the disk afterwards, or none."""
+        """Fill or empty the labels of rows (from 0). Afterwards all labels are on disk, or none."""
         try:
             found = self.path.read_bytes()
         except OSError:
@@ -42,11 +42,11 @@ class LabelWriter(ABC):
 
     @abstractmethod
     def bytes_with(self, labels: Mapping[int, str | None]) -> bytes:
-        """The bytes of the file as it would be with other labels; nothing is written."""
+        """Return the bytes of the file with changed labels. Nothing is written."""
 
 
 class TextWriter(LabelWriter):
-    """CSV and TSV: the cell is written anew, all others as they are."""
+    """Write labels to CSV and TSV. Only the label cells change."""
 
     def __init__(self, table: Table, content: bytes) -> None:
         super().__init__(table, content)
@@ -75,7 +75,7 @@ class TextWriter(LabelWriter):
                 ) from error
 
     def _check_records(self) -> None:
-        """The records found here must be those that the table was read as, by their number and their labels."""
+        """Raise an error if the records found here differ from the table in number or labels."""
         line = self._records.unclosed()
         empty = set(self.table.how.empty)
         here = [None if text in empty else text for text in self._records.column(self._column)]
@@ -89,7 +89,7 @@ class TextWriter(LabelWriter):
             )
 
     def bytes_with(self, labels: Mapping[int, str | None]) -> bytes:
-        # the header is the first record
+        # record 0 is the header
         new = {row + 1: self._record(row + 1, label or "") for row, label in labels.items()}
         return self._records.text_with(new).encode(self._codec)
 
@@ -106,7 +106,7 @@ class TextWriter(LabelWriter):
 
 
 class ParquetWriter(LabelWriter):
-    """Parquet: the label column is replaced, in its own type; an empty one may become a column of texts."""
+    """Write labels to Parquet. The label column keeps its type; an empty column may become a column of texts."""
 
     def __init__(self, table: Table, content: bytes) -> None:
         pa = import_extra("pyarrow", "cli", "reading tables")
@@ -142,7 +142,7 @@ class ParquetWriter(LabelWriter):
         return buffer.getvalue()
 
     def _typed(self, label: str | None) -> Any:
-        """An array of one label in the type of the column."""
+        """Return an array of one label in the type of the column."""
         import pyarrow as pa
 
         kind = self._field.type
@@ -151,7 +151,7 @@ class ParquetWriter(LabelWriter):
         return value.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else value
 
     def _holds(self, label: str) -> bool:
-        """Whether the column's type can hold a class, so that it is read back as that class."""
+        """Return True if the column's type can store a class and read it back unchanged."""
         import pyarrow as pa
 
         try:
@@ -162,7 +162,7 @@ class ParquetWriter(LabelWriter):
 
 
 def _with_pandas_text(arrow: Any, name: str) -> Any:
-    """A table whose metadata for pandas say that a column holds texts: with its old type, pandas could not read it."""
+    """Return a table whose pandas metadata declare a column as text. With its old type, pandas could not read it."""
     metadata = dict(arrow.schema.metadata or {})
     if b"pandas" in metadata:
         about = json.loads(metadata[b"pandas"])
@@ -174,8 +174,8 @@ def _with_pandas_text(arrow: Any, name: str) -> Any:
 
 
 def label_writer(table: Table, content: bytes) -> LabelWriter:
-    """The writer for a table that was read from these bytes."""
-    if is_workbook(table.path):  # saving it would lose its charts, and the values of its formulas
+    """Return the writer for a table that was read from these bytes."""
+    if is_workbook(table.path):  # saving a workbook would lose its charts and the values of its formulas
         raise TableError(
             f"labels must be written to a .csv, .tsv or .parquet table; {table.path.name} is a workbook. Save the "
             "sheet as .csv and label that file, or label the workbook with surefoot serve and write the labels to "

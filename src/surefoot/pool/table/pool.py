@@ -1,4 +1,4 @@
-"""A pool: a table of which some rows have a label. Filled cells of the label column are labels, empty ones are not."""
+"""A pool: a table with labels in some rows. A row with an empty cell in the label column is unlabeled."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from surefoot.pool.table.reading import (
     written_as,
 )
 
-# A label column with more different numbers than this holds quantities; so do texts, if most of them differ.
+# A label column with more distinct numbers than this holds quantities. The same applies to texts if most differ.
 _MOST_CLASSES = 20
 
 
@@ -56,16 +56,16 @@ class Table:
 
     @property
     def labeled(self) -> NDArray[np.bool_]:
-        """(N,) which rows have one."""
+        """(N,) True for labeled rows."""
         return np.array([value is not None for value in self.labels], dtype=bool)
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """A pool ready to learn from.
+    """A pool ready for training.
 
     rows : (N, d) cleaned features; labels : (N,) texts or None; classes : sorted texts.
-    columns : how the columns of the table are used; values : data frame of these, before cleaning.
+    columns : how the columns of the table are used; values : data frame of the used columns, before cleaning.
     cleaner : the fitted pipeline from the table to `rows`.
     """
 
@@ -79,12 +79,12 @@ class Pool:
 
     @property
     def labeled(self) -> NDArray[np.bool_]:
-        """(N,) which rows have one."""
+        """(N,) True for labeled rows."""
         return np.array([value is not None for value in self.labels], dtype=bool)
 
     @property
     def targets(self) -> NDArray[Any]:
-        """(n,) the labels, as a classifier gets them."""
+        """(n,) labels in the form that a classifier requires."""
         return as_targets(self.labels[self.labeled], self.classes)
 
     @property
@@ -93,14 +93,14 @@ class Pool:
 
     @property
     def identifier(self) -> str | None:
-        """The column that names the rows, if the table has one."""
+        """The column that names the rows, or None."""
         naming = (Code.NAMES_ROWS, Code.NUMBERS_ROWS)
         columns = [name for name, why in self.columns.left_out.items() if why.code in naming]
         return next((name for name in columns if not ROW_NUMBER.search(name)), None)
 
     @property
     def row_names(self) -> list[str]:
-        """Row numbers, and what an identifying column of the table calls the rows."""
+        """Row numbers, with the name of each row if the table has an identifying column."""
         name = self.identifier
         if name is None:
             return [f"row {row + 1}" for row in range(len(self.rows))]
@@ -109,14 +109,14 @@ class Pool:
 
     @property
     def shown_cells(self) -> Any:
-        """The used columns of the file, with numbers as numbers."""
+        """The used columns of the file. Numbers are parsed, dates are as written."""
         shown = self.values.copy()
         for name in self.columns.dates:
             shown[name] = self.table.cells[name].map(str, na_action="ignore")
         return shown
 
     def subset(self, keep: NDArray[np.intp]) -> Pool:
-        """Some of the rows, cleaned as all are."""
+        """Return some of the rows, with the cleaning of all rows."""
         table = replace(self.table, cells=self.table.cells.iloc[keep], labels=self.table.labels[keep])
         values = self.values.iloc[keep]
         return replace(self, table=table, rows=self.rows[keep], labels=self.labels[keep], values=values)
@@ -130,7 +130,10 @@ def read_labeled_table(
     classes: Sequence[str] | None = None,
     content: bytes | None = None,
 ) -> Table:
-    """Read a table and its labels; `classes` names those that no label may show yet; `content` as in `read_table`."""
+    """Read a table and its labels.
+
+    classes : all classes, including classes without labels; content : as in `read_table`.
+    """
     file = Path(path)
     check_label_column(file, label, how)
     raw = read_content(file) if content is None else content
@@ -154,7 +157,7 @@ def read_labeled_table(
 
 
 def read_labels(column: Any) -> NDArray[Any]:
-    """(N,) labels as texts, None where the cell is empty. Where all are numbers, 1, 1.0 and 01 are one label."""
+    """Return (N,) labels as texts, None for empty cells. If all labels are numbers, 1, 1.0 and 01 are one label."""
     texts = as_texts(column)
     filled = np.flatnonzero(column.notna().to_numpy())
     labels = np.full(len(texts), None, dtype=object)
@@ -173,14 +176,14 @@ def read_labels(column: Any) -> NDArray[Any]:
 
 
 def in_order(names: Iterable[str]) -> list[str]:
-    """Classes in order: by their value where all are numbers."""
+    """Sort classes, by their value if all are numbers."""
     texts = list(names)
     values = class_values(texts)
     return [text for _, text in sorted(zip(values, texts, strict=True))]
 
 
 def class_values(names: Sequence[str]) -> list[Any]:
-    """Classes as a classifier gets them, which sorts them: numbers where all are, else texts."""
+    """Return classes in the form that a classifier requires and sorts: numbers if all are numbers, else texts."""
     try:
         numbers = [float(name) for name in names]
     except ValueError:
@@ -191,7 +194,7 @@ def class_values(names: Sequence[str]) -> list[Any]:
 
 
 def as_targets(labels: Sequence[str] | NDArray[Any], classes: Sequence[str] | None = None) -> NDArray[Any]:
-    """Labels as a classifier gets them: numbers where all classes (by default the labels) are, else texts."""
+    """Return labels for a classifier: numbers if all classes (by default, all labels) are numbers, else texts."""
     value = dict(zip(classes, class_values(classes), strict=True)) if classes is not None else None
     values = class_values(list(labels)) if value is None else [value[label] for label in labels]
     texts = bool(values) and isinstance(values[0], str)
@@ -199,7 +202,7 @@ def as_targets(labels: Sequence[str] | NDArray[Any], classes: Sequence[str] | No
 
 
 def as_class(text: str) -> str:
-    """A class named by the user, in the form of `read_labels`."""
+    """Return a class named by the user, in the form of `read_labels`."""
     if any("\ud800" <= letter <= "\udfff" for letter in text):
         raise TableError(f"--classes must be text; {text!r} contains invalid bytes. Type the class again.")
     try:
@@ -210,12 +213,12 @@ def as_class(text: str) -> str:
 
 
 def _is_inexact(values: NDArray[np.float64]) -> NDArray[np.bool_]:
-    """Return True for numbers so large that neighboring integers are equal in float64."""
+    """Return True for large numbers, where float64 does not distinguish neighboring integers."""
     return np.isfinite(values) & (np.abs(values) >= 2.0**53)
 
 
 def clean(table: Table, columns: Columns | None = None, **options: Any) -> Pool:
-    """Sort the columns (options as in `sort_columns`) and fit the cleaning to all rows, labeled and not."""
+    """Sort the columns (options as in `sort_columns`) and fit the cleaning to all rows, labeled and unlabeled."""
     chosen = sort_columns(table.features, **options) if columns is None else columns
     cells = chosen.read(table.cells)
     cleaner = make_cleaner(chosen, cells)
@@ -224,7 +227,7 @@ def clean(table: Table, columns: Columns | None = None, **options: Any) -> Pool:
 
 
 def clean_with(table: Table, cleaner: Pipeline, columns: Columns) -> Pool:
-    """Clean a table with a cleaning that was fitted before, its columns read as they were then."""
+    """Clean a table with an already fitted cleaning and the column types of that fit."""
     cells = columns.read(table.cells)
     columns = replace(columns, left_out={}, notes=columns.unread(table.cells))
     rows = np.ascontiguousarray(cleaner.transform(cells))
@@ -232,7 +235,7 @@ def clean_with(table: Table, cleaner: Pipeline, columns: Columns) -> Pool:
 
 
 def check_learnable(table: Table) -> None:
-    """At least two classes, a label and a row without one."""
+    """Raise an error unless there are two classes, a labeled row and an unlabeled row."""
     n_labels, n_rows = int(table.labeled.sum()), len(table.labels)
     if n_labels == 0:
         raise TableError(
@@ -269,7 +272,7 @@ def _check_classes(path: object, label: str, seen: list[str], n_labels: int) -> 
 
 
 def _about_reading(file: Path, content: bytes, asked: Format, how: Format) -> list[Note]:
-    """Return notes about detected properties: another delimiter than the file name implies, an encoding, a title."""
+    """Return notes about a detected delimiter, encoding, sheet or title."""
     if is_parquet(file):
         return []
     notes = []
@@ -289,6 +292,6 @@ def _about_reading(file: Path, content: bytes, asked: Format, how: Format) -> li
 def _about_classes(classes: list[str]) -> list[Note]:
     folded: dict[str, list[str]] = {}
     for name in classes:
-        seen = "".join(letter for letter in name.casefold() if unicodedata.category(letter) != "Cf")  # zero-width, say
+        seen = "".join(letter for letter in name.casefold() if unicodedata.category(letter) != "Cf")  # zero-width
         folded.setdefault(" ".join(seen.split()), []).append(name)
     return [Note(Code.SIMILAR_CLASSES, names=listed(names)) for names in folded.values() if len(names) > 1]

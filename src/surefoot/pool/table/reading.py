@@ -1,4 +1,4 @@
-"""Tables from CSV, TSV, Excel and Parquet files, cell by cell as they are written there."""
+"""Read tables from CSV, TSV, Excel and Parquet files. Cells keep their written form."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from surefoot._errors import FileError, first_line, import_extra
 from surefoot._printing import cut
 from surefoot.pool.table.cells import TableError
 
-# The text of a table's file: how it is encoded, and where its records and cells lie.
+# The text of a table's file: its encoding, and the positions of its records and cells.
 
 MARK = "\ufeff"  # the byte order mark, decoded
-AUTO = "auto"  # an encoding that is recognised
-# Bytes in which UTF-16 without a mark is looked for; this share of every other byte is zero there.
+AUTO = "auto"  # detect the encoding
+# Number of bytes searched for UTF-16 without a mark. In UTF-16, at least this share of every other byte is zero.
 _LOOKED_AT, _MOSTLY_ZERO = 1 << 16, 0.6
 _CONTROLS = re.compile(rb"[\x00-\x08\x0e-\x1f\x7f]")
 _UTF8_LETTER = re.compile(rb"[\xc3-\xf4][\x80-\xbf]")
@@ -37,13 +37,13 @@ _WIDE = {"utf-16": (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE), "utf-32": (codecs
 
 
 def codec_of(encoding: str, content: bytes) -> str:
-    """A codec that reads a byte order mark as a character, and writes one only where one was read.
+    """Return a codec that reads a byte order mark as a character, and writes a mark only if the file had one.
 
-    A mark of UTF-16 or UTF-32 is never UTF-8: it tells the encoding where UTF-8 is expected.
+    A mark of UTF-16 or UTF-32 cannot occur in UTF-8. It determines the encoding even if UTF-8 was requested.
     """
     name = codecs.lookup(recognised(content) if encoding == AUTO else encoding).name
     if name in {"utf-8", "utf-8-sig"}:
-        # the mark of UTF-32 begins with that of UTF-16
+        # the mark of UTF-32 begins with the mark of UTF-16
         name = next((wide for wide in ("utf-32", "utf-16") if content.startswith(_WIDE[wide])), name)
     if name in _WIDE:
         little, big = _WIDE[name]
@@ -53,9 +53,9 @@ def codec_of(encoding: str, content: bytes) -> str:
 
 
 def recognised(content: bytes) -> str:
-    """The encoding of a text: UTF-8 if it is valid, UTF-16 by its zero bytes, else that of Windows or Latin-1.
+    """Detect the encoding of a text: UTF-8 if valid, UTF-16 by its zero bytes, otherwise Windows-1252 or Latin-1.
 
-    A text with valid letters of UTF-8, or with control characters, is a damaged file and no text in Latin-1.
+    A text that contains valid UTF-8 letters or control characters is a damaged file, not Latin-1.
     """
     try:
         content.decode()
@@ -80,7 +80,7 @@ def recognised(content: bytes) -> str:
 
 @contextmanager
 def cells_of_any_length() -> Iterator[None]:
-    """Lift the limit of 131,072 characters that Python's reader sets for a cell."""
+    """Lift the limit of 131,072 characters per cell in Python's csv module."""
     before = csv.field_size_limit(sys.maxsize if sys.maxsize < 2**31 else 2**31 - 1)
     try:
         yield
@@ -89,12 +89,12 @@ def cells_of_any_length() -> Iterator[None]:
 
 
 class TextRecords:
-    """The records of a text table, each as a span of its text; blank lines are none, and the header is the first.
+    """The records of a text table, as spans of its text. Blank lines are not records. The header is the first record.
 
-    n_above : records above the header, such as a title, which are skipped.
+    n_above : number of records above the header, such as a title, which are skipped.
 
-    Cells end as Python's csv module and Arrow have it: a cell is quoted if it begins with a quote; a quote inside is
-    doubled; lines end at a line feed, a carriage return, or both.
+    Cells follow the rules of Python's csv module and Arrow. A cell is quoted if it begins with a quote. A quote inside
+    is doubled. Lines end at a line feed, a carriage return, or both.
     """
 
     def __init__(self, text: str, delimiter: str, n_above: int = 0) -> None:
@@ -119,7 +119,7 @@ class TextRecords:
         return len(self._starts)
 
     def record(self, at: int) -> str:
-        """The text of a record, without the end of its line."""
+        """Return the text of a record, without its line end."""
         text = self.text[self._starts[at] : self._ends[at]]
         return text[:-2] if text.endswith("\r\n") else text[:-1] if text.endswith(("\n", "\r")) else text
 
@@ -127,14 +127,14 @@ class TextRecords:
         return split_record(self.record(at), self.delimiter)
 
     def column(self, column: int) -> list[str]:
-        """The cells of one column, without the header."""
+        """Return the cells of one column, without the header."""
         with cells_of_any_length():
             records = csv.reader(io.StringIO(self.text.removeprefix(MARK), newline=""), delimiter=self.delimiter)
             filled = [record[column] if column < len(record) else "" for record in records if record]
         return filled[1 + self.n_above :]
 
     def with_cell(self, at: int, column: int, value: str) -> str:
-        """The record with another value in one cell; every other character stays."""
+        """Return the record with a new value in one cell. All other characters stay the same."""
         record = self.record(at)
         start = 0
         for _ in range(column):
@@ -142,7 +142,7 @@ class TextRecords:
         return record[:start] + quoted(value, self.delimiter) + record[_cell_end(record, start, self.delimiter) :]
 
     def text_with(self, records: Mapping[int, str]) -> str:
-        """The text with others in the place of some records."""
+        """Return the text with some records replaced."""
         parts, done = [], 0
         for at in sorted(records):
             start = int(self._starts[at])
@@ -151,7 +151,7 @@ class TextRecords:
         return "".join([*parts, self.text[done:]])
 
     def unclosed(self) -> int | None:
-        """The line, from 1, in which a record begins whose quote is never closed: it swallows all that follows."""
+        """Return the line, from 1, of the record with an unclosed quote, which contains all that follows, or None."""
         if not len(self):
             return None
         lines = io.StringIO(self.text[self._starts[-1] : self._ends[-1]], newline="")
@@ -166,7 +166,7 @@ class TextRecords:
             with cells_of_any_length():
                 list(csv.reader(to_the_end(), delimiter=self.delimiter, strict=True))
         except csv.Error:
-            if asked_for_more:  # the reader found nothing wrong but the end
+            if asked_for_more:  # the only error is the end of the text
                 return 1 + int((self._line_ends <= self._starts[-1]).sum())
         return None
 
@@ -178,7 +178,7 @@ def split_record(record: str, delimiter: str) -> list[str]:
 
 
 def _cell_end(record: str, start: int, delimiter: str) -> int:
-    """Where the cell that begins at `start` ends: at a delimiter, or with the record."""
+    """Return the end of the cell that begins at `start`: the next delimiter, or the end of the record."""
     at = start
     if record.startswith('"', start):
         at += 1
@@ -202,11 +202,11 @@ def quoted(value: str, delimiter: str) -> str:
 WRITABLE = (".csv", ".tsv", ".parquet")
 WORKBOOK = ".xlsx"
 SUFFIXES = (*WRITABLE, WORKBOOK)
-# Cells that stand for nothing. "None" and "?" are not among them: they may be a class or a category.
+# Texts of empty cells. "None" and "?" are not included, because they may be a class or a category.
 EMPTY = ("", "NA", "N/A", "n/a", "#N/A", "<NA>", "NaN", "nan", "null", "NULL")
 # Arrow counts the bytes of a block in 32 bits.
 _LARGEST_BLOCK = 2**31 - 1
-# Records that may stand above a header; a title whose other cells are blank has so many cells at least.
+# Most records above a header, and the fewest cells of a title record whose other cells are blank.
 _MOST_TITLES, _FEWEST_BLANK = 5, 3
 _NUMBER = re.compile(r"^\s*[-+]?[\d.,]+\s*$")
 _DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
@@ -214,11 +214,11 @@ _DELIMITERS = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a bar"}
 
 @dataclass(frozen=True)
 class Format:
-    """How a table is written.
+    """The format of a table.
 
-    delimiter : None for that of the file's name, comma, or tab for .tsv; and where that leaves one column, the mark
-    that the header holds most.
-    encoding : of text files; "auto" for the one that `recognised` finds.
+    delimiter : None to detect it. By default it is a comma, or a tab for .tsv. If this gives only one column, it is the
+        most frequent mark in the header.
+    encoding : of text files; "auto" to detect it with `recognised`.
     missing : texts that mean a missing value, in addition to `EMPTY`.
     """
 
@@ -227,7 +227,7 @@ class Format:
     missing: tuple[str, ...] = ()
 
     def for_file(self, path: Path) -> Format:
-        """The same with the delimiter settled."""
+        """Return this format with the delimiter for a file."""
         given = {"tab": "\t", "\\t": "\t"}.get(self.delimiter or "", self.delimiter)
         if given is not None and (len(given) != 1 or not given.isascii() or given in '"\r\n'):
             raise FileError(
@@ -245,10 +245,11 @@ PLAIN = Format()
 
 
 def read_table(path: str | os.PathLike[str], how: Format = PLAIN, *, content: bytes | None = None) -> Any:
-    """A data frame with one row per record; cells of text files are texts, missing ones None.
+    """Return a data frame with one row per record. Cells of text files are texts, missing cells are None.
 
-    Every record must have as many cells as the header has names. Nothing is guessed: which columns hold numbers is
-    decided by `surefoot.pool.table.columns`, on whole columns. `content` is that of the file, where it was read before.
+    Every record must have the same number of cells as the header. This function does not guess types:
+    `surefoot.pool.table.columns` decides from whole columns which of them are numeric. `content` is the content of the
+    file if it was read before.
     """
     import_extra("pandas", "cli", "reading tables")
     file = Path(path)
@@ -264,7 +265,7 @@ def read_table(path: str | os.PathLike[str], how: Format = PLAIN, *, content: by
 
 
 def written_as(file: Path, content: bytes, how: Format) -> Format:
-    """How a text file is written, with its delimiter and encoding settled."""
+    """Return the format of a file, with its delimiter and encoding."""
     settled = how.for_file(file)
     if is_parquet(file):
         return settled
@@ -277,34 +278,34 @@ def written_as(file: Path, content: bytes, how: Format) -> Format:
         mark, count = _other_mark(names[0], settled) if len(names) == 1 else ("", 0)
         if count:
             return replace(settled, delimiter=mark)
-        if len(names) == 1:  # it may be a title, above a header that another mark divides
+        if len(names) == 1:  # the first line may be a title above a header with another delimiter
             others = [replace(settled, delimiter=mark) for mark in _DELIMITERS]
             return max([settled, *others], key=lambda one: len(_heading(file, content, one).names))
     return settled
 
 
 def is_parquet(file: Path) -> bool:
-    """Whether a table is Parquet, by the end of its name."""
+    """Return True for a Parquet file, by the file name."""
     return file.suffix.lower() == ".parquet"
 
 
 def is_text(file: Path) -> bool:
-    """Whether a table is CSV or TSV, by the end of its name."""
+    """Return True for a CSV or TSV file, by the file name."""
     return not (is_parquet(file) or is_workbook(file))
 
 
 def is_workbook(file: Path) -> bool:
-    """Whether a table is an Excel workbook, by the end of its name."""
+    """Return True for an Excel workbook, by the file name."""
     return file.suffix.lower() == WORKBOOK
 
 
 def text_of(file: Path, content: bytes) -> bytes:
-    """The content of a text file, or the first sheet of a workbook as CSV, so that both are read by the same rules."""
+    """Return the content of a text file, or the first sheet of a workbook as CSV, to read both by the same rules."""
     return _first_sheet(str(file), content).text if is_workbook(file) else content
 
 
 def sheets_of(file: Path, content: bytes) -> list[str]:
-    """The names of a workbook's sheets that have cells, the one that is read first; none for other files."""
+    """Return the names of a workbook's visible sheets with cells, the sheet to read first; empty for other files."""
     return list(_first_sheet(str(file), content).names) if is_workbook(file) else []
 
 
@@ -316,12 +317,12 @@ class _Sheet:
     names: tuple[str, ...]
 
 
-@lru_cache(maxsize=1)  # a command reads its table several times, and a workbook is slow to read
+@lru_cache(maxsize=1)  # a command reads its table several times, and reading a workbook is slow
 def _first_sheet(file: str, content: bytes) -> _Sheet:
     openpyxl = import_extra("openpyxl", "xlsx", "reading .xlsx tables")
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # about styles and extensions, which hold no cells
+            warnings.simplefilter("ignore")  # warnings about styles and extensions, which contain no cells
             book = openpyxl.load_workbook(io.BytesIO(content), read_only=True, data_only=True)
             sheets = [sheet for sheet in book.worksheets if sheet.sheet_state == "visible"]
             found = {sheet.title: _filled(sheet.iter_rows(values_only=True)) for sheet in sheets}
@@ -339,7 +340,7 @@ def _first_sheet(file: str, content: bytes) -> _Sheet:
 
 
 def _filled(rows: Iterable[Sequence[Any]]) -> list[list[str]]:
-    """The rows of a sheet as texts, without blank rows and columns at the end; a row of a title is one cell."""
+    """Return the rows of a sheet as texts, without trailing blank rows and columns. A title row is one cell."""
     cells = [[_written(cell) for cell in row] for row in rows]
     ends = [max((at + 1 for at, cell in enumerate(row) if cell.strip()), default=0) for row in cells]
     width = max(ends, default=0)
@@ -350,20 +351,20 @@ def _filled(rows: Iterable[Sequence[Any]]) -> list[list[str]]:
 
 
 def _written(cell: Any) -> str:
-    """A cell of a workbook as a text file has it: dates as ISO 8601, a length of time in seconds."""
+    """Format a workbook cell as in a text file: dates in ISO 8601, durations in seconds."""
     if isinstance(cell, datetime):
         return cell.date().isoformat() if cell.time() == time() else cell.isoformat(sep=" ")
     return "" if cell is None else repr(cell.total_seconds()) if isinstance(cell, timedelta) else str(cell)
 
 
 def read_content(path: str | os.PathLike[str]) -> bytes:
-    """All bytes of a table's file, as they are at one moment."""
+    """Read all bytes of a table's file. Raise an error if the file changes while it is read."""
     file = Path(path)
     if file.suffix.lower() not in SUFFIXES:
         raise FileError(f"{file} must be a table that ends in one of {', '.join(SUFFIXES)}. Rename or convert it.")
     if file.is_dir():
         raise FileError(f"{file} must be a file; it is a folder. Pass the name of a file in it.")
-    if file.exists() and not file.is_file():  # it may never end, and is read more than once
+    if file.exists() and not file.is_file():  # its content may be endless, and the file is read more than once
         raise FileError(f"{file} must be a plain file; it is a device, a pipe or a socket. Save the table as a file.")
     try:
         with file.open("rb") as opened:
@@ -380,7 +381,7 @@ def read_content(path: str | os.PathLike[str]) -> bytes:
 
 
 def read_names(path: Path, how: Format = PLAIN) -> list[str]:
-    """The names of a table's columns, in the form that the end of its name says."""
+    """Return the column names of a table in the format of its file name."""
     if is_parquet(path):
         return [str(name) for name in _parquet(path, read_content(path), lambda pq, data: pq.read_schema(data).names)]
     content = read_content(path)
@@ -388,7 +389,7 @@ def read_names(path: Path, how: Format = PLAIN) -> list[str]:
 
 
 def check_label_column(path: Path, label: str, how: Format) -> None:
-    """A table must have a column for the labels, and others; read from its header alone."""
+    """Raise an error unless a table has the label column and another column. Only the header is read."""
     names = read_names(path, how)
     if label not in names:
         raise TableError(
@@ -400,14 +401,14 @@ def check_label_column(path: Path, label: str, how: Format) -> None:
 
 
 def near(name: str, names: list[str]) -> str:
-    """A question that names what may have been meant."""
+    """Return a question that suggests a similar name, or an empty text."""
     folded = {known.casefold(): known for known in names}
     found = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.6)
     return f" (did you mean {folded[found[0]]!r}?)" if found else ""
 
 
 def listed(names: list[str], most: int = 8) -> str:
-    """Names in quotes, with commas between."""
+    """Return quoted names, separated by commas."""
     shown = ", ".join(repr(cut(name)) for name in names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
@@ -420,7 +421,7 @@ def _read_parquet(file: Path, content: bytes) -> Any:
 
 
 def _parquet(file: Path, content: bytes, read: Callable[[Any, Any], Any]) -> Any:
-    """What a function finds in a Parquet file, given `pyarrow.parquet` and the content."""
+    """Return the result of a function of `pyarrow.parquet` and the content of a Parquet file."""
     pa = import_extra("pyarrow", "cli", "reading tables")
     pq = import_extra("pyarrow.parquet", "cli", "reading tables")
     try:
@@ -454,7 +455,7 @@ def _read_text(file: Path, content: bytes, how: Format) -> Any:
 
 
 def _parse(data: bytes, how: Format, names: list[str], lines: int) -> Any:
-    """An Arrow table of texts from UTF-8; a record longer than a block of the parser needs a larger block."""
+    """Parse UTF-8 into an Arrow table of texts. A record longer than the parser's block requires a larger block."""
     import pyarrow as pa
     from pyarrow import csv as arrow_csv
 
@@ -473,12 +474,12 @@ def _parse(data: bytes, how: Format, names: list[str], lines: int) -> Any:
             )
         except pa.ArrowInvalid:
             if block > min(len(data), _LARGEST_BLOCK - 1):
-                raise  # a row that is longer than a block is not the reason
+                raise  # a row longer than a block is not the cause
             block = min(16 * block, _LARGEST_BLOCK)
 
 
 def as_utf8(file: Path, content: bytes, how: Format) -> bytes:
-    """The content of a text file in UTF-8."""
+    """Return the content of a text file in UTF-8."""
     codec = codec_of(how.encoding, content)
     if codec == "utf-8":
         return content
@@ -490,7 +491,7 @@ def as_utf8(file: Path, content: bytes, how: Format) -> bytes:
 
 @dataclass(frozen=True)
 class Header:
-    """The names of the columns; how many lines they end at; records above them, such as a title."""
+    """The column names, the line where they end, and the number of records above them, such as a title."""
 
     names: list[str]
     n_lines: int
@@ -498,9 +499,9 @@ class Header:
 
 
 def read_header(file: Path, content: bytes, how: Format) -> Header:
-    """The header of a text table, with one name per column and no two alike.
+    """Return the header of a text table, with one unique name per column.
 
-    Blanks and line breaks in a name count as one blank, unless two names would then be one.
+    Blanks and line breaks in a name count as one blank, unless this makes two names equal.
     """
     found = _heading(file, content, how)
     filled = [name if name.strip() else f"column {number}" for number, name in enumerate(found.names, start=1)]
@@ -514,7 +515,7 @@ def read_header(file: Path, content: bytes, how: Format) -> Header:
 
 
 def _n_above(records: list[list[str]]) -> int:
-    """How many records stand above the header: lines of a title, over at least two records of more cells."""
+    """Return the number of title records above the header. At least two records with more cells must follow."""
     for at in range(1, len(records) - 1):
         head, width = records[at], len(records[at])
         words = [cell for cell in head if cell.strip()]
@@ -525,14 +526,14 @@ def _n_above(records: list[list[str]]) -> int:
 
 
 def _is_title(record: list[str], width: int) -> bool:
-    """Whether a record above another one of so many cells is no header: one cell, or one that alone is filled."""
+    """Return True if a record above one with `width` cells is a title: few cells, or only the first cell filled."""
     if len(record) < width:
         return len(record) <= max(width // 2, 1)
     return len(record) >= _FEWEST_BLANK and bool(record[0].strip()) and not any(cell.strip() for cell in record[1:])
 
 
 def _heading(file: Path, content: bytes, how: Format) -> Header:
-    """The header as it is written."""
+    """Return the header as written."""
     try:
         text = io.TextIOWrapper(io.BytesIO(content), encoding=codec_of(how.encoding, content), newline="")
         if text.read(1) != MARK:
@@ -561,11 +562,11 @@ def _heading(file: Path, content: bytes, how: Format) -> Header:
 
 
 def _check_quotes(file: Path, data: bytes, how: Format) -> None:
-    """A quote that is never closed makes one cell of all rows that follow."""
+    """Raise an error if a quote is never closed, which makes all following rows one cell."""
     try:
         line = TextRecords(data.decode(), how.delimiter or ",").unclosed()
     except (UnicodeError, csv.Error):
-        return  # the caller knows what is wrong
+        return  # the caller reports the error
     if line is not None:
         raise TableError(
             f"{file}: every quote must be closed; one in the record that begins in line {line} is not, so that all "
@@ -574,7 +575,7 @@ def _check_quotes(file: Path, data: bytes, how: Format) -> None:
 
 
 def _check_delimiter(file: Path, header: str, how: Format) -> None:
-    """One column only: the delimiter is wrong, or there is nothing for training."""
+    """Raise an error if the only column contains another delimiter."""
     mark, count = _other_mark(header, how)
     if count:
         name = shown_delimiter(mark)
@@ -586,13 +587,13 @@ def _check_delimiter(file: Path, header: str, how: Format) -> None:
 
 
 def _other_mark(header: str, how: Format) -> tuple[str, int]:
-    """Of other delimiters the one that a header holds most, and how often."""
+    """Return the most frequent other delimiter in a header, and its count."""
     others = Counter({mark: header.count(mark) for mark in _DELIMITERS if mark != how.delimiter})
     return others.most_common(1)[0]
 
 
 def shown_delimiter(mark: str) -> str:
-    """A delimiter as it would be typed."""
+    """Return a delimiter as a user would type it."""
     return {"\t": "tab"}.get(mark, f"'{mark}'")
 
 
