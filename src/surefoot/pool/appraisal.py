@@ -42,8 +42,8 @@ _CROSSFIT_SHARE, _FEWEST_ROWS = 0.7, 100
 class Appraisal:
     """Bounds on the errors of a classifier, and its predictions for the unlabeled rows.
 
-    crossfit, worst : the cross-fitted bound and the worst case. If one is None, no_crossfit or no_worst gives the
-    reason.
+    crossfit, worst : the cross-fitted bound and the worst case, None if missing.
+    no_crossfit, no_worst : the reason why the bound is missing.
     trained : the model that `fit` trained, None for a classifier from a file.
     shares : share of the unlabeled rows predicted to be in each class; empty for a classifier from a file.
     max_error : the largest error rate that the user accepts, None if not given.

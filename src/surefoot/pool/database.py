@@ -17,7 +17,7 @@ from surefoot._files import cannot_write, sync_folder
 
 # Events record everything that happens while a pool is labeled. A written event never changes.
 
-# Kinds of events. A person causes the first five. The server writes the others.
+# Kinds of events. The first five are actions of an annotator. The others follow from them or come from the server.
 LABEL, SKIP, UNDO, FLAG, UNFLAG = "label", "skip", "undo", "flag", "unflag"
 NOTE, SETTLE = "note", "settle"
 PICK, FREEZE, CLOSE, FINISH, MEASURED = "pick", "freeze", "close", "finish", "measured"

@@ -350,8 +350,7 @@ def changes_of(
 
     sample : rows that were sampled at random.
 
-    Reports that do not concern annotations give no event. An older version of an annotation does not replace a newer
-    one.
+    Reports about anything else give no event. An older version of an annotation does not replace a newer version.
     """
     if sent.get("action") in MADE:
         made, tasks = _list(sent.get("annotation")), [one for one in _list(sent.get("task")) if isinstance(one, dict)]

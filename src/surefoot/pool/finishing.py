@@ -71,8 +71,7 @@ class FinishGoal(StoredGoal):
 class Finishing:
     """Decide who labels which row of a table, given the labels in its log.
 
-    audit : judges the frozen predictions by the labels in the log; scores : (N,) of the predictions, larger is more
-    certain.
+    audit : judges the frozen predictions by the labels in the log; scores : (N,), larger is more certain.
     """
 
     def __init__(self, audit: AuditEngine, scores: FloatArray, goal: FinishGoal, book: LabelLog) -> None:
@@ -149,7 +148,7 @@ def labels_and_authors(
 
 
 def sample_size(n_rows: int, n_known: int, max_error: float, level: float) -> int:
-    """Return the default sample size: the smallest that tolerates two wrong predictions among the model's rows.
+    """Return the default sample size: the smallest that tolerates two errors of the model in it.
 
     A smaller sample leaves more rows to annotators, and a larger one costs more than it saves (benchmarks/finish.py).
     """

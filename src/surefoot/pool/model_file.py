@@ -42,7 +42,7 @@ SCHEMA = "schema.json"
 # Most bytes that an untrusted file, and its schema, may unpack to. A parsed schema takes even more memory.
 MOST_BYTES, MOST_SCHEMA_BYTES = 1 << 30, 64 << 20
 TRUST_SIZE = "size"
-# Packages of scikit-learn without compiled code that trusts the indices in fitted arrays. _SOME lists single types.
+# Packages of scikit-learn that predict without compiled code that follows fitted arrays. _SOME lists single types.
 _PACKAGES = {"calibration", "compose", "discriminant_analysis", "dummy", "feature_extraction", "gaussian_process"}
 _PACKAGES |= {"impute", "linear_model", "model_selection", "multiclass", "naive_bayes", "neural_network"}
 _PACKAGES |= {"pipeline", "preprocessing"}

@@ -159,8 +159,8 @@ def candidates(fit: Fit | TrainedModel, n: int, seed: int) -> tuple[Candidate, .
 class RankedRows:
     """The rows of a table to label next, best first.
 
-    rows : row number in the table (from 0) and candidate, for each row; identifier : the column that names the rows, if
-    any.
+    rows : pairs of row number in the table (from 0) and candidate.
+    identifier : the column that names the rows, or None.
     n_considered : number of unlabeled rows in the search, None for all; notes : notes of training.
     """
 

@@ -130,7 +130,7 @@ def row_bound(certificate: Certificate) -> RowBound:
 class SampledRows:
     """The rows of a fit, with a random sample of its unlabeled rows.
 
-    Labeled rows get smaller weights, so that their share of P_X is unchanged. Label intervals are unchanged, too.
+    Labeled rows get smaller weights, so that their share of P_X is unchanged. Label intervals come from the fit.
     """
 
     fitted: ModelWithRows

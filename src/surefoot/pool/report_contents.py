@@ -101,8 +101,8 @@ class Finding:
     """The result of a check of the data or of the fit.
 
     key : name of the check. caution : whether the reader should act. If False, the check found no problem.
-    title, text : texts for the reader. items : rows or columns concerned, each a name and a text. n_items : their
-    number.
+    title, text : texts for the reader. items : affected rows or columns, each a name and a text.
+    n_items : number of affected rows or columns, of which `items` may list only some.
     """
 
     key: str
@@ -165,8 +165,7 @@ class Guarantee:
     """The two statements of the certificate, and their assumptions.
 
     risk, likelihood : the bound on the expected log loss, and exp(−risk).
-    guessing : log K, the loss of equal probabilities for all classes; label_cost : κ, the cost of changing one row's
-    label.
+    guessing : log K, the loss of equal probabilities for all classes; label_cost : κ, of changing one row's label.
     error : upper bound on the error rate over the same decision set.
     status : {"optimal", "separable", "stopped"}
     radius, minimal_radius : of the decision set.
@@ -233,8 +232,8 @@ class BoundsBar:
     """The certificate as a bar: loss on the labeled rows, both bounds, and the sampling term.
 
     training : mean log loss on the labeled rows.
-    lower, risk : bounds of the certificate; limit : the loss below which no classifier can be certified, None if
-    unknown.
+    lower, risk : bounds of the certificate.
+    limit : the loss below which no classifier can be certified, None if unknown.
     sampled_mean, sampling_error : mean of the bound over future rows and its error; None without this bound.
     sampling_level : float; sampling_rows : int
     guarantee : whether the sampling rows were held out. If not, the mean is `risk`, and the error is estimated from the
@@ -324,8 +323,7 @@ class ReportedWorstCase:
     n_labeled, n_unlabeled : number of labeled (unlabeled) rows relabeled with probability above 1/2.
     loss : expected log loss of this model under the adversary; loss_moved : the part that comes from changed labels.
     label_shares : (K,) label probabilities that the adversary chose.
-    flow : (K, K) share of the unlabeled rows with the model's prediction k (rows) and the adversary's label c
-    (columns).
+    flow : (K, K) share of the unlabeled rows by the model's prediction (rows) and the adversary's label (columns).
     rows : rows with the largest share of the loss, largest first; bins : unlabeled rows by confidence.
     n_looked_at : number of unlabeled rows in the worst-case problem.
     """
@@ -351,8 +349,8 @@ class ReportedWorstCase:
 class Report:
     """The contents of the page.
 
-    shares : label shares by class. guarantee, bounds, adversary : None without a worst case; radius : None without
-    curves.
+    shares : label shares by class.
+    guarantee, bounds, adversary : None without a worst case; radius : None without curves.
     bound : the cross-fitted bound, or None; by_class : its cross-validation results for each class.
     max_error : the largest acceptable error rate, None if not given.
     missing : one sentence per missing part, with the reason.
@@ -415,7 +413,7 @@ class Report:
 
     @property
     def contradicted(self) -> bool:
-        """Return True if a worst case without guarantee has a lower error rate than cross-validation."""
+        """Return True if the error bound of a worst case without guarantee is below the cross-validated error."""
         stated = self.guarantee
         if stated is None or stated.guaranteed or self.accuracy is None:
             return False

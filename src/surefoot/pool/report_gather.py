@@ -283,8 +283,7 @@ def _moved(fitted: ModelWithRows) -> tuple[FloatArray, Any]:
 def _bins(fitted: ModelWithRows, moved: FloatArray | None = None) -> tuple[Bin, ...]:
     """Return bins of the unlabeled rows by confidence. moved : (M,) share that the adversary relabels in each row."""
     top = fitted.proba[len(fitted.X) :].max(axis=1)
-    # two classes: 50 % to 100 % in steps of 5 points; more classes: from the tenth at or below 1/K, in steps of 10
-    # points
+    # two classes: 50 % to 100 % in steps of 5 points; more: from the tenth at or below 1/K in steps of 10 points
     start, width = (0.5, 0.05) if fitted.n_classes == 2 else (np.floor(10 / fitted.n_classes) / 10, 0.1)
     edges = np.round(np.arange(start, 1.0 - 1e-9, width), 2)
     which = np.searchsorted(edges, top, side="right") - 1

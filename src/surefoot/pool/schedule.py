@@ -199,7 +199,7 @@ class AuditSchedule:
             self._begin_finish(FinishGoal.from_json(event.value))
         elif event.kind == e.COLUMN and self.audit is not None:
             self.column = ColumnAudit.from_json(event.value)
-            before = self.audits.pop(self.n_audits)  # the bound is about a column, not a model
+            before = self.audits.pop(self.n_audits)  # this audit judges a column, not a model
             self._take_up(self.column.engine(before.predictions, before.known, self._book.classes))
         elif event.kind == e.TARGET:
             self._aim(float(str(event.value)))

@@ -142,8 +142,8 @@ class LabelingService:
     def answer_all(self, answers: Sequence[Answer]) -> list[Event | AnswerError | NotSavedError]:
         """Store labels in one transaction, and return the result for each.
 
-        An invalid label does not affect valid ones. If writing to disk fails, no label counts, and memory is
-        reset to the state on disk.
+        An invalid label does not affect valid ones. If writing to disk fails, no label counts, and memory is reset to
+        the state on disk.
         """
         try:
             with self._transaction():
@@ -426,7 +426,7 @@ class LabelingService:
 
 
 def _check_same(begun: ColumnAudit, asked: ColumnAudit) -> None:
-    """Raise an error if an option differs from the begun audit. The seed may differ, because the audit keeps its own."""
+    """Raise an error if an option other than the seed differs from that of the begun audit."""
     option = f"--target-{begun.metric}" if begun.metric else "--target"
     pairs = (
         ("--labels", begun.planned, asked.planned), ("--level", begun.level, asked.level),

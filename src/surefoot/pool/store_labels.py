@@ -252,8 +252,7 @@ def match_rows(store: Store, table: Table, events: list[Event]) -> RowMatch:
 def _places(known: dict[int, int], before: NDArray[np.uint64], now: NDArray[np.uint64]) -> dict[int, int | None]:
     """Return row of the store -> row of the table with the same cells, None if there is none left.
 
-    If the number of rows with the same cells is unchanged, each keeps its rank. Otherwise each keeps its number if
-    possible.
+    Rows with equal cells keep their rank if their count is unchanged. Otherwise each keeps its number if possible.
     """
     by_key: dict[int, list[int]] = defaultdict(list)
     for row, key in sorted(known.items(), key=lambda pair: abs(pair[0])):

@@ -146,7 +146,7 @@ class Sitting:
     def close(self) -> None:
         """Write the table unless this was done, and release the terminal's rows and name."""
         try:
-            held = list(self.book.held.get(self.person.id, {}))  # other annotators may now label these rows
+            held = list(self.book.held.get(self.person.id, {}))  # released for other annotators
             self._apply(self.store.append([Event(e.UNDO, row, self.person.id) for row in held]))
             if self._dirty:
                 self.write_table()
@@ -184,7 +184,7 @@ def sitting_at(table: Table, content: bytes, read: Callable[[bytes], Table]) -> 
 
     content : bytes of the table's file; read : reads the table from these bytes.
     """
-    label_writer(table, content)  # raises an error for a read-only table before the first row is shown
+    label_writer(table, content)  # raises an error if writing is impossible, before the first row is shown
     with open_store(table, content, read) as store:
         sitting = Sitting(store, table, content, read)
         try:

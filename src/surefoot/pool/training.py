@@ -71,8 +71,8 @@ _NEGLIGIBLE = 1e-9
 class LabeledTable:
     """The labels of a pool, and which of them are a random sample. Estimates use the random sample only.
 
-    rows, y : labeled rows (n, d) and labels (n,); random : (n,) True for the random sample; rest : unlabeled rows (M,
-    d).
+    rows, y : labeled rows (n, d) and labels (n,); random : (n,) True in the random sample.
+    rest : unlabeled rows (M, d).
     nearest : whether the weight of a labeled row is the number of pool rows nearest to it. Otherwise weights are equal.
     group_column : column that defines groups of labeled rows; None for groups of rows with equal features.
     """

@@ -133,9 +133,10 @@ def as_numbers(column: Any, style: str = POINT) -> tuple[NDArray[np.float64], ND
 def number_style(column: Any, commas: str = THOUSANDS) -> str:
     """Return the number style of a text column: the style that reads most cells, plain numbers first.
 
-    If three digits follow every comma, commas separate thousands. A comma without three digits, or after a leading 0,
-    makes all commas decimal. `commas` is the meaning of commas in other columns. If it is decimal, commas are decimal
-    here, too, and points before three digits separate thousands, unless another style reads more cells.
+    If three digits follow every comma, commas separate thousands. If a comma has other digits after it, or a leading 0
+    before it, all commas are decimal. `commas` is the meaning of commas in other columns of the table. If it is
+    decimal, commas here are decimal and points before three digits separate thousands, unless another style reads more
+    cells.
     """
     if column.dtype != object and column.dtype.kind not in "OUT":
         return POINT

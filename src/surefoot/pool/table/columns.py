@@ -111,8 +111,7 @@ class Columns:
     def read(self, frame: Any) -> Any:
         """Return the used columns of a table: numbers, dates in days, and texts. Missing values are NaN.
 
-        Unreadable cells in a column of numbers or dates count as missing. If most cells are unreadable, an error is
-        raised.
+        Unreadable cells in a column of numbers or dates count as missing. Raise an error if most are unreadable.
         """
         import pandas as pd
 
