@@ -1,1 +1,1 @@
-"""Rows that do not fit in memory or are stored elsewhere: each pass is a sum over blocks of rows."""
+"""Rows that do not fit in memory or are stored elsewhere. Each pass is a sum over blocks of rows."""

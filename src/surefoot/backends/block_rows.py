@@ -1,4 +1,4 @@
-"""Sums over all blocks, in one fixed order on every backend."""
+"""Sums over all blocks, in the same fixed order on every backend."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ from surefoot.dual.shortlist import PAIR_BYTES, BlockLists, ShortlistKeeper
 from surefoot.problem.distances import MeasuredDistances
 from surefoot.problem.rows import fingerprints
 
-# Partial sums are added in groups of this many, those sums again in groups, and so on. A cluster can build the same
+# Partial sums are added in groups of this many, and group sums again in groups. A cluster can build the same tree.
 # tree.
 FAN_IN = 8
 
 
 def tree_sum(parts: Iterable[Any]) -> Any:
-    """Sum of parts by groups of FAN_IN, level by level. One part per level is in memory."""
+    """Sum parts by groups of FAN_IN, level by level. At most one part per level is in memory."""
     levels: list[tuple[Any, int]] = []
     for part in parts:
         level, added = 0, part
@@ -49,7 +49,7 @@ def tree_sum(parts: Iterable[Any]) -> Any:
             levels[level] = (None, 0)  # a full group is a part of the next level
             level, added = level + 1, total
     whole = None
-    for left, _ in levels:  # the incomplete groups, the finest level first, each added to the next level
+    for left, _ in levels:  # add each incomplete group to the next level, finest first
         if left is None:
             continue
         if whole is not None:
@@ -62,21 +62,21 @@ def tree_sum(parts: Iterable[Any]) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Anchors:
-    """The labeled rows (n, d), in the order of the decision set, and the metric that measures distances to them."""
+    """The labeled rows (n, d), in the order of the decision set, and the metric for distances to these rows."""
 
     rows: FloatArray
     metric: FeatureMetric
 
     def distances_to(self, rows: FloatArray) -> FloatArray:
-        """(B, n) distances of rows to the anchors."""
+        """Return the distances (B, n) of rows to the anchors."""
         return self.metric.distances(rows, self.rows)
 
 
 @dataclass(frozen=True, eq=False)
 class RowBlock:
-    """Rows (B, d) of a source with their weights (B,), starting at row `start`, with their distances and losses.
+    """Rows (B, d) of a source with weights (B,), starting at row `start`, with their distances and losses.
 
-    distances : (B, n) if they are kept; losses : (B, K) of a fixed classifier, or a function that returns them.
+    distances : (B, n) if they are kept; losses : (B, K) of a fixed classifier, or a function that returns the losses.
     """
 
     rows: FloatArray
@@ -92,7 +92,7 @@ class RowBlock:
         coordinates: Coordinates | None,
         lists: ShortlistKeeper | None = None,
     ) -> Block:
-        """Return the block of a problem."""
+        """Build the block of a problem."""
         distances: Any = self.distances
         if distances is None:
             distances = MeasuredDistances(anchors.metric, self.rows, anchors.rows)
@@ -114,15 +114,15 @@ class BlockStore(RowStore):
 
     @abstractmethod
     def features(self, work: Callable[..., RowTotals], *parameters: Any) -> RowTotals:
-        """Σ over blocks of a method of `FeatureBlock`."""
+        """Return the sum over blocks of a method of `FeatureBlock`."""
 
     @abstractmethod
     def in_coordinates(self, coordinates: Coordinates) -> BlockStore:
-        """The same rows, with a design matrix."""
+        """Return the same rows, with a design matrix."""
 
     @abstractmethod
     def fingerprints(self) -> NDArray[np.uint64]:
-        """(N,) a number per row, equal for equal rows."""
+        """Return a number per row (N,). Equal rows have equal numbers."""
 
     def sizes(self) -> RowTotals:
         return self.features(FeatureBlock.sizes)
@@ -135,7 +135,7 @@ class BlockStore(RowStore):
 
 
 class StoreMaker(Protocol):
-    """Make the sweep over a source: the first rows have these weights, each other row has weight `unit`."""
+    """Make the sweep over a source. The first rows have these weights, each other row has weight `unit`."""
 
     def __call__(self, source: RowSource, weights: FloatArray, unit: float, anchors: Anchors) -> BlockStore: ...
 
@@ -145,8 +145,8 @@ class BlockedRows(BlockStore):
     """Blocks processed in one process, one after another or by threads.
 
     weights : (n,) of the labeled rows, which come first; each other row has weight `unit`. losses_at : a function from
-    rows (start, stop) to losses (B, K), for fixed losses. `kept` holds the distances of as many blocks as fit into
-    `keep_bytes`, and `lists` holds near anchors, in up to a quarter of that size.
+    rows (start, stop) to losses (B, K), for fixed losses. `kept` holds the distances of the blocks that fit into
+    `keep_bytes`. `lists` holds near anchors, in up to a quarter of that size.
     """
 
     source: RowSource
@@ -186,7 +186,7 @@ class BlockedRows(BlockStore):
         return super().row_sums(problem, point, tau, second_order=second_order, exact=exact)
 
     def some_row_sums(self, problem: DualProblem, point: DualPoint, tau: float) -> tuple[RowSums, bool] | None:
-        """Sum over the last short lists of anchors, if all blocks have one."""
+        """Sum over the last short lists of anchors, if all blocks have a list."""
         if not self.lists.complete_for(problem.decision_set):
             return None
         sums = self.total(problem, Block.some_row_sums, point, tau)
@@ -220,7 +220,7 @@ class BlockedRows(BlockStore):
         return self.source.read(start, stop), weights
 
     def kept_distances(self, rows: FloatArray, start: int) -> FloatArray | None:
-        """Distances of the block that starts at a row, or None if they are not kept."""
+        """Return the distances of the block that starts at a row, or None if they are not kept."""
         if start not in self.kept and start + len(rows) <= self.keep_bytes // (8 * len(self.anchors.rows)):
             self.kept[start] = self.anchors.distances_to(rows)
         return self.kept.get(start)
@@ -229,7 +229,7 @@ class BlockedRows(BlockStore):
         return tree_sum(self._parts(work))
 
     def _parts(self, work: Callable[[int, int], Any]) -> Iterator[Any]:
-        """The result of `work` for each block, in order."""
+        """Yield the result of `work` for each block, in order."""
         edges = list(block_edges(self.n_rows, self.block_rows))
         if self.executor is None:
             return (work(*edge) for edge in edges)
@@ -237,7 +237,7 @@ class BlockedRows(BlockStore):
 
 
 def _ahead(executor: Executor, work: Callable[[int, int], Any], edges: list[tuple[int, int]]) -> Iterator[Any]:
-    """Results in order, with few blocks in memory at a time."""
+    """Yield results in order, with few blocks in memory at a time."""
     ahead = 2 * getattr(executor, "_max_workers", 2)
     waiting = [executor.submit(work, *edge) for edge in edges[:ahead]]
     for at in range(len(edges)):

@@ -1,4 +1,4 @@
-"""A robust problem whose distances are computed block by block while rows are read."""
+"""A robust problem whose distances are computed block by block while the rows are read."""
 
 from __future__ import annotations
 
@@ -46,25 +46,25 @@ from surefoot.solvers.transport import TransportSolution, pairs_pay, transport_b
 
 # A robust problem over blocks: labeled rows, a source of unlabeled rows, and the sums over them.
 
-# The relative gap between the bounds of the minimal radius.
+# The relative gap between the bounds on the minimal radius.
 TRANSPORT_TOL = 1e-5
-# Rows per anchor of the samples on which the path begins, coarsest first, and the smoothing, in units of the loss, at
-# which the solver switches to the next.
+# The path begins on samples with this many rows per anchor, coarsest first. At the second number, a smoothing in units
+# of the loss, the solver switches to the next sample.
 _LEVELS = ((60, 2e-2), (1000, 4e-3))
-# Potentials of a sample with m rows per anchor have an error of about this share of a typical distance, over √m. The
-# minimal radius of more rows continues at such a smoothing.
+# The potentials of a sample with m rows per anchor have an error of about this share of a typical distance, over √m.
+# The minimal radius of more rows continues at the smoothing of this size.
 _HANDOVER = 0.03
-# Attributes that do not depend on the labels of a BlockedProblem.
+# The attributes of a BlockedProblem that do not depend on the labels.
 _OF_ROWS = ("rows", "row_weights", "used", "samples", "sweeps")
 
 
 @dataclass(frozen=True, eq=False)
 class BlockedProblem(RobustProblem):
-    """Labeled rows, a source of unlabeled rows, and the way to sum over all of them.
+    """Labeled rows, a source of unlabeled rows, and the way to sum over both.
 
     data : the labeled rows only; decision_set : anchors, label intervals and costs, without rows.
     levels : sweeps over random rows, the smallest first, on which the path begins, and finally over all rows, labeled
-    ones first; each with the smoothing at which the solver switches to the next.
+    first. Each has the smoothing at which the solver switches to the next.
     """
 
     data: LabeledData
@@ -73,7 +73,7 @@ class BlockedProblem(RobustProblem):
     how: Compute
     executor: Any = None
 
-    # A solve over blocks ends at a positive smoothing, not at a vertex. Finer ones need the rows in memory.
+    # A solve over blocks ends at a positive smoothing, not at a vertex. Smaller gaps require the rows in memory.
     finest: ClassVar[float] = 1e-5
 
     @classmethod
@@ -121,7 +121,7 @@ class BlockedProblem(RobustProblem):
 
     @cached_property
     def samples(self) -> list[tuple[FloatArray, float]]:
-        """Random rows, few enough to save passes over all rows, smallest first, each with its last smoothing.
+        """Random rows, few enough to save passes over all rows, smallest sample first, each with its last smoothing.
 
         The smoothing is in units of the loss.
         """
@@ -137,7 +137,7 @@ class BlockedProblem(RobustProblem):
         return self._sweeps(None)
 
     def _sweeps(self, losses_at: Any) -> list[BlockStore]:
-        """Sweeps over each sample, and finally over all rows, with losses if they are fixed."""
+        """Return sweeps over each sample, and finally over all rows, with losses if they are fixed."""
         make = self.how.sweep_maker(losses_at, self.executor)
         anchors = Anchors(self.anchors, self.data.metric)
         counted = self.data.counted_weights
@@ -147,7 +147,7 @@ class BlockedProblem(RobustProblem):
 
     @cached_property
     def transports(self) -> list[SoftTransport] | list[PlannedTransport]:
-        """Plain transport of each sample, then of all rows."""
+        """The plain transport of each sample, then of all rows."""
         planned = self._planned_transport()
         if planned is not None:
             return [planned]
@@ -197,7 +197,7 @@ class BlockedProblem(RobustProblem):
         return BlockedObjective(self, [sweep.in_coordinates(coordinates) for sweep in self.sweeps], model, coordinates)
 
     def fixed(self, losses: Any, scale: float | None = None) -> BlockedObjective:
-        """Return the problem with fixed losses, a function of rows; scale : the size of the losses."""
+        """Return the problem with fixed losses, a function of rows. scale : the size of the losses."""
         with solver_threads(None):
             sweeps = self._sweeps(losses)
         return BlockedObjective(
@@ -209,7 +209,7 @@ class BlockedProblem(RobustProblem):
 
     def with_label_shares(self, shares: FloatArray) -> BlockedProblem:
         found = replace(self, decision_set=self.decision_set.with_label_shares(shares))
-        # attributes that do not depend on label weights are not read again
+        # do not read attributes again that do not depend on label weights
         found.__dict__.update({name: self.__dict__[name] for name in _OF_ROWS if name in self.__dict__})
         return found
 
@@ -270,7 +270,7 @@ class BlockedObjective(Objective):
         return path or _from_potentials(whole)
 
     def _at_level(self, whole: Search, level: int) -> Search:
-        """The search over a sample. The sets keep their excess over the minimal radius."""
+        """Return the search over a sample. The sets keep their excess over the minimal radius."""
         members = []
         for member in whole.members:
             minimal = MinimalRadius.from_transport(member.decision_set, self.problem.transports[level])
@@ -293,12 +293,12 @@ def _from_potentials(search: Search) -> JointState | None:
     return PathState(JointPoint(tuple(one.point for one in starts)), starts[0].tau)
 
 
-# Plain transport over blocks: a semi-discrete dual with a bound from each side instead of a transport plan.
+# Plain transport over blocks: a semi-discrete dual with a bound on each side, without a transport plan.
 
-# Rounds of Newton's method before the current potentials are accepted.
+# The rounds of Newton's method after which the current potentials are accepted.
 _MAX_ROUNDS = 12
-# The smoothing at which the path begins, in units of the typical distance. Above it, all rows are equally near to all
-# anchors.
+# The smoothing at which the path begins, in units of the typical distance. At a larger smoothing, all anchors are
+# nearly equivalent for all rows.
 _FIRST_TAU = 0.05
 
 
@@ -306,8 +306,8 @@ _FIRST_TAU = 0.05
 class SoftTransport:
     """Transport between rows and anchors as a function of a row: softmax at potentials (n,), then repaired.
 
-    cost, lower : both bounds of W_d; typical_distance : of a row to its anchors; path : the end of the path, from which
-    more rows may continue.
+    cost, lower : both bounds of W_d; typical_distance : between a row and its anchors; path : the end of the path, from
+    which a problem with more rows may continue.
     """
 
     cost: float
@@ -319,7 +319,7 @@ class SoftTransport:
     path: PathPoint
 
     def adversary(self, ds: DecisionSet, relabel: FloatArray, cost: float) -> RuleMixture:
-        """The labels of the transport, with the share relabel (K, K), [k, c], of anchor class c changed to k."""
+        """Return the labels of the transport, with the share relabel (K, K), [k, c], of anchor class c changed to k."""
         classes = (ds.anchor_labels[:, None] == np.arange(ds.n_classes)).astype(float)
         rule = NearestPlanLabels(self.potentials, self.tau, self.repair, classes, relabel)
         return RuleMixture(((1.0, rule, None),), cost)
@@ -327,7 +327,7 @@ class SoftTransport:
 
 @dataclass(frozen=True)
 class PlannedTransport(TransportSolution):
-    """Transport between rows and anchors with its plan, and the mean distance between them."""
+    """Transport between rows and anchors with the plan, and the mean distance between rows and anchors."""
 
     typical_distance: float
 
@@ -350,10 +350,10 @@ def solve_soft_transport(
     typical_distance: float | None = None,
     options: NewtonOptions,
 ) -> SoftTransport:
-    """Compute W_d with bounds that differ by at most tol times its value, or by the rounding error of float64.
+    """Compute W_d with bounds that differ by at most tol times W_d, or by the rounding error of float64.
 
-    The path of a sample may be the start, and its typical distance is used for all rows. The method is smoothed Newton
-    in the n potentials alone. Its last steps are in float64. The lower bound is the dual at the potentials, and the
+    The path of a sample may be the start, and its typical distance is then used for all rows. The method is smoothed
+    Newton in the n potentials alone. The last steps are in float64. The lower bound is the dual at the potentials. The
     upper bound is the softmax plan with its anchor marginal repaired.
     """
     plain = DualProblem.plain_transport(ds)
@@ -386,7 +386,7 @@ def solve_soft_transport(
 
 
 def _polish(dual: SmoothedDual, path: PathPoint, tol: float, scale: float, options: NewtonOptions) -> PathPoint:
-    """Centre until the repair of the plan's anchor marginal costs far less than tol, in units of scale."""
+    """Centre until repairing the plan's anchor marginal costs far less than tol, in units of scale."""
     allowed = max(0.02 * tol * scale, 0.15 * (tol * scale - path.smoothing_gap))
 
     def centred(_point: DualPoint, here: Evaluation, decrement: float) -> bool:

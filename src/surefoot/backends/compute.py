@@ -1,4 +1,4 @@
-"""`Compute`: where a solver runs, in which precision, with how much memory; and losses stored on disk."""
+"""`Compute`: where a solver runs, in which precision, with how much memory. Also losses stored on disk."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ class Compute:
         iterations and both bounds are always evaluated in float64.
     memory : int, default=1 GiB
         Bytes for distances that are kept between passes. Other distances are computed again in each pass. Half of the
-        memory is for the samples on which the path begins. Lists of near anchors take up to an eighth of it more. With
-        Dask, bytes per worker, for rows and distances.
+        memory is for the samples on which the path begins. Lists of near anchors take up to an eighth of `memory` in
+        addition. With Dask, `memory` is the number of bytes per worker, for rows and distances.
     block_rows : int or None, default=None
         Rows per block. None means 65536, or fewer if there would be fewer than 8 blocks. Sums are added in one fixed
-        order, so results do not depend on the backend, but they depend on this number by rounding.
+        order, so results do not depend on the backend. This number changes results only by rounding errors.
 
     Examples
     --------
@@ -120,7 +120,7 @@ def _sweep(
     executor: Any,
     how: Compute,
 ) -> BlockStore:
-    """Build the sums over a source. A source with workers of its own sums over its rows itself."""
+    """Build the sums over a source. A source with its own workers sums over its rows itself."""
     elsewhere = getattr(getattr(source, "rest", None), "sweep", None)
     if elsewhere is not None:
         if how.device != "cpu":
@@ -172,12 +172,11 @@ def _on_device(
 
 
 def _share(source: RowSource, how: Compute) -> int:
-    """Half of the memory for all rows, a quarter for each of the two samples (which have no rows in front)."""
+    """Return half of the memory for all rows, or a quarter for each of the two samples (no rows come first in them)."""
     return how.memory // (2 if getattr(source, "rest", None) is not None else 4)
 
 
-# Losses larger than this many bytes are stored in a temporary file, so that the system can drop unused pages from
-# memory.
+# Losses of more than this many bytes are stored in a temporary file, so that unused pages can leave memory.
 _IN_MEMORY = 1 << 27
 
 
@@ -201,7 +200,7 @@ class StoredLosses:
                 if 8 * shape[0] * shape[1] <= _IN_MEMORY:
                     matrix = np.empty(shape)
                 else:
-                    file = tempfile.TemporaryFile()  # noqa: SIM115 - it lives as long as the losses
+                    file = tempfile.TemporaryFile()  # noqa: SIM115 - the file lives as long as the losses
                     matrix = np.memmap(file, dtype=np.float64, mode="w+", shape=shape)
             matrix[start:stop] = part
         if matrix is None:

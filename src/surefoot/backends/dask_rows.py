@@ -1,8 +1,8 @@
-"""Rows of Dask arrays and dataframes: the same sums over blocks, computed by the workers of a cluster.
+"""Rows of Dask arrays and dataframes: the workers of a cluster compute the sums over blocks.
 
 Anchors and parameters go to the workers. Partial sums come back through a tree of additions, in the order of a single
-process. The result is the same to the last bit, for any chunks and any number of workers. It also equals that of a
-single process, up to rounding if the process keeps short lists of anchors (`dual.row_store`).
+process. The result is the same to the last bit, for any chunks and any number of workers. It also equals the result of
+a single process, or equals it up to rounding if that process keeps short lists of anchors (`dual.row_store`).
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from surefoot.problem.rows import fingerprints
 
 @dataclass
 class Traffic:
-    """Data sent by a fit: passes over the rows, tasks, bytes to the workers and back.
+    """Data sent during a fit: passes over the rows, tasks, bytes to the workers and back.
 
     Bytes to the workers count parameters once per worker and pass. Bytes back count the partial sums of every block,
-    and the rows read into this process: samples, or all rows if they are few.
+    and the rows read into this process, which are samples, or all rows if there are few.
     """
 
     passes: int = 0
@@ -92,11 +92,11 @@ class DaskRows:
         return list(self.collection.columns) if hasattr(self.collection, "columns") else None
 
     def read(self, start: int, stop: int) -> FloatArray:
-        """Rows start to stop, on this machine."""
+        """Return rows start to stop, on this machine."""
         return self._fetch(self.array[start:stop])
 
     def take(self, chosen: NDArray[np.intp]) -> FloatArray:
-        """The rows of ascending indices. All other rows stay on their workers."""
+        """Return the rows at ascending indices. All other rows stay on their workers."""
         return self._fetch(self.array[chosen])
 
     def _fetch(self, rows: Any) -> FloatArray:
@@ -116,7 +116,7 @@ class DaskRows:
         block_rows: int,
         memory: int,
     ) -> BlockStore:
-        """All rows, with those of `source` first, on the workers, each of which may keep `memory` bytes."""
+        """Sum over all rows on the workers, with the rows of `source` first. Each worker may keep `memory` bytes."""
         import dask.array as da
 
         rows = self.array
@@ -137,11 +137,11 @@ class _HeldByWorkers:
 
 @dataclass(eq=False)
 class DaskSweep(BlockStore):
-    """Sums over the blocks of a Dask array (N, d), each computed where its rows are.
+    """Sums over the blocks of a Dask array (N, d). Each sum is computed where its rows are.
 
-    If `memory` bytes per worker suffice, the workers keep the rows between passes, the losses of a fixed classifier,
-    and the distances of as many blocks as fit. Dask stores this data: it recomputes the data of a lost worker, and
-    frees all of it with this sweep.
+    If `memory` bytes per worker suffice, the workers keep data between passes: the rows, the losses of a fixed
+    classifier, and the distances of the blocks that fit. Dask stores this data, recomputes the data of a lost worker,
+    and frees the data together with this sweep.
     """
 
     rows: Any
@@ -185,12 +185,12 @@ class DaskSweep(BlockStore):
 
     @property
     def _room(self) -> int:
-        """Bytes left on all workers when they hold the rows; negative if the rows do not fit."""
+        """Bytes left on all workers after they store the rows; negative if the rows do not fit."""
         return self.memory * self._workers - 8 * self.n_rows * (self.rows.shape[1] + 1)
 
     @property
     def _distances(self) -> list[Any]:
-        """The distances of each block if they are kept, else None."""
+        """Return the distances of each block if they are kept, otherwise None."""
         if self._held.distances is None:
             from dask.delayed import delayed
 
@@ -205,7 +205,7 @@ class DaskSweep(BlockStore):
 
     @property
     def _losses(self) -> list[Any]:
-        """The losses of each block if they are fixed, else None."""
+        """Return the losses of each block if they are fixed, otherwise None."""
         if self.losses_at is None:
             return [None] * len(self._blocks)
         if self._held.losses is None:
@@ -244,7 +244,7 @@ class DaskSweep(BlockStore):
         return [task(block, distances, losses, shared) for block, distances, losses in blocks]
 
     def _share(self, what: Any) -> Any:
-        """Parameters of a pass, as a task of its graph, so that they survive the loss of a worker."""
+        """Return the parameters of a pass as a task of its graph, so that they survive the loss of a worker."""
         from dask.delayed import delayed
 
         self.traffic.sent += len(pickle.dumps(what, protocol=5)) * self._workers
@@ -265,7 +265,7 @@ class DaskSweep(BlockStore):
         return found
 
 
-# Dask's settings for its workers' C library turn every array beyond 128 kB into a system call and fresh pages, which
+# By default, Dask sets its workers' C library to use a system call and fresh pages for every array beyond 128 kB. This
 # doubled the time of a pass. With these settings, memory is reused.
 _ALLOCATION = {"MALLOC_TRIM_THRESHOLD_": 256 << 20, "MALLOC_MMAP_THRESHOLD_": 32 << 20}
 
@@ -307,7 +307,7 @@ def connect(client: Any) -> Any:
 
 
 def _prepare(rows: Any, weights: FloatArray, start: int) -> RowBlock:
-    found = np.ascontiguousarray(rows, dtype=np.float64)  # the order in memory would change the last digit
+    found = np.ascontiguousarray(rows, dtype=np.float64)  # another order in memory would change the last digit
     if not np.isfinite(found).all():
         raise ParameterError("X_unlabeled", "must hold finite numbers", "NaN or infinity", "Drop or fill these rows.")
     return RowBlock(found, weights, start)

@@ -1,7 +1,8 @@
 """Sources of rows: arrays, memory maps, Parquet files. All are read in the same blocks, whatever their chunks.
 
-A block holds `rows_per_block` rows (the last one fewer), counted from the first row. Sums over rows are computed block
-by block and added in one fixed order, so a result does not depend on the storage of the rows or on the backend.
+A block holds `rows_per_block` rows (the last block may hold fewer), counted from the first row. Sums over rows are
+computed block by block and added in one fixed order. Therefore a result depends neither on the storage of the rows nor
+on the backend.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from surefoot._errors import ParameterError
 from surefoot._validation import FloatArray, is_source
 
-# Largest number of rows per block, and the smallest number if the blocks would be too few for several workers.
+# The largest number of rows per block, and the smallest number if there would be too few blocks for several workers.
 _MOST_ROWS, _FEWEST_ROWS, _BUSY_BLOCKS = 1 << 16, 1 << 12, 8
 _GROUPS_KEPT = 2
 
@@ -34,9 +35,9 @@ class RowSource(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class ArrayRows:
-    """Rows of an array, or of a memory map, of which only the requested rows are in memory.
+    """Rows of an array or of a memory map. Only the requested rows of a memory map are in memory.
 
-    is_checked : whether they are known to be finite numbers in float64, one row after another.
+    is_checked : True if the rows are known to be finite numbers in float64, one row after another.
     """
 
     array: NDArray[Any]
@@ -55,7 +56,7 @@ class ArrayRows:
         return rows if self.is_checked else _checked(rows, range(start, stop))
 
     def take(self, chosen: NDArray[np.intp]) -> FloatArray:
-        """The rows of ascending indices."""
+        """Return the rows at ascending indices."""
         return self.array[chosen] if self.is_checked else _checked(self.array[chosen], chosen)
 
 
@@ -137,14 +138,14 @@ class ParquetRows:
         return _checked(np.concatenate(parts) if parts else np.empty((0, self.n_features)), range(start, stop))
 
     def _group(self, at: int) -> FloatArray:
-        """One row group as numbers. The last groups stay in memory, because a group may contain many blocks."""
+        """Read one row group as numbers. The last groups stay in memory, because a group may contain many blocks."""
         found = self._read_last.get(at)
         if found is None:
             file, group = self._groups[at]
             table = _parquet().ParquetFile(self.files[file]).read_row_group(group, columns=self.columns)
             found = np.column_stack([_numbers(table.column(name), name) for name in self.columns])
             kept = list(self._read_last.items())[-_GROUPS_KEPT + 1 :]
-            self._read_last = dict([*kept, (at, found)])  # one assignment: other threads see the old or the new value
+            self._read_last = dict([*kept, (at, found)])  # one assignment, so threads see the old or the new value
         return found
 
     def __repr__(self) -> str:
@@ -153,7 +154,7 @@ class ParquetRows:
 
 @dataclass(frozen=True)
 class StackedRows:
-    """All rows of a problem: the labeled rows, then the unlabeled ones."""
+    """All rows of a problem: the labeled rows, then the unlabeled rows."""
 
     first: FloatArray
     rest: RowSource | None
@@ -167,7 +168,7 @@ class StackedRows:
         return int(self.first.shape[1])
 
     def take(self, chosen: NDArray[np.intp]) -> FloatArray:
-        """The rows of ascending indices."""
+        """Return the rows at ascending indices."""
         n = len(self.first)
         here = int(np.searchsorted(chosen, n))
         if self.rest is None or here == len(chosen):
@@ -194,24 +195,24 @@ class BlocksOfRows:
 
 
 def rows_per_block(n_rows: int) -> int:
-    """The number of rows per block, which depends only on the number of rows."""
+    """Return the number of rows per block. It depends only on the number of rows."""
     return min(_MOST_ROWS, max(_FEWEST_ROWS, -(-n_rows // _BUSY_BLOCKS)))
 
 
 def block_edges(n_rows: int, block_rows: int) -> Iterator[tuple[int, int]]:
-    """First and last row (exclusive) of each block."""
+    """Yield the first row and the stop of each block."""
     for start in range(0, n_rows, block_rows):
         yield start, min(start + block_rows, n_rows)
 
 
 def sample_rows(source: RowSource, size: int, rng: np.random.Generator) -> tuple[FloatArray, NDArray[np.intp]]:
-    """Rows sampled without replacement, in their order, and their indices."""
+    """Return rows sampled without replacement, in their order, and their indices."""
     chosen = np.sort(rng.choice(source.n_rows, min(size, source.n_rows), replace=False))
     return take_rows(source, chosen), chosen
 
 
 def take_rows(source: RowSource, chosen: NDArray[np.intp]) -> FloatArray:
-    """The rows of ascending indices, in one pass, or by the source itself if it supports this."""
+    """Return the rows at ascending indices, in one pass, or by the source itself if it supports this."""
     take = getattr(source, "take", None)
     if take is not None:
         return take(chosen)
@@ -224,7 +225,7 @@ def take_rows(source: RowSource, chosen: NDArray[np.intp]) -> FloatArray:
 
 
 def as_source(rows: Any, n_features: int, name: str = "X_unlabeled") -> RowSource:
-    """Return a source unchanged, or wrap an array as a source (memory maps stay on disk)."""
+    """Return a source unchanged, or wrap an array as a source. Memory maps stay on disk."""
     source: RowSource = rows if is_source(rows) else ArrayRows(np.asanyarray(rows))
     if isinstance(source, ArrayRows) and source.array.ndim != 2:
         raise ParameterError(name, "must have 2 dimensions", source.array.ndim, "Pass an array (M, d).")
@@ -236,8 +237,8 @@ def as_source(rows: Any, n_features: int, name: str = "X_unlabeled") -> RowSourc
 
 
 def _checked(rows: NDArray[Any], numbers: Sequence[int] | NDArray[np.intp]) -> FloatArray:
-    """Rows as float64. Missing and infinite numbers raise an error; numbers : the row numbers in the source."""
-    found = np.ascontiguousarray(rows, dtype=np.float64)  # the order in memory would change the last digit
+    """Return rows as float64. Missing and infinite numbers raise an error. numbers : row numbers in the source."""
+    found = np.ascontiguousarray(rows, dtype=np.float64)  # another order in memory would change the last digit
     if not np.isfinite(found).all():
         first = int(np.flatnonzero(~np.isfinite(found).all(axis=1))[0])
         value = found[first][~np.isfinite(found[first])][0]

@@ -29,9 +29,9 @@ from surefoot.kernels.torch_rows import SoftRows, add_row_sums
 from surefoot.problem.distances import row_chunks
 from surefoot.problem.rows import fingerprint_factors
 
-# Rows on a torch device. Their distances are kept as far as memory allows, and computed on demand otherwise.
+# Rows on a torch device. Their distances are kept if they fit into memory, and computed on demand otherwise.
 
-# Metrics that a device can compute: their name in the kernels, and the power in torch.
+# The metrics that a device can compute: their name in the kernels, and the power in torch.
 _ON_DEVICE: dict[type[FeatureMetric], tuple[str, float]] = {
     Euclidean: ("euclidean", 2.0),
     Mahalanobis: ("euclidean", 2.0),
@@ -45,7 +45,7 @@ _ON_DEVICE: dict[type[FeatureMetric], tuple[str, float]] = {
 class DeviceRows:
     """Rows (N, d), weights (N,) and losses (N, K), or None, on a device.
 
-    The distances of the first rows are kept in each requested precision, up to `keep_bytes` in all. `narrow`: whether
+    The distances of the first rows are kept in each requested precision, up to `keep_bytes` in all. `narrow` : True if
     passes in float32 are frequent, so that their distances are kept first.
     """
 
@@ -59,23 +59,23 @@ class DeviceRows:
 
     @property
     def fused(self) -> Any:
-        """Kernels for these rows, or None."""
+        """The kernels for these rows, or None."""
         return TorchArrays.fused(self.rows)
 
     def chunks(self, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
-        """Rows with their distances (B, n). If kernels allocate no temporary matrix, all kept rows are one chunk."""
+        """Yield rows with distances (B, n). If kernels allocate no temporary matrix, all kept rows are one chunk."""
         kept = self._kept(dtype)
         whole = len(kept) if self.fused is not None else self._chunk
         for start in range(0, len(kept), max(1, whole)):
             rows = slice(start, min(start + whole, len(kept)))
             yield rows, kept[rows]
-        entries = TorchArrays.entries * 8 // dtype.itemsize  # as many bytes in each precision
+        entries = TorchArrays.entries * 8 // dtype.itemsize  # the same number of bytes in each precision
         for rest in row_chunks(len(self.rows) - len(kept), len(self.anchors.rows), entries):
             rows = slice(rest.start + len(kept), rest.stop + len(kept))
             yield rows, self._measured(rows, dtype)
 
     def fingerprints(self) -> NDArray[np.uint64]:
-        """(N,) fingerprints as in `problem.rows.fingerprints`. 64-bit integers wrap around with and without a sign."""
+        """Return the fingerprints (N,) of `problem.rows.fingerprints`. Signed 64-bit integers wrap around, too."""
         factors = torch.from_numpy(fingerprint_factors(self.rows.shape[1]).view(np.int64)).to(self.rows.device)
         found = [np.empty(0, np.uint64)]
         for part in row_chunks(len(self.rows), self.rows.shape[1], TorchArrays.entries):
@@ -89,7 +89,7 @@ class DeviceRows:
         return max(1, TorchArrays.entries // len(self.anchors.rows))
 
     def _kept(self, dtype: torch.dtype) -> Tensor:
-        """(B, n) distances of the first rows, as many as fit into memory."""
+        """Return the distances (B, n) of the first rows that fit into memory."""
         if dtype not in self.kept:
             N, n = len(self.rows), len(self.anchors.rows)
             taken = sum(part.nbytes for part in self.kept.values())
@@ -103,7 +103,7 @@ class DeviceRows:
         return self.kept[dtype]
 
     def _measured(self, rows: slice, dtype: torch.dtype, out: Tensor | None = None) -> Tensor:
-        """Distances (B, n). By fused kernels in this precision, else computed in float64."""
+        """Compute distances (B, n) by fused kernels in this precision, or else in float64."""
         metric = self.anchors.metric
         if out is None:
             shape = rows.stop - rows.start, len(self.anchors.rows)
@@ -139,12 +139,12 @@ class DeviceRows:
 
 
 def _shifted(bits: Tensor, places: int) -> Tensor:
-    """Shift bits to the right and fill with zeros instead of the sign."""
+    """Shift bits to the right, and fill with zeros instead of the sign."""
     return (bits >> places) & ((1 << (64 - places)) - 1)
 
 
 def _in_space(metric: FeatureMetric, rows: Tensor) -> Tensor:
-    """Rows in coordinates in which the metric is one that the device can compute."""
+    """Return rows in coordinates in which the device can compute the metric."""
     if isinstance(metric, Mahalanobis):
         factor = torch.as_tensor(np.linalg.cholesky(metric.inverse_covariance), device=rows.device)
         return rows @ factor
@@ -181,7 +181,7 @@ class TorchRows(BlockStore):
         losses: FloatArray | None = None,
         keep_bytes: int = 0,
     ) -> TorchRows:
-        """All rows of a source: the first have these weights, each other row has weight `unit`."""
+        """Build the sums over all rows of a source. The first rows have these weights, each other row weight `unit`."""
         send = TorchArrays(device).send
         all_weights = np.concatenate([weights, np.full(source.n_rows - len(weights), unit)])
         sent = None if losses is None else send(losses)
@@ -206,7 +206,7 @@ class TorchRows(BlockStore):
         return self.held.fingerprints()
 
     def blocks(self, problem: DualProblem, dtype: torch.dtype = torch.float64) -> Iterator[Block]:
-        """The rows in chunks, with distances in the given precision."""
+        """Yield the rows in chunks, with distances in the given precision."""
         for rows, distances in self.held.chunks(dtype):
             parts = partial(_part, self.design, rows), partial(_part, self.held.losses, rows)
             yield Block(problem, distances, self.held.weights[rows], *parts, rows.start)
@@ -224,7 +224,7 @@ class TorchRows(BlockStore):
     def row_sums(
         self, problem: DualProblem, point: DualPoint, tau: float, *, second_order: bool, exact: bool
     ) -> RowSums:
-        """Sum by fused kernels on a GPU, else by torch; in float32 if this was requested and `exact` is False."""
+        """Sum by fused kernels on a GPU, or else by torch. Sums are in float32 if requested and `exact` is False."""
         dtype = torch.float64 if exact else self.dtype
         ds, xp, fused = problem.decision_set, TorchArrays(self.held.rows.device), self.held.fused
         zeros = RowSums.zeros(ds.n_classes, len(ds.anchor_weights), problem.model.shape, second_order)
@@ -257,7 +257,7 @@ class TorchRows(BlockStore):
         return _fetched(sums)
 
     def anchor_repair(self, problem: DualProblem, point: DualPoint, tau: float) -> AnchorRepair:
-        """The repair from the sums of the solver, which contain the mass that the plan moves to each anchor."""
+        """Return the repair from the sums of the solver, which contain the mass that the plan moves to each anchor."""
         mass = self.row_sums(problem, point, tau, second_order=False, exact=True).beta
         return AnchorRepair.from_mass(problem.decision_set, mass)
 
@@ -282,7 +282,7 @@ class TorchRows(BlockStore):
 
 
 def _sent(source: RowSource, device: str) -> Tensor:
-    """(N, d) rows of a source, sent block by block."""
+    """Send the rows (N, d) of a source to a device, block by block."""
     rows = torch.empty((source.n_rows, source.n_features), dtype=torch.float64, device=device)
     for start, stop in block_edges(source.n_rows, rows_per_block(source.n_rows)):
         part = source.read(start, stop)
@@ -298,7 +298,7 @@ def _part(whole: Tensor | None, rows: slice) -> Tensor:
 
 
 def _fetched(sums: dict[str, Tensor]) -> RowSums:
-    """Small sums as arrays, by one transfer. Large sums stay on the device."""
+    """Return small sums as arrays, by one transfer. Large sums stay on the device."""
     names = [name for name in sums if name not in _STAYING]
     flat = torch.cat([sums[name].flatten() for name in names]).cpu().numpy()
     ends = np.cumsum([sums[name].numel() for name in names])

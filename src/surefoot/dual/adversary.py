@@ -1,6 +1,6 @@
-"""Adversaries: distributions in (or near) a decision set, given by the labels that they assign to its rows.
+"""Adversaries: distributions in (or near) a decision set, given by the labels that they assign to the rows.
 
-If the rows are in memory, the labels are a table. Over blocks they are a rule, a function from a block to labels.
+For rows in memory, the labels are a table. Over blocks, they are a rule, a function from a block to labels.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from surefoot.kernels.arrays import arrays_of
 from surefoot.problem.distances import Distances, row_chunks
 from surefoot.problem.sets import DecisionSet
 
-# At the minimal radius the set has no interior. Only there, the adversary may exceed the radius by this share of it, or
-# less if a few distant rows make the radius large, or by the rounding error of float64: see `allowance`.
+# At the minimal radius the set has no interior. Only there, the adversary may exceed the radius by this share of it. If
+# a few distant rows make the radius large, the excess is smaller, but at least a rounding error: see `allowance`.
 FEASIBILITY = 2.5e-7
-# Share of the upper bound (at least of 1) by which the lower bound may exceed it, through rounding and the allowance.
+# Rounding and the allowance may make the lower bound exceed the upper bound by this share of it, or of 1 if larger.
 _CROSSING = 1e-6
-# Relative rounding error of a sum over rows.
+# The relative rounding error of a sum over rows.
 _ROUNDING = 8.0 * float(np.finfo(float).eps)
 
 
 class LabeledBlock(Protocol):
-    """Rows in the view of an adversary: distances (B, n) and a model over them, starting at row `start`."""
+    """Rows as an adversary sees them: distances (B, n) and a model over the rows, starting at row `start`."""
 
     @property
     def start(self) -> int: ...
@@ -66,7 +66,7 @@ class LabelTable:
     transport_cost: float
 
     def label_probabilities(self, decision_set: DecisionSet) -> FloatArray:
-        """(K,) μ(y=k)."""
+        """Return the label probabilities (K,) μ(y=k)."""
         return decision_set.row_weights @ self.label_proba
 
     def labels_on(self, block: LabeledBlock) -> Any:
@@ -98,7 +98,7 @@ class RuleMixture:
 
 
 def mixture(adversaries: list[Adversary], weights: FloatArray) -> Adversary:
-    """The mixture Σ weight · adversary; weights (S,) sum to one."""
+    """Return the mixture Σ weight · adversary. The weights (S,) sum to one."""
     cost = float(sum(w * one.transport_cost for w, one in zip(weights, adversaries, strict=True)))
     used = [(float(w), one) for w, one in zip(weights, adversaries, strict=True) if w > 0]
     if len(used) == 1:
@@ -134,8 +134,8 @@ class SoftPlanLabels:
 class NearestPlanLabels:
     """Labels of a transport plan between rows and anchors: softmax at potentials, then repaired, then relabeled.
 
-    potentials : (n,), tau : of the plain transport problem; classes : (n, K) one-hot; relabel : (K, K), [k, c] is the
-    share of class c that receives label k.
+    potentials : (n,), tau : of the plain transport problem; classes : (n, K) one-hot.
+    relabel : (K, K), [k, c] is the share of class c that receives label k.
     """
 
     potentials: FloatArray
@@ -154,7 +154,7 @@ class NearestPlanLabels:
 
 
 def feasible_adversary(ds: DecisionSet, wanted: Adversary, shares: FloatArray, nearest: Adversary) -> Adversary:
-    """Move `wanted` into the decision set: first its labels into their intervals, then towards `nearest`, the cheapest.
+    """Move `wanted` into the decision set: first its labels into the intervals, then towards the cheapest, `nearest`.
 
     shares : (K,) the label probabilities of `wanted`.
     """
@@ -165,7 +165,7 @@ def feasible_adversary(ds: DecisionSet, wanted: Adversary, shares: FloatArray, n
 
 
 def retreat(ds: DecisionSet, cost: float, nearest: float) -> float:
-    """The share of `nearest` in the mixture of both that is within the radius, for an adversary of the given cost."""
+    """Return the share of `nearest` that brings a mixture with an adversary of the given cost within the radius."""
     limit = opened_radius(ds, nearest)
     if cost <= limit:
         return 0.0
@@ -173,7 +173,7 @@ def retreat(ds: DecisionSet, cost: float, nearest: float) -> float:
 
 
 def opened_radius(ds: DecisionSet, nearest: float, share: float = 1.0) -> float:
-    """Return the radius. If it is the minimal radius, `nearest`, enlarge it by a share of the allowance."""
+    """Return the radius. If it equals the minimal radius, `nearest`, enlarge it by a share of the allowance."""
     if ds.radius >= nearest * (1.0 + FEASIBILITY):
         return ds.radius
     return max(ds.radius, nearest + share * allowance(ds, nearest))
@@ -182,14 +182,14 @@ def opened_radius(ds: DecisionSet, nearest: float, share: float = 1.0) -> float:
 def allowance(ds: DecisionSet, nearest: float) -> float:
     """Return the cost by which an adversary may exceed the minimal radius `nearest`.
 
-    An adversary spends this cost on changes of labels, each of which costs at least the smallest label cost. A row that
-    is r times as far away as the rest can make the radius arbitrarily large, and a label changed there can cost a
-    classifier r times as much. Therefore the share applies to the smallest of these costs, divided by the ratio of the
-    radius to a typical one.
+    The adversary spends this cost on changing labels, and each change costs at least the smallest label cost. Rows that
+    are r times as far away as the rest can make the radius arbitrarily large. A label changed there can cost a
+    classifier r times as much. Therefore the share applies to the smallest cost (radius, distance or label cost),
+    divided by the ratio of the radius to a typical radius.
     """
     label_cost = float(ds.label_cost[ds.label_cost > 0].min(initial=np.inf))
     distance = ds.median_distance or label_cost
-    typical = max(distance, float(ds.label_cost.max()))  # a bound on the radius without distant rows
+    typical = max(distance, float(ds.label_cost.max()))  # bounds the radius if there are no distant rows
     share = FEASIBILITY * min(nearest, distance, label_cost) * min(1.0, typical / max(nearest, 1e-300))
     return max(share, _ROUNDING * nearest)
 
@@ -199,7 +199,7 @@ ROUNDED = ("float64 rounds them so far.", "Bring")
 
 
 def meet(risk: float, lower: float, why: tuple[str, str] = _AT_MINIMAL) -> float:
-    """Return the lower bound, cut at the upper one. They may cross by rounding; a larger crossing is reported."""
+    """Return the lower bound, cut at the upper bound. Rounding may make them cross. Report a larger crossing."""
     if lower - risk > _CROSSING * max(1.0, abs(risk)):
         warn_caller(
             InexactWarning(
@@ -215,7 +215,7 @@ def meet(risk: float, lower: float, why: tuple[str, str] = _AT_MINIMAL) -> float
 
 
 def label_repair(ds: DecisionSet, p: FloatArray) -> tuple[FloatArray | None, float]:
-    """Move label probabilities p (K,) into their intervals: a matrix (K, K), [from, to], and the cost of moving."""
+    """Move label probabilities p (K,) into their intervals. Return a matrix (K, K), [from, to], and the cost."""
     lo, hi = ds.intervals.T
     give, take = np.maximum(p - hi, 0.0), np.maximum(lo - p, 0.0)
     missing = give.sum() - take.sum()
@@ -225,7 +225,7 @@ def label_repair(ds: DecisionSet, p: FloatArray) -> tuple[FloatArray | None, flo
     elif missing < 0:
         room = np.maximum(p - lo - give, 0.0)
         give += room * (-missing / max(room.sum(), 1e-300))
-    if min(give.sum(), take.sum()) <= 1e-15:  # rounding of the sum of label_proba: nothing to move
+    if min(give.sum(), take.sum()) <= 1e-15:  # only rounding errors of the sum of label_proba
         return None, 0.0
     share = np.divide(give, p, out=np.zeros_like(p), where=p > 0)
     change = np.diag(1.0 - share) + np.outer(share, take / take.sum())

@@ -1,4 +1,4 @@
-"""One block of rows, and the sums over it that the solver and the bounds need.
+"""One block of rows, and the sums over the block that the solver and the bounds need.
 
 For rows in memory, the block contains all rows. Its arrays may be NumPy arrays or tensors.
 """
@@ -42,7 +42,7 @@ class DualProblem:
 
     @classmethod
     def plain_transport(cls, ds: DecisionSet) -> DualProblem:
-        """Transport between rows and anchors without labels: the feature part of the minimal radius."""
+        """Return transport between rows and anchors without labels: the feature part of the minimal radius."""
         plain = replace(
             ds,
             anchor_labels=np.zeros(len(ds.anchor_weights), dtype=np.intp),
@@ -55,9 +55,9 @@ class DualProblem:
 
 @dataclass(frozen=True, eq=False)
 class Block:
-    """Rows of weights (B,) at distances (B, n) from the anchors; the first is row number `start`.
+    """Rows of weights (B,) at distances (B, n) from the anchors. The first row has number `start`.
 
-    make_design, make_losses : functions that return, on demand, the design matrix (B, p) of a linear model and the
+    make_design, make_losses : functions that compute, on demand, the design matrix (B, p) of a linear model and the
     losses (B, K) of a fixed classifier. lists : short lists of near anchors, if they are kept for this problem.
     """
 
@@ -82,7 +82,7 @@ class Block:
         return self.problem.model.over(self)
 
     def losses_at(self, point: DualPoint, tau: float, rows: slice) -> Any:
-        """(b, K) losses of the model at some rows: of the best response to a dual point, if the model is one."""
+        """Return losses (b, K) of the model at some rows. A model that responds returns its best response."""
         if isinstance(self.model, AnyClassifier):
             return best_response(self.model, self.problem.decision_set, self.distances[rows], point, tau)
         return self.model.losses(point.theta, rows)
@@ -91,26 +91,26 @@ class Block:
         return row_chunks(len(self.weights), self.distances.shape[1], arrays_of(self.weights).entries)
 
     def row_sums(self, point: DualPoint, tau: float, second_order: bool, rough: bool = False) -> RowSums:
-        """Sums for the smoothed dual and its derivatives. See `WeightedRows` for `rough`."""
+        """Compute the sums for the smoothed dual and its derivatives. See `WeightedRows` for `rough`."""
         rows = self._weighted(rough)
         if self.lists is None:
             return rows.sums(point, tau, second_order=second_order)
         return rows.kept_sums(self.lists, point, tau, second_order=second_order)
 
     def some_row_sums(self, point: DualPoint, tau: float) -> RowSums:
-        """First-order sums over the last short lists, which must exist."""
+        """Compute first-order sums over the last short lists, which must exist."""
         sums = None if self.lists is None else self._weighted(False).some_sums(self.lists, point, tau)
         if sums is None:
             raise ValueError("this block has no lists of anchors: ask for row_sums")
         return sums
 
     def _weighted(self, rough: bool) -> WeightedRows:
-        """The rows as one group, because threads work on blocks."""
+        """Return the rows as one group, because threads work on blocks."""
         ds = self.problem.decision_set
         return WeightedRows(ds, self.distances, self.weights, self.model, rough, groups=1)
 
     def dual_rows(self, point: DualPoint) -> RowTotals:
-        """Σ m Φ, exact, and the largest −Φ."""
+        """Return the exact Σ m Φ, and the largest −Φ."""
         total, low = 0.0, -np.inf
         for part in self.chunks():
             losses = self.losses_at(point, 0.0, part)
@@ -120,7 +120,7 @@ class Block:
         return RowTotals((np.array([total]),), (low,))
 
     def plan_mass(self, point: DualPoint, tau: float) -> RowTotals:
-        """(n,) mass that the softmax plan moves to each anchor."""
+        """Return the mass (n,) that the softmax plan moves to each anchor."""
         xp = arrays_of(self.weights)
         slots = xp.slots(self.problem.decision_set)
         mass = xp.zeros((self.distances.shape[1],))
@@ -131,7 +131,7 @@ class Block:
         return RowTotals((xp.fetch(mass),))
 
     def repaired_plan(self, point: DualPoint, tau: float, repair: AnchorRepair) -> tuple[float, Any]:
-        """Cost of the softmax plan after repair of its anchor marginal, and its labels (B, K)."""
+        """Return the cost of the softmax plan after repair of its anchor marginal, and its labels (B, K)."""
         ds = self.problem.decision_set
         q = arrays_of(self.weights).zeros((len(self.weights), ds.n_classes))
         cost = 0.0
@@ -143,34 +143,34 @@ class Block:
         return cost, q
 
     def plan_cost(self, point: DualPoint, tau: float, repair: AnchorRepair) -> RowTotals:
-        """Cost of the repaired plan, and its label probabilities (K,)."""
+        """Return the cost of the repaired plan, and its label probabilities (K,)."""
         cost, q = self.repaired_plan(point, tau, repair)
         return RowTotals((np.array([cost]), arrays_of(q).fetch(self.weights @ q)))
 
     def labels(self, adversary: Adversary) -> FloatArray:
-        """(B, K) μ(y=k | x)."""
+        """Return the labels (B, K) μ(y=k | x)."""
         return np.asarray(arrays_of(self.weights).fetch(adversary.labels_on(self)))
 
     def label_shares(self, adversary: Adversary) -> RowTotals:
-        """(K,) Σ m q."""
+        """Return Σ m q (K,)."""
         return RowTotals((arrays_of(self.weights).fetch(self.weights @ adversary.labels_on(self)),))
 
     def row_weights(self) -> FloatArray:
         return np.asarray(arrays_of(self.weights).fetch(self.weights))
 
     def least_loss(self, adversary: Adversary) -> RowTotals:
-        """The smallest expected loss of any classifier under the adversary's labels: for the log loss Σ m H(q)."""
+        """Return the least expected loss of any classifier under the adversary's labels: for the log loss Σ m H(q)."""
         if not isinstance(self.model, AnyClassifier):
             raise TypeError("the smallest loss of any classifier requires the model of all classifiers")
         return RowTotals((np.array([float(self.weights @ self.model.least_loss(adversary.labels_on(self)))]),))
 
     def expected_loss(self, adversary: Adversary) -> RowTotals:
-        """Σ m E_q ℓ of fixed losses."""
+        """Return Σ m E_q ℓ for fixed losses."""
         losses = self.model.losses(np.zeros((0, 0)), slice(None))
         return RowTotals((np.array([float(self.weights @ (adversary.labels_on(self) * losses).sum(axis=1))]),))
 
     def soft_labels(self, adversary: Adversary) -> SoftLabels:
-        """The rows of positive weight, under the adversary's labels; other scores may be arbitrary."""
+        """Return the rows of positive weight with the adversary's labels. Scores of other rows may be arbitrary."""
         model, q = self.model, adversary.labels_on(self)
         if not isinstance(model, LinearModel):
             raise TypeError("soft labels require a model that is learned")
@@ -189,43 +189,43 @@ class Block:
         return self.soft_labels(adversary).moved(theta, step)
 
     def triple_values(self, point: DualPoint, rows: Any) -> FloatArray:
-        """(b, K, n) ℓ_jk − α c((x_j, k), z_i) − β_i − λ_k at some rows."""
+        """Return ℓ_jk − α c((x_j, k), z_i) − β_i − λ_k at some rows (b, K, n)."""
         ds = self.problem.decision_set
         D, losses = self._fetched(point, rows)
         price = point.alpha * ds.label_cost[:, ds.anchor_labels] + point.beta  # (K, n)
         return np.asarray((losses - point.lam)[:, :, None] - price - point.alpha * D[:, None, :])
 
     def _fetched(self, point: DualPoint, rows: Any) -> tuple[FloatArray, FloatArray]:
-        """Distances (b, n) and losses (b, K) of some rows."""
+        """Return the distances (b, n) and losses (b, K) of some rows."""
         fetch = arrays_of(self.weights).fetch
         losses = self.model.losses(point.theta, slice(None))[rows]
         return np.asarray(fetch(self.distances[rows])), np.asarray(fetch(losses))
 
     def sampled_gaps(self, point: DualPoint, sample: NDArray[np.intp]) -> FloatArray:
-        """(b, K·n) the gap of each triple of the sampled rows (row numbers) to the best triple of its row."""
+        """Return the gap of each triple of the sampled rows (row numbers) to the best triple of its row, (b, K·n)."""
         mine = sample[(sample >= self.start) & (sample < self.start + len(self.weights))] - self.start
         values = self.triple_values(point, mine)
         return np.asarray((values.max(axis=(1, 2), keepdims=True) - values).reshape(len(mine), -1))
 
     def reduced_costs(self, prices: DualPoint, rows: slice) -> tuple[FloatArray, FloatArray]:
-        """(b, K, n) reduced costs of triples at prices of labels and anchors, and the least cost (b,) of each row.
+        """Return the reduced costs (b, K, n) at prices of labels and anchors, and the least cost (b,) of each row.
 
-        The reduced cost d_ji + κ_kc + b_i + l_k − u_j is the cost beyond that of the cheapest triple of the row. It is
-        exactly 0 if the difference may be rounding.
+        The reduced cost d_ji + κ_kc + b_i + l_k − u_j is the cost of a triple beyond the cheapest triple of its row. It
+        is exactly 0 if the difference may be a rounding error.
         """
         ds, (D, _) = self.problem.decision_set, self._fetched(prices, rows)
         changes, lam = ds.label_cost[:, ds.anchor_labels], prices.lam[:, None]
         costs = D[:, None, :] + (changes + prices.beta + lam)
         least = costs.min(axis=(1, 2))
-        # the rounding error of each triple follows from its own terms, which may cancel: other triples may be much
-        # larger
+        # the rounding error of a triple follows from its own terms, which may cancel; the terms of other triples may be
+        # much larger
         rounding = _ROUNDING * (2.0 * D.max(initial=0.0) + changes + np.abs(prices.beta) + np.abs(lam))
         costs -= rounding
         costs -= (costs + 2.0 * rounding).min(axis=(1, 2))[:, None, None]
         return np.maximum(costs, 0.0), least
 
     def reduced_dual_rows(self, point: DualPoint, prices: DualPoint) -> RowTotals:
-        """`dual_rows` at the point moved by α times the prices, without the prices' dual value; the largest −Φ."""
+        """Compute `dual_rows` at the point moved by α times the prices, without the dual value of the prices."""
         total, low = 0.0, -np.inf
         for part in row_chunks(len(self.weights), self.problem.decision_set.n_classes * self.distances.shape[1]):
             costs, least = self.reduced_costs(prices, part)
@@ -236,24 +236,24 @@ class Block:
         return RowTotals((np.array([total]),), (low,))
 
     def largest_distance(self) -> RowTotals:
-        """The largest distance of a row to an anchor."""
+        """Return the largest distance between a row and an anchor."""
         xp = arrays_of(self.weights)
         largest = max((float(xp.fetch(self.distances[part]).max(initial=0.0)) for part in self.chunks()), default=0.0)
         return RowTotals((), (largest,))
 
     def near_triples(self, point: DualPoint, slack: float) -> FloatArray:
-        """(T, 6) triples within slack of the best of their row: row, label, anchor, gap, cost, loss."""
+        """Return the triples (T, 6) within slack of the best of their row: row, label, anchor, gap, cost, loss."""
         values = partial(self.triple_values, point)
         return self._triples(point, values, lambda found, _: found >= found.max(axis=(1, 2), keepdims=True) - slack)
 
     def cheapest_triples(self, prices: DualPoint, slack: float) -> FloatArray:
-        """(T, 6) triples whose reduced cost is at most slack, with the columns of `near_triples`."""
+        """Return the triples (T, 6) of reduced cost at most slack, with the columns of `near_triples`."""
         return self._triples(
             prices, lambda part: -self.reduced_costs(prices, part)[0], lambda found, _: found >= -slack
         )
 
     def better_triples(self, point: DualPoint, slack: float, kept: FloatArray) -> FloatArray:
-        """(T, 6) for each row and label the best triple, if it beats the row's best kept one, (N,), by slack."""
+        """Return the best triple of each row and label, (T, 6), if it beats the row's best kept one, (N,), by slack."""
 
         def better(values: FloatArray, part: slice) -> NDArray[np.bool_]:
             at_best = np.zeros(values.shape, dtype=bool)

@@ -1,8 +1,8 @@
-"""Both bounds of a robust problem at a dual point, computed independently of the solver.
+"""Compute both bounds of a robust problem at a dual point, independently of the solver.
 
 The upper bound is the exact dual value. The lower bound uses the labels q of the soft plan, repaired until a transport
-plan proves them feasible: `smallest_loss` is the smallest loss of any classifier of the model under these labels. The
-sums over rows are additive over blocks, and accept NumPy arrays and tensors.
+plan proves them feasible. It is the smallest loss of any classifier of the model under these labels (`SmallestLoss`).
+The sums over rows are additive over blocks, and accept NumPy arrays and tensors.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from surefoot.problem.sets import DecisionSet
 
 # The lower bound of a robust problem: the smallest loss of a model under the labels of a feasible adversary.
 
-# Curvature below this, at scores beyond 230, is replaced by this value, so that a Newton step stays finite for any θ.
+# A smaller curvature, which occurs at scores beyond 230, is replaced by this value, so that Newton steps are finite.
 _LEAST_CURVATURE = 1e-100
 
 
 @dataclass(frozen=True)
 class LowerBound:
-    """Smallest loss of the model under the adversary's labels; `unbounded` when no finite θ attains it."""
+    """The smallest loss of the model under the adversary's labels. `unbounded` : True if no finite θ attains it."""
 
     value: float
     unbounded: bool = False
 
 
 class LogisticSums(Protocol):
-    """Sums over rows under soft labels for logistic regression: those of `SoftLabels`."""
+    """The interface of `SoftLabels`: sums over rows under soft labels for logistic regression."""
 
     def start(self, theta: FloatArray) -> RowTotals: ...
     def local(self, theta: FloatArray) -> RowTotals: ...
@@ -45,20 +45,20 @@ class LogisticSums(Protocol):
 
 @dataclass(frozen=True)
 class SoftLabels:
-    """Rows of weight m (N,) with soft labels q (N, K), and the sums over them for logistic regression."""
+    """Rows of weight m (N,) with soft labels q (N, K), and the sums over the rows for logistic regression."""
 
     model: LinearModel
     m: Any
     q: Any
 
     def start(self, theta: FloatArray) -> RowTotals:
-        """Σ m H(q), the loss, Σ m (largest score − score under q), then the sums of `local`; and the largest score."""
+        """Return Σ m H(q), the loss, Σ m (largest score − score under q), the sums of `local`; the largest score."""
         scores = self.model.scores(theta, slice(None))
         values = np.array([self._entropy(self.q), *self._losses(scores)])
         return RowTotals((values, *self.local(theta).sums), (float(abs(scores).max()),))
 
     def local(self, theta: FloatArray) -> RowTotals:
-        """Gradient (K−1, p) and Hessian ((K−1)p, (K−1)p) of the loss."""
+        """Return the gradient (K−1, p) and the Hessian ((K−1)p, (K−1)p) of the loss."""
         X = self.model.X
         xp = arrays_of(X)
         s = xp.probabilities(self.model.scores(theta, slice(None)))
@@ -74,9 +74,9 @@ class SoftLabels:
         return RowTotals((xp.fetch(self._residual(s)), xp.fetch(H)))
 
     def moved(self, theta: FloatArray, step: FloatArray) -> RowTotals:
-        """Residual (K−1, p) and Σ m H(s) of s = softmax(Xθ) after a linearised step, and the loss after the full step.
+        """Return residual (K−1, p) and Σ m H(s) of s = softmax(Xθ) after a linearised step, and the loss at θ + step.
 
-        Largest values: the relative change of s, its decrease, and the score after the step.
+        Also returns three largest values: the relative change of s, its decrease, and the score after the step.
         """
         xp = arrays_of(self.model.X)
         s = xp.probabilities(self.model.scores(theta, slice(None)))
@@ -95,7 +95,7 @@ class SoftLabels:
         return float(self.m @ arrays_of(s).entr(s.clip(0.0)).sum(axis=1))
 
     def _losses(self, scores: Any) -> tuple[float, float]:
-        """The loss, and the mean gap between the largest scores and the scores under q."""
+        """Return the loss, and the mean gap between the largest score and the score under q."""
         xp = arrays_of(scores)
         loss = self.m @ (self.q * xp.log_loss(scores)).sum(axis=1)
         return float(loss), float(self.m @ (xp.largest(scores, 1) - (self.q * scores).sum(axis=1)))
@@ -105,8 +105,8 @@ class SoftLabels:
 class SmallestLoss:
     """Weighted logistic regression with soft labels q: max Σ m H(s) − ½ θᵀRθ over s with Σ m (s − q) xᵀ = −Rθ.
 
-    s = softmax(Xθ) moved by one linearised Newton step satisfies the constraint exactly, so its value is a valid lower
-    bound. `rows` computes the sums of `SoftLabels` over all rows.
+    s = softmax(Xθ), moved by one linearised Newton step, satisfies the constraint exactly. Its value is therefore a
+    valid lower bound. `rows` computes the sums of `SoftLabels` over all rows.
     """
 
     model: Model
@@ -121,10 +121,10 @@ class SmallestLoss:
         return bool(self._penalty.any())
 
     def bound(self, theta: FloatArray, max_steps: int = 25) -> LowerBound:
-        """Take damped Newton steps from θ. Each gives a bound; stop when a bound is within rounding of the loss."""
+        """Take damped Newton steps from θ. Each gives a bound. Stop once a bound is within rounding of the loss."""
         with np.errstate(all="ignore"):
             first = self.rows.start(theta)
-        if not np.isfinite(first.sums[0]).all():  # θ has diverged: a bound can be found from any start
+        if not np.isfinite(first.sums[0]).all():  # θ has diverged, but any start gives a bound
             theta = np.zeros_like(theta)
             first = self.rows.start(theta)
         (entropy, loss, slope), *local = first.sums
@@ -137,7 +137,7 @@ class SmallestLoss:
             step = self._newton_step(theta, *(local if steps == 0 else self.rows.local(theta).sums))
             after = self.rows.moved(theta, step)
             drift, least, size = after.largest
-            if drift > 2.0 * (1.0 + reach):  # at saturated scores the quadratic model does not describe the loss
+            if drift > 2.0 * (1.0 + reach):  # the quadratic model is wrong at saturated scores
                 step = step * (2.0 * (1.0 + reach) / drift)
                 after = self.rows.moved(theta, step)
                 size = after.largest[2]
@@ -163,7 +163,7 @@ class SmallestLoss:
         return LowerBound(best, unbounded)
 
     def _recedes(self, slope: float, size: float) -> bool:
-        """Return True if the loss under q falls all the way along θ, to scores so large that no loss remains."""
+        """Return True if the loss under q falls along θ until the scores are so large that no loss remains."""
         return bool(size > 15.0 and slope <= 1e-9 * size and not self._penalised)
 
     def _newton_step(self, theta: FloatArray, gradient: FloatArray, H: FloatArray) -> FloatArray:
@@ -173,7 +173,7 @@ class SmallestLoss:
 
     def _dual_value(self, after: RowTotals, theta: FloatArray) -> float:
         residual = after.sums[0] + self.model.penalty_gradient(theta)
-        # the rounding error of the constraint is subtracted, at twice the size of θ
+        # subtract the rounding error of the constraint, at twice the size of θ
         slack = 2.0 * float(np.abs(residual).ravel() @ (1.0 + np.abs(theta)).ravel())
         return float(after.sums[1][0]) - self.model.penalty_value(theta) - slack
 
@@ -194,7 +194,7 @@ def _solve_symmetric(H: FloatArray, g: FloatArray) -> FloatArray:
 
 
 def dual_value(ds: DecisionSet, model: Model, point: DualPoint) -> float:
-    """αε + Σ w β + Σ_k (λ̄_k p_hi_k − λ_k p_lo_k) + Σ_j m_j max_{k,i}(…) + ½ θᵀRθ: an upper bound for any α ≥ 0."""
+    """Upper bound αε + Σ w β + Σ_k (λ̄_k p_hi_k − λ_k p_lo_k) + Σ_j m_j max_{k,i}(…) + ½ θᵀRθ, valid for any α ≥ 0."""
     total = dual_constant(ds, point) + model.penalty_value(point.theta)
     for rows in row_chunks(*ds.distances.shape):
         values = row_values(ds, ds.distances[rows], model.losses(point.theta, rows), point)
@@ -203,45 +203,45 @@ def dual_value(ds: DecisionSet, model: Model, point: DualPoint) -> float:
 
 
 def dual_constant(ds: DecisionSet, point: DualPoint) -> float:
-    """The dual value without the rows and the penalty.
+    """Return the dual value without the rows and the penalty.
 
-    A constant shift of β does not change the dual. β is taken with mean zero, and the rounding error of large terms is
+    A constant shift of β does not change the dual, so β is shifted to mean zero. The rounding error of large terms is
     added.
     """
     beta = _centred(ds, point)
     terms = point.alpha * ds.radius + ds.anchor_weights @ np.abs(beta) + np.abs(point.lam).sum()
-    terms += np.abs(beta).max() / 16.0  # the rounding error of a row in which α d and β cancel
+    terms += np.abs(beta).max() / 16.0  # bounds the rounding error of a row where α d and β cancel
     total = point.alpha * ds.radius + ds.anchor_weights @ beta + _support(ds, point.lam).sum()
     return float(total + 32.0 * np.finfo(float).eps * terms)
 
 
 def _support(ds: DecisionSet, lam: FloatArray) -> FloatArray:
-    """(K,) λ̄ p_hi − λ p_lo."""
+    """Return λ̄ p_hi − λ p_lo (K,)."""
     return np.where(lam >= 0, lam * ds.intervals[:, 1], lam * ds.intervals[:, 0])
 
 
 def reduced_dual_constant(ds: DecisionSet, point: DualPoint, prices: DualPoint) -> float:
-    """`dual_constant` at the point moved by α times the prices, minus the value of the prices alone.
+    """Compute `dual_constant` at the point moved by α times the prices, minus the value of the prices alone.
 
-    The radius of ds is the excess over the minimal one, and β has mean zero.
+    The radius of ds is the excess over the minimal radius, and β has mean zero.
     """
     moved, bound = point.lam + point.alpha * prices.lam, ds.intervals[np.arange(ds.n_classes), 1 * (prices.lam > 0)]
     across = _support(ds, moved) - point.alpha * prices.lam * bound
-    labels = np.where(moved * prices.lam > 0, point.lam * bound, across)  # without cancellation
+    labels = np.where(moved * prices.lam > 0, point.lam * bound, across)  # avoids cancellation
     terms = np.abs(point.beta).max() + np.abs(point.lam).sum()
     total = point.alpha * ds.radius + ds.anchor_weights @ point.beta + labels.sum()
     return float(total + 32.0 * np.finfo(float).eps * terms)
 
 
 def row_values(ds: DecisionSet, distances: Any, losses: Any, point: DualPoint) -> Any:
-    """(B,) Φ_j = max_{k,i} ℓ_jk − α c((x_j, k), z_i) − β_i − λ_k at rows with these distances (B, n), losses (B, K)."""
+    """Return Φ_j = max_{k,i} ℓ_jk − α c((x_j, k), z_i) − β_i − λ_k (B,) from distances (B, n) and losses (B, K)."""
     xp, least = arrays_of(distances), soft_least(ds, distances, point, 0.0)
     gain = (losses - xp.send(point.lam))[:, :, None] - point.alpha * xp.send(ds.present_label_cost)
     return xp.largest(gain - least[:, None, :], (1, 2))
 
 
 def largest_row_value(ds: DecisionSet, point: DualPoint, largest_loss: float) -> float:
-    """Supremum of Φ over all possible rows, if no loss exceeds `largest_loss`."""
+    """Return the supremum of Φ over all possible rows, if no loss exceeds `largest_loss`."""
     price = point.lam[:, None] + point.alpha * ds.label_cost[:, ds.anchor_labels] + _centred(ds, point)
     return float(largest_loss - price.min())
 
@@ -251,12 +251,12 @@ def _centred(ds: DecisionSet, point: DualPoint) -> FloatArray:
 
 
 def best_response(model: AnyClassifier, ds: DecisionSet, distances: Any, point: DualPoint, tau: float = 0.0) -> Any:
-    """Losses (B, K) of the best response to the prices of a dual point, which minimises Φ^τ at each row."""
+    """Return the losses (B, K) of the best response to the prices of a dual point. It minimises Φ^τ at each row."""
     return model.response_losses(label_prices(ds, distances, point, tau), tau)
 
 
 def label_prices(ds: DecisionSet, distances: Any, point: DualPoint, tau: float = 0.0) -> Any:
-    """(B, K) a_k = max over anchors of −α c((x, k), z_i) − β_i − λ_k, with a softmax at τ > 0."""
+    """Return a_k (B, K) = max over anchors of −α c((x, k), z_i) − β_i − λ_k, or its softmax at τ > 0."""
     xp = arrays_of(distances)
     least = soft_least(ds, distances, point, tau)[:, None, :] + point.alpha * xp.send(ds.present_label_cost)
     if tau > 0:
@@ -268,7 +268,7 @@ def label_prices(ds: DecisionSet, distances: Any, point: DualPoint, tau: float =
 
 
 def soft_least(ds: DecisionSet, distances: Any, point: DualPoint, tau: float) -> Any:
-    """(B, C) −τ log Σ exp(−(α d + β) / τ) over the anchors of each class, or the least α d + β at τ = 0."""
+    """Return −τ log Σ exp(−(α d + β) / τ) (B, C) over the anchors of each class, or the least α d + β at τ = 0."""
     xp = arrays_of(distances)
     fused, beta = xp.fused(distances), xp.send(_centred(ds, point) if tau == 0 else point.beta)
     if fused is not None and tau == 0:
@@ -283,7 +283,7 @@ def soft_least(ds: DecisionSet, distances: Any, point: DualPoint, tau: float) ->
 
 
 def soft_plan(ds: DecisionSet, distances: Any, losses: Any, point: DualPoint, tau: float) -> tuple[Any, Any]:
-    """The softmax plan of some rows: P(label, class of anchor | row) (B, K, C), P(anchor | row, class) (B, n)."""
+    """Return the softmax plan of some rows: P(label, class | row) (B, K, C) and P(anchor | row, class) (B, n)."""
     xp = arrays_of(distances)
     slots = xp.slots(ds)
     V = (point.alpha * distances + xp.send(point.beta)) / -tau
@@ -295,7 +295,7 @@ def soft_plan(ds: DecisionSet, distances: Any, losses: Any, point: DualPoint, ta
 
 
 def joint_plan(ds: DecisionSet, soft: Any, losses: Any, point: DualPoint, tau: float) -> Any:
-    """P(label, class of anchor | row) (B, K, C), from log Σ exp(−(α d + β) / τ) over the anchors of each class."""
+    """Return P(label, class of anchor | row) (B, K, C) from log Σ exp(−(α d + β) / τ) over each class's anchors."""
     xp = arrays_of(soft)
     gain = (losses - xp.send(point.lam)) / tau
     logits = gain[:, :, None] - point.alpha / tau * xp.send(ds.present_label_cost) + soft[:, None, :]
@@ -305,7 +305,7 @@ def joint_plan(ds: DecisionSet, soft: Any, losses: Any, point: DualPoint, tau: f
 
 
 def soft_labels(ds: DecisionSet, distances: Any, losses: Any, point: DualPoint, tau: float) -> Any:
-    """(B, K) labels of the softmax plan."""
+    """Return the labels (B, K) of the softmax plan."""
     xp = arrays_of(distances)
     fused = xp.fused(distances)
     if fused is None:
@@ -316,13 +316,14 @@ def soft_labels(ds: DecisionSet, distances: Any, losses: Any, point: DualPoint, 
 
 @dataclass(frozen=True)
 class AnchorRepair:
-    """A repair that makes a plan's anchor marginal exact: the share kept (n,) of each anchor, and where free mass goes.
+    """A repair that makes a plan's anchor marginal exact.
 
-    stay : (C,) share of a class's free mass that stays in the class; within : (n,) its distribution, summing to one by
-    class; across : (n,) distribution of the remaining free mass.
+    keep : (n,) share of each anchor that is kept. The rest is free mass. stay : (C,) share of a class's free mass that
+    stays in the class; within : (n,) the distribution of this mass, summing to one by class; across : (n,) the
+    distribution of the remaining free mass.
 
-    Anchors that receive too much are scaled down. The free mass goes to anchors of the same class that lack mass, and
-    the remainder to anchors of other classes. Labels do not change.
+    Anchors that receive too much are scaled down. The free mass goes first to anchors of the same class that lack mass.
+    The remainder goes to anchors of other classes. Labels do not change.
     """
 
     keep: FloatArray
@@ -345,17 +346,17 @@ class AnchorRepair:
 
     @classmethod
     def blind(cls, ds: DecisionSet) -> AnchorRepair:
-        """The repair for a problem without labels: the plan that ignores the positions of rows."""
+        """Return the repair for a problem without labels. Its plan ignores the positions of rows."""
         nothing = np.zeros(len(ds.anchor_weights))
         return cls(nothing, np.ones(1), ds.anchor_weights, nothing)
 
     def plan(
         self, ds: DecisionSet, D: Any, losses: Any, point: DualPoint, tau: float
     ) -> tuple[Any, tuple[Any, Any, Any, Any]]:
-        """The softmax plan of some rows, P(label, class | row) (B, K, C), and the moments for `cost`.
+        """Return the softmax plan of some rows, P(label, class | row) (B, K, C), and the moments for `cost`.
 
-        The moments are, per row and class (B, C), the share kept, its distance, and the distance of the mass moved
-        within the class; and per row (B,) the distance of the mass moved to other classes.
+        The moments per row and class (B, C) are the share kept, its distance, and the distance of the mass moved within
+        the class. The moment per row (B,) is the distance of the mass moved to other classes.
         """
         xp = arrays_of(D)
         fused = xp.fused(D)
@@ -368,7 +369,7 @@ class AnchorRepair:
         return joint_plan(ds, soft, losses, point, tau), (kept, kept_distance, moved, across.sum(axis=1))
 
     def moments(self, ds: DecisionSet, D: Any, share: Any) -> tuple[Any, Any, Any, Any]:
-        """The moments for `cost`, from P(anchor | row, class) (B, n)."""
+        """Return the moments for `cost`, from P(anchor | row, class) (B, n)."""
         xp = arrays_of(D)
         held = share * xp.send(self.keep)
         moved = xp.sum_by_class(D * xp.send(self.within), ds)
@@ -376,11 +377,11 @@ class AnchorRepair:
 
     @property
     def shares(self) -> FloatArray:
-        """(3, n) keep, within, across."""
+        """The rows keep, within and across of an array (3, n)."""
         return np.stack([self.keep, self.within, self.across])
 
     def cost(self, ds: DecisionSet, joint: Any, moments: tuple[Any, Any, Any, Any]) -> Any:
-        """(B,) cost of the repaired plan for a chunk of rows, per unit of row weight, from the results of `plan`."""
+        """Return the cost (B,) of the repaired plan for a chunk of rows, per unit of row weight, from `plan`."""
         kept, kept_distance, moved_distance, across_distance = moments
         xp = arrays_of(joint)
         label_cost, stay = xp.send(ds.present_label_cost), xp.send(self.stay)
@@ -393,7 +394,7 @@ class AnchorRepair:
         return inside.sum(axis=(1, 2)) + outside
 
     def class_shares(self, D: Any, potentials: FloatArray, tau: float, classes: FloatArray) -> Any:
-        """(B, K) class shares of the repaired plan of a problem without labels; classes (n, K) is one-hot, in order."""
+        """Return class shares (B, K) of the repaired plan without labels. classes (n, K) : one-hot, in order."""
         xp = arrays_of(D)
         fused = xp.fused(D)
         if fused is None:

@@ -1,6 +1,6 @@
 """Models: a linear model in its coordinates, a fixed classifier, or no model (plain transport).
 
-A search holds a model without rows, and `over` adds the rows of a block. Its arrays may be NumPy arrays or tensors.
+A search holds a model without rows. `over` adds the rows of a block. Its arrays may be NumPy arrays or tensors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from surefoot._validation import FloatArray
 from surefoot.kernels.arrays import arrays_of
 from surefoot.problem.losses import CostGame
 
-# Label probabilities of a smoothed response are at least this, so that their logarithm is finite.
+# Label probabilities of a smoothed response are at least this large, so that their logarithm is finite.
 _LEAST_LABEL = 1e-150
 
 # Points of the dual problem.
@@ -24,7 +24,7 @@ _LEAST_LABEL = 1e-150
 
 @dataclass(frozen=True)
 class DualPoint:
-    """A point (θ, α, β, λ): theta (K−1, p) against class 0 (or (0, 0) for fixed losses), beta (n,), lam (K,) net."""
+    """A point (θ, α, β, λ): theta (K−1, p) relative to class 0, (0, 0) for fixed losses; beta (n,); lam (K,) net."""
 
     theta: FloatArray
     alpha: float
@@ -33,7 +33,7 @@ class DualPoint:
 
 
 class Response(NamedTuple):
-    """A best response in the form of `soft_rows`: share, and labels (V, K) and values (V,) of the game of a row."""
+    """A best response as `soft_rows` expects it: share, and labels (V, K) and values (V,) of the game of a row."""
 
     share: float
     labels: FloatArray
@@ -55,9 +55,9 @@ class ModelRows(Protocol):
 
 
 class Model(Protocol):
-    """Losses at rows, as a function of θ (K−1, p), or of θ (0, 0) if nothing is learned.
+    """Losses at rows as a function of θ (K−1, p), or of θ (0, 0) if nothing is learned.
 
-    responds : True if the losses are those of the best classifier at each dual point (see `dual.bounds.best_response`).
+    responds : True if the losses belong to the best classifier at each dual point (see `dual.bounds.best_response`).
     """
 
     learns: ClassVar[bool]
@@ -67,19 +67,19 @@ class Model(Protocol):
     def shape(self) -> tuple[int, int]: ...
     @property
     def scale(self) -> float:
-        """Size of the losses, the unit of τ and α."""
+        """The size of the losses, the unit of τ and α."""
 
     def design(self, rows: slice) -> Any:
-        """(B, p) design matrix of some rows."""
+        """Return the design matrix (B, p) of some rows."""
 
     def losses(self, theta: FloatArray, rows: slice) -> Any: ...
     def response(self, tau: float) -> Response:
-        """The best response to the prices of a dual point, as the kernels compute it."""
+        """Return the best response to the prices of a dual point, in the form that the kernels use."""
 
     def penalty_value(self, theta: FloatArray) -> float: ...
     def penalty_gradient(self, theta: FloatArray) -> FloatArray: ...
     def penalty_hessian(self) -> FloatArray:
-        """(K−1, K−1, p, p) Hessian of the penalty."""
+        """Return the Hessian (K−1, K−1, p, p) of the penalty."""
 
     def restricted(self, rows: NDArray[np.intp]) -> Model: ...
     def over(self, rows: ModelRows) -> Model: ...
@@ -87,9 +87,9 @@ class Model(Protocol):
 
 @dataclass(frozen=True)
 class LinearModel:
-    """Linear scores: X (N, p) with its intercept column, penalty (p,) the diagonal of R, n_classes K ≥ 2.
+    """Linear scores. X : (N, p) with an intercept column, penalty : (p,) the diagonal of R, n_classes : K ≥ 2.
 
-    within : (N,) factors of the losses, 0 outside a group of rows, for rows in memory; None if all are 1.
+    within : (N,) factors of the losses, 0 outside a group of rows, for rows in memory; None if all factors are 1.
     """
 
     X: FloatArray
@@ -106,7 +106,7 @@ class LinearModel:
         return self.n_classes - 1, self.X.shape[1]
 
     def scores(self, theta: FloatArray, rows: slice) -> Any:
-        """Scores (B, K) of a chunk of rows; class 0 is the reference with score 0."""
+        """Return scores (B, K) of a chunk of rows. Class 0 is the reference with score 0."""
         xp = arrays_of(self.X)
         free = self.X[rows] @ xp.send(theta).T
         return xp.hstack(xp.zeros((len(free), 1)), free)
@@ -125,7 +125,7 @@ class LinearModel:
         return (theta - self._centre(theta)) * self.penalty
 
     def penalty_hessian(self) -> FloatArray:
-        """(K−1, K−1, p, p): G ⊗ R, with penalty ½ Σ_t penalty_t θ_tᵀ G θ_t."""
+        """Return G ⊗ R (K−1, K−1, p, p). The penalty is ½ Σ_t penalty_t θ_tᵀ G θ_t."""
         free = self.n_classes - 1
         coupling = np.eye(free) - (1.0 / self.n_classes if free > 1 else 0.0)
         return coupling[:, :, None, None] * np.diag(self.penalty)
@@ -141,7 +141,7 @@ class LinearModel:
         return replace(self, X=rows.design)
 
     def _centre(self, theta: FloatArray) -> FloatArray:
-        # With K ≥ 3 classes, the penalty applies to the representation whose coefficients sum to zero over classes.
+        # With K ≥ 3 classes, the penalty applies to coefficients in the form that sums to zero over classes.
         return theta.sum(axis=0) / self.n_classes if len(theta) > 1 else np.zeros_like(theta[0])
 
 
@@ -153,7 +153,7 @@ class KeptLosses:
     last: tuple[FloatArray, FloatArray] = (np.empty((0, 0)), np.empty((0, 0)))
 
     def losses_at(self, model: Model, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Losses without the factors of a group of rows, which differ between the sets that share the losses."""
+        """Return losses without the factors of a group of rows, because sets with other factors share the losses."""
         if isinstance(model, LinearModel) and model.within is not None:
             model = replace(model, within=None)
         if self.theta is None or not np.array_equal(self.theta, theta):
@@ -190,7 +190,7 @@ class _NothingLearned:
 
 @dataclass(frozen=True)
 class FixedLosses(_NothingLearned):
-    """A classifier that is not optimised: its losses (N, K), and their size if it is known otherwise."""
+    """A classifier that is not optimised: its losses (N, K), and the size of the losses if already known."""
 
     matrix: FloatArray
     size: float | None = None
@@ -232,7 +232,7 @@ class FrozenModel(_NothingLearned):
 class AnyClassifier(_NothingLearned):
     """All classifiers: at each dual point, the best response to the adversary's prices a (B, K).
 
-    game : of a matrix of costs; None for the log loss.
+    game : the game of a matrix of costs; None for the log loss.
     """
 
     n_classes: int
@@ -258,12 +258,12 @@ class AnyClassifier(_NothingLearned):
         return Response(1.0, self.game.labels, self.game.values)
 
     def rule(self, prices: Any) -> Any:
-        """Probabilities (B, K) of the predictions that minimise the largest loss plus price."""
+        """Return the predicted probabilities (B, K) that minimise the largest loss plus price."""
         xp = arrays_of(prices)
         return xp.softmax(prices) if self.game is None else xp.send(self.game.rule(xp.fetch(prices)))
 
     def response_losses(self, prices: Any, tau: float) -> Any:
-        """Losses (B, K) of the rule; at τ > 0 those with which a softmax over labels is the smoothed response."""
+        """Return losses (B, K) of the rule. At τ > 0, their softmax over labels is the smoothed response."""
         xp = arrays_of(prices)
         if self.game is None:
             return xp.log_loss(prices / (1.0 + tau))
@@ -277,7 +277,7 @@ class AnyClassifier(_NothingLearned):
         return top + tau * (xp.log(total) + xp.log(((share / total) @ labels).clip(_LEAST_LABEL))) - prices
 
     def least_loss(self, q: Any) -> Any:
-        """(B,) the smallest expected loss of any prediction under label probabilities q (B, K)."""
+        """Return the smallest expected loss (B,) of any prediction under label probabilities q (B, K)."""
         xp = arrays_of(q)
         if self.game is None:
             return xp.entr(q.clip(0.0)).sum(axis=1)
@@ -292,7 +292,7 @@ class AnyClassifier(_NothingLearned):
 
 @dataclass(frozen=True)
 class NoLosses(_NothingLearned):
-    """Plain transport: one label, and no loss at any row. `weights` (N,) are the row weights."""
+    """Plain transport: one label, and zero loss at every row. `weights` (N,) are the row weights."""
 
     weights: FloatArray
 
@@ -326,7 +326,7 @@ class Coordinates:
         return cls(np.zeros(d), np.ones(d), None, fit_intercept)
 
     def design(self, rows: Any) -> Any:
-        """(B, p) design matrix of rows (B, d)."""
+        """Return the design matrix (B, p) of rows (B, d)."""
         xp = arrays_of(rows)
         unit = (rows - xp.send(self.mean)) / xp.send(self.scale)
         if self.basis is not None:
@@ -334,7 +334,7 @@ class Coordinates:
         return xp.hstack(unit, xp.zeros((len(rows), 1)) + 1.0) if self.fit_intercept else unit
 
     def coefficients(self, theta: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return coef_ and intercept_ for the original features. For K ≥ 3 classes they sum to zero over classes."""
+        """Return coef_ and intercept_ for the original features. With K ≥ 3 classes, they sum to zero over classes."""
         slopes = theta[:, :-1] if self.fit_intercept else theta
         if self.basis is not None:
             slopes = slopes @ self.basis.T
@@ -347,10 +347,10 @@ class Coordinates:
         return coef, intercept
 
     def penalty(self, l2: float, *, standardized: bool = False) -> FloatArray:
-        """(p,) diagonal of the penalty ½ l2 ‖θ‖², for original or standardised features.
+        """Return the diagonal (p,) of the penalty ½ l2 ‖θ‖², for original or standardised features.
 
-        A basis belongs to its penalty: it is orthonormal for standardised features, or after division by their scale
-        for original features.
+        A basis is valid for one penalty only. It is orthonormal for standardised features, or after division by their
+        scale for original features.
         """
         p = len(self.scale) if self.basis is None else self.basis.shape[1]
         penalty = np.zeros(p + int(self.fit_intercept))
@@ -363,13 +363,13 @@ class Coordinates:
         return penalty
 
     def model(self, rows: FloatArray, n_classes: int, l2: float, *, standardized: bool = False) -> LinearModel:
-        """A linear model over rows (N, d)."""
+        """Return a linear model over rows (N, d)."""
         return LinearModel(self.design(rows), self.penalty(l2, standardized=standardized), n_classes)
 
 
 @dataclass
 class RowTotals:
-    """Sums over rows, and largest values. Both combine over blocks."""
+    """Sums over rows, and largest values. Both can be combined over blocks."""
 
     sums: tuple[FloatArray, ...]
     largest: tuple[float, ...] = ()
@@ -382,7 +382,7 @@ class RowTotals:
 
 
 class FeatureSums(Protocol):
-    """Sums over weighted rows that define coordinates: those of `FeatureBlock`."""
+    """The interface of `FeatureBlock`: sums over weighted rows that define coordinates."""
 
     def sizes(self) -> RowTotals: ...
     def means(self, size: FloatArray) -> RowTotals: ...
@@ -391,13 +391,13 @@ class FeatureSums(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class FeatureBlock:
-    """Rows (B, d) with weights, before coordinates are known."""
+    """Rows (B, d) with weights, before the coordinates are known."""
 
     rows: Any
     weights: Any
 
     def sizes(self) -> RowTotals:
-        """Σ m, and the largest |x| of each feature."""
+        """Return Σ m, and the largest |x| of each feature."""
         xp = arrays_of(self.rows)
         largest = xp.fetch(xp.largest(abs(self.rows), 0)) if len(self.rows) else np.zeros(self.rows.shape[1])
         return RowTotals((np.array([float(self.weights.sum())]),), tuple(float(value) for value in largest))
@@ -413,13 +413,12 @@ class FeatureBlock:
 
 
 def standard_coordinates(features: FeatureSums, l2: float, fit_intercept: bool) -> Coordinates:
-    """Coordinates with mean 0 and deviation 1 per feature under the row weights. Constant features become 0.
+    """Return coordinates with mean 0 and deviation 1 per feature under the row weights. Constant features become 0.
 
-    If features are collinear (more features than rows, one-hot codes) and no penalty chooses among equivalent
-    coefficients,
-    coordinates of the span of the rows are used. The coefficients are then those of least norm after standardisation,
-    and do not depend on rounding. With a penalty l2 on the original features, the optimum lies in the span, too. The
-    span is then used for rows in memory with fewer rows than features, so that no step costs d² or more.
+    Features may be collinear (more features than rows, one-hot codes). If no penalty then chooses among equivalent
+    coefficients, the coordinates of the span of the rows are used. The coefficients have the least norm after
+    standardisation, and do not depend on rounding. With a penalty l2 on the original features, the optimum also lies in
+    the span. The span is then used for rows in memory with fewer rows than features, so that no step costs d² or more.
     """
     size = np.array(features.sizes().largest)
     size[size == 0] = 1.0
@@ -439,16 +438,16 @@ def standard_coordinates(features: FeatureSums, l2: float, fit_intercept: bool) 
 
 
 def _centred(size: FloatArray, mean: FloatArray, deviation: FloatArray, fit_intercept: bool) -> Coordinates:
-    """Coordinates without a basis, from the mean and the deviation (d,) of features divided by their size."""
+    """Return coordinates without a basis, from the mean and deviation (d,) of features divided by their size."""
     scale = np.where(deviation <= 1e-12, np.inf, deviation * size)
     return Coordinates(mean * size, scale, None, fit_intercept)
 
 
 def _spanned_by_few(features: FeatureBlock, centred: Coordinates, *, as_given: bool) -> FloatArray | None:
-    """Basis of the span of fewer rows than features, computed from the rows themselves, which keeps more digits.
+    """Compute a basis of the span of fewer rows than features from the rows themselves, which keeps more digits.
 
-    as_given : True if the basis is orthonormal for the original features, up to one factor; False for the standardised
-    ones.
+    as_given : True if the basis is orthonormal for the original features, up to one factor; False if it is orthonormal
+    for the standardised features.
     """
     kept, varying = features.weights > 0, np.isfinite(centred.scale)
     scale = centred.scale.copy()
@@ -463,7 +462,7 @@ def _spanned_by_few(features: FeatureBlock, centred: Coordinates, *, as_given: b
 
 
 def _spanned(correlation: FloatArray, constant: NDArray[np.bool_]) -> FloatArray | None:
-    """Orthonormal basis (d, r) of the span of the rows, or None if the rows span everything."""
+    """Return an orthonormal basis (d, r) of the span of the rows, or None if the rows span all features."""
     varying = ~constant
     values, vectors = eigh(correlation * np.outer(varying, varying))
     basis = vectors[:, values > 1e-13 * max(values.max(initial=0.0), 1e-300)]

@@ -1,10 +1,10 @@
-"""The smoothed dual objective of the robust problem, from sums over rows.
+"""The smoothed dual objective of the robust problem, computed from sums over rows.
 
 F_τ(θ, α, β, λ) = αε + Σ_i w_i β_i + Σ_k σ_τ(λ_k) + Σ_j m_j Φ_j^τ − μ log α + ½ θᵀRθ
 
-Φ_j^τ is the max over labels and anchors replaced by τ·log-sum-exp; λ_k = λ̄_k − λ_k is the net label multiplier and σ_τ
-the support function of its interval, smoothed by the log barrier on (λ̄_k, λ_k), μ = BARRIER·τ. Every derivative is
-additive over rows.
+Φ_j^τ is the maximum over labels and anchors, replaced by τ·log-sum-exp. λ_k = λ̄_k − λ_k is the net label multiplier.
+σ_τ is the support function of its interval, smoothed by the log barrier on (λ̄_k, λ_k), and μ = BARRIER·τ. Every
+derivative is additive over rows.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from surefoot.dual.row_sums import RowSums
 from surefoot.kernels.arrays import arrays_of
 from surefoot.problem.sets import DecisionSet
 
-# The barrier on α and λ is this share of τ. It adds the same share to the gap, which should be dominated by entropy.
+# The barrier on α and λ is this share of τ. It adds the same share to the gap, and entropy should dominate the gap.
 BARRIER = 0.05
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Positions of θ, α, λ and β in the Newton vector. alpha_free is False for plain transport (α fixed)."""
+    """Positions of θ, α, λ and β in the Newton vector. alpha_free : False for plain transport, where α is fixed."""
 
     theta_shape: tuple[int, int]
     alpha_free: bool
@@ -59,7 +59,7 @@ class Layout:
         return self.beta.stop
 
     def reference_potentials(self, anchors: FloatArray, labels: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Potentials of labels (K,), zero if no multiplier is free, and of anchors (n,), with sums b_i + l_k kept."""
+        """Shift potentials of labels (K,), to zero if no multiplier is free, and of anchors (n,), keeping b_i + l_k."""
         shift = labels[0] if len(self.lam_free) == len(labels) - 1 else 0.0  # class 0 is then the reference
         fixed = np.zeros_like(labels)
         fixed[self.lam_free] = labels[self.lam_free] - shift
@@ -77,7 +77,7 @@ class Layout:
 
 
 def free_label_multipliers(intervals: FloatArray) -> NDArray[np.intp]:
-    """Classes with a multiplier of their own. Probabilities sum to one, so some constraints repeat others."""
+    """Return the classes with their own multiplier. Probabilities sum to one, so some constraints are redundant."""
     K = len(intervals)
     binding = (intervals[:, 0] > 0) | (intervals[:, 1] < 1)
     if not binding.any():
@@ -90,17 +90,17 @@ def free_label_multipliers(intervals: FloatArray) -> NDArray[np.intp]:
 def smoothed_support(
     intervals: FloatArray, lam: FloatArray, barrier: float
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """σ, σ' and σ'' at each net multiplier: min over λ̄ − λ = lam of λ̄ p_hi − λ p_lo − μ log λ̄ − μ log λ, μ the barrier.
+    """Return σ, σ' and σ'' at each net multiplier: min over λ̄ − λ = lam of λ̄ p_hi − λ p_lo − μ log λ̄ − μ log λ.
 
-    An exact probability (p_lo = p_hi) gives the linear function. σ' is the adversary's label probability, strictly
-    inside.
+    μ is the barrier. An exact probability (p_lo = p_hi) gives the linear function. σ' is the adversary's label
+    probability, strictly inside the interval.
     """
     lo, hi = intervals.T
     width = hi - lo
     exact = width <= 0
     half = 2.0 * barrier / np.where(exact, 1.0, width)
     root = np.hypot(lam, half)
-    far, near = root + np.abs(lam), half * half / (root + np.abs(lam))  # root ± lam without cancellation
+    far, near = root + np.abs(lam), half * half / (root + np.abs(lam))  # root ± lam, computed without cancellation
     upper = 0.5 * (np.where(lam >= 0, far, near) + half)
     lower = 0.5 * (np.where(lam >= 0, near, far) + half)
     value = np.where(exact, lam * hi, upper * hi - lower * lo - barrier * (np.log(upper) + np.log(lower)))
@@ -110,11 +110,11 @@ def smoothed_support(
 
 
 class SmoothedDual:
-    """F_τ of one decision set and one model. A sweep sums over their rows, which are in memory by default.
+    """F_τ of one decision set and one model. A sweep sums over the rows, which are in memory by default.
 
-    `minimal_radius` and `room` widen the set while τ is large, see `radius`. `potentials` (b, l) of the minimal radius
-    give Newton's method the direction in which α can grow without a change of plan, see `ray`. `exact` requests sums in
-    float64 from a sweep that may otherwise compute them in float32.
+    `minimal_radius` and `room` widen the set while τ is large (see `radius`). The `potentials` (b, l) of the minimal
+    radius give Newton's method the direction in which α can grow without changing the plan (see `ray`). `exact`
+    requests sums in float64 from a sweep that may otherwise use float32.
     """
 
     def __init__(
@@ -140,12 +140,12 @@ class SmoothedDual:
 
     @property
     def barrier_count(self) -> int:
-        """Number of log barriers in F_τ: on α, and on both multipliers of each interval that is not a point."""
+        """The number of log barriers in F_τ: on α, and on both multipliers of each interval that is not a point."""
         open_intervals = self.set.intervals[self.layout.lam_free]
         return int(self.layout.alpha_free) + 2 * int(np.sum(open_intervals[:, 0] < open_intervals[:, 1]))
 
     def _ray(self, potentials: tuple[FloatArray, FloatArray] | None) -> FloatArray:
-        """Direction (α, λ, β) = (1, l, b), which changes only the weight of costs reduced by the potentials (b, l)."""
+        """Return the direction (α, λ, β) = (1, l, b), which only changes the weight of costs reduced by (b, l)."""
         ray = np.zeros(self.layout.size)
         if potentials is not None and self.layout.alpha_free:
             labels, ray[self.layout.beta] = self.layout.reference_potentials(*potentials)
@@ -154,30 +154,30 @@ class SmoothedDual:
         return ray
 
     def radius(self, tau: float) -> float:
-        """Radius used at smoothing τ: at least the minimal one plus room·τ.
+        """Return the radius used at smoothing τ: at least the minimal radius plus room·τ.
 
-        A softmax plan costs more than the cheapest plan. Under a radius close to the minimal one, a plan at large τ
-        could only comply with an unbounded α, from which the path would have to return.
+        A softmax plan costs more than the cheapest plan. If the radius is close to the minimal radius, a plan at large
+        τ could satisfy it only with an unbounded α. The path would then have to return from there.
         """
         return max(self.set.radius, self._minimal_radius + self._room * tau)
 
     @property
     def rounding(self) -> float:
-        """Rounding error of F_τ, in units of its size: that of float64, or of a mean over many rows in float32."""
+        """The rounding error of F_τ relative to its size: that of float64, or of a mean over many rows in float32."""
         return 1e-15 if self._exact or not self.sweep.is_narrow else 2e-9
 
     def row_sums(self, point: DualPoint, tau: float, *, second_order: bool) -> RowSums:
-        """Σ over all rows."""
+        """Compute the sums over all rows."""
         return self.sweep.row_sums(self._problem, point, tau, second_order=second_order, exact=self._exact)
 
     def factorized(self, matrix: FloatArray, *, tame: bool) -> Callable[[FloatArray], FloatArray]:
-        """Return a solver of matrix · x = right, computed where the rows are. The lower triangle is overwritten."""
+        """Return a solver of matrix · x = right, computed on the device of the rows. Overwrites the lower triangle."""
         return self.sweep.factorized(matrix, tame=tame)
 
     def evaluate(self, point: DualPoint, tau: float, *, second_order: bool, limit: float = np.inf) -> Evaluation:
-        """Value, gradient (p,) and, on request, Hessian (p, p) of F_τ in the layout's coordinates.
+        """Compute value, gradient (p,) and, on request, Hessian (p, p) of F_τ in the layout's coordinates.
 
-        If F_τ is larger than `limit`, value and gradient may be those of a smaller function that is also above `limit`.
+        If F_τ is larger than `limit`, value and gradient may belong to a smaller function that is also above `limit`.
         """
         some = self.sweep.some_row_sums(self._problem, point, tau) if limit < np.inf else None
         if some is not None:
@@ -190,12 +190,12 @@ class SmoothedDual:
 
     @property
     def can_share_theta(self) -> bool:
-        """Return True if the block of θ can be computed for several sets at once."""
+        """True if the block of θ can be computed for several sets at once."""
         whole = isinstance(self.model, LinearModel) and self.model.within is None
         return whole and isinstance(self.sweep, InMemoryRows)
 
     def evaluate_apart(self, point: DualPoint, tau: float) -> Evaluation:
-        """Evaluate without the rows of θ in the Hessian (m, p), but with labels for `theta_curvature`."""
+        """Evaluate without the rows of θ in the Hessian (m, p), but with the labels for `theta_curvature`."""
         if not isinstance(self.sweep, InMemoryRows):
             raise TypeError("labels are kept only for rows in memory")
         sums, labels = self.sweep.row_sums_and_labels(self._problem, point, tau)
@@ -204,7 +204,7 @@ class SmoothedDual:
     def theta_curvature(
         self, theta: FloatArray, tau: float, weights: FloatArray, labels: Sequence[FloatArray]
     ) -> FloatArray:
-        """(q, q), lower triangle valid: the block of θ for a mixture of sets with weights (S,), penalty included."""
+        """Return the block (q, q) of θ for a mixture of sets, weights (S,), with penalty; lower triangle valid."""
         if not isinstance(self.sweep, InMemoryRows):
             raise TypeError("labels are kept only for rows in memory")
         blocks = self.sweep.theta_curvature(self._problem, theta, tau, weights, labels)
@@ -217,11 +217,10 @@ class SmoothedDual:
 class Evaluation:
     """F_τ at a point: value, gradient, Hessian (lower triangle valid), and the mean entropy of the adversary's plan.
 
-    If labels (N, K) of the softmax plan are present, the Hessian has no rows of θ.
+    If labels (N, K) of the softmax plan are present, the Hessian does not contain the rows of θ.
 
-    `natural` is the size of the terms that cancel in each diagonal entry of the Hessian, and so the size of its
-    rounding
-    error.
+    `natural` is the size of the terms that cancel in each diagonal entry of the Hessian. It determines the rounding
+    error of the entry.
     """
 
     value: float
@@ -264,7 +263,7 @@ class Evaluation:
     def _hessian(
         dual: SmoothedDual, point: DualPoint, tau: float, sums: RowSums, curvature: FloatArray, apart: bool
     ) -> Any:
-        """Assemble the Hessian where the sums are, in memory or on a device."""
+        """Assemble the Hessian where the sums are stored, in memory or on a device."""
         at = dual.layout
         free = at.lam_free
         xp = arrays_of(sums.beta_beta)
@@ -292,7 +291,7 @@ class Evaluation:
 
 
 def place_theta_blocks(blocks: Any, H: Any) -> None:
-    """Write blocks (K−1, K−1, p, p), of which [a, b ≥ a] are valid, to the lower triangle of a Hessian."""
+    """Write the valid blocks [a, b ≥ a] of (K−1, K−1, p, p) to the lower triangle of a Hessian."""
     k, p = blocks.shape[0], blocks.shape[2]
     for a in range(k):
         for b in range(a + 1):

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class RowStore(ABC):
-    """The rows of a problem, in one block or many, and the sums over them.
+    """The rows of a problem, in one block or in many, and the sums over these rows.
 
     `total` and `gather` apply a method of `Block` to each block. Every other sum is built on these two.
     """
@@ -35,19 +35,19 @@ class RowStore(ABC):
 
     @property
     def is_narrow(self) -> bool:
-        """Return True if sums that need not be exact are in float32."""
+        """True if sums that need not be exact are computed in float32."""
         return False
 
     @property
     def threads(self) -> Executor | None:
-        """Threads of this process, if several may be used."""
+        """The threads of this process, if several may be used."""
         return None
 
     @abstractmethod
     def total(
         self, problem: DualProblem, work: Callable[Concatenate[Block, P], T], *parameters: P.args, **named: P.kwargs
     ) -> T:
-        """Σ over blocks of the results of `work`."""
+        """Return the sum over blocks of the results of `work`."""
 
     @abstractmethod
     def gather(
@@ -57,16 +57,16 @@ class RowStore(ABC):
         *parameters: P.args,
         **named: P.kwargs,
     ) -> FloatArray:
-        """The arrays returned by `work` for each block, concatenated."""
+        """Concatenate the arrays that `work` returns for each block."""
 
     def row_sums(
         self, problem: DualProblem, point: DualPoint, tau: float, *, second_order: bool, exact: bool
     ) -> RowSums:
-        """Sums for the smoothed dual and its derivatives; `exact` requires float64."""
+        """Compute the sums for the smoothed dual and its derivatives. `exact` requires float64."""
         return self.total(problem, Block.row_sums, point, tau, second_order, not exact)
 
     def some_row_sums(self, problem: DualProblem, point: DualPoint, tau: float) -> tuple[RowSums, bool] | None:
-        """First-order sums over listed anchors, if lists exist, and True if no unlisted anchor has a weight.
+        """Return first-order sums over listed anchors, and True if unlisted anchors have no weight. None without lists.
 
         If an unlisted anchor has a weight, Φ is too small.
         """
@@ -77,34 +77,34 @@ class RowStore(ABC):
         return factorized(matrix, self.threads, tame=tame)
 
     def upper_bound(self, problem: DualProblem, point: DualPoint) -> tuple[float, float]:
-        """The exact dual value, and the smallest Φ over the rows."""
+        """Return the exact dual value, and the smallest Φ over the rows."""
         rows = self.total(problem, Block.dual_rows, point)
         constant = dual_constant(problem.decision_set, point) + problem.model.penalty_value(point.theta)
         return constant + float(rows.sums[0][0]), -rows.largest[0]
 
     def anchor_repair(self, problem: DualProblem, point: DualPoint, tau: float) -> AnchorRepair:
-        """The repair that makes the anchor marginal of the softmax plan exact."""
+        """Return the repair that makes the anchor marginal of the softmax plan exact."""
         return AnchorRepair.from_mass(problem.decision_set, self.total(problem, Block.plan_mass, point, tau).sums[0])
 
     def soft_adversary(
         self, problem: DualProblem, point: DualPoint, tau: float
     ) -> tuple[Adversary, NDArray[np.float64]]:
-        """Labels of the softmax plan with the cost of the repaired plan, and their label probabilities (K,)."""
+        """Return the labels of the softmax plan, with the repaired plan's cost, and the label probabilities (K,)."""
         repair = self.anchor_repair(problem, point, tau)
         cost, shares = self.total(problem, Block.plan_cost, point, tau, repair).sums
         rule = SoftPlanLabels(problem.decision_set, point, tau)
         return RuleMixture(((1.0, rule, None),), float(cost[0])), shares
 
     def label_shares(self, problem: DualProblem, adversary: Adversary) -> FloatArray:
-        """(K,) label probabilities of an adversary."""
+        """Return the label probabilities (K,) of an adversary."""
         return self.total(problem, Block.label_shares, adversary).sums[0]
 
     def at_coefficients(self, model: LinearModel, theta: FloatArray) -> tuple[RowStore, Model]:
-        """The same rows, with the losses of a linear model with fixed coefficients."""
+        """Return the same rows, with the losses of a linear model with fixed coefficients."""
         return self, FrozenModel(model, theta)
 
     def lower_bound(self, problem: DualProblem, adversary: Adversary, theta: FloatArray) -> LowerBound:
-        """Lower bound on the minimum over θ of E_q ℓ(θ) + ½ θᵀRθ under the adversary's labels q."""
+        """Bound the minimum over θ of E_q ℓ(θ) + ½ θᵀRθ from below, under the adversary's labels q."""
         if problem.model.responds:
             return LowerBound(float(self.total(problem, Block.least_loss, adversary).sums[0][0]))
         if not problem.model.learns:
@@ -117,7 +117,7 @@ class RowStore(ABC):
 
 @dataclass(frozen=True)
 class _LogisticPasses:
-    """The sums of `SoftLabels`, each as a pass over all blocks."""
+    """The sums of `SoftLabels`, each computed in a pass over all blocks."""
 
     sweep: RowStore
     problem: DualProblem
@@ -147,7 +147,7 @@ class InMemoryRows(RowStore):
 
     @classmethod
     def from_decision_set(cls, ds: DecisionSet, model: Model, executor: Executor | None = None) -> InMemoryRows:
-        """The rows of a decision set and of its model."""
+        """Return the rows of a decision set and of its model."""
         if isinstance(model, LinearModel):
             return cls(ds.distances, ds.row_weights, model.X, None, executor)
         losses = model.losses(np.zeros((0, 0)), slice(0, len(ds.row_weights)))
@@ -172,7 +172,7 @@ class InMemoryRows(RowStore):
     def row_sums(
         self, problem: DualProblem, point: DualPoint, tau: float, *, second_order: bool, exact: bool
     ) -> RowSums:
-        """Sum by threads over groups of rows if there is an executor; over short lists if they are faster."""
+        """Sum by threads over groups of rows if there is an executor, and over short lists if they are faster."""
         rows = replace(self._weighted(problem), rough=not exact)
         return rows.kept_sums(self.lists, point, tau, second_order=second_order, executor=self.executor)
 
@@ -181,12 +181,12 @@ class InMemoryRows(RowStore):
         return WeightedRows(problem.decision_set, self.distances, self.weights, model, kept=self.kept)
 
     def some_row_sums(self, problem: DualProblem, point: DualPoint, tau: float) -> tuple[RowSums, bool] | None:
-        """Sum over the last short list of anchors, whether or not it is still valid."""
+        """Sum over the last short list of anchors, even if it is no longer valid."""
         sums = self._weighted(problem).some_sums(self.lists, point, tau, self.executor)
         return None if sums is None else (sums, self.lists.missed == 0)
 
     def row_sums_and_labels(self, problem: DualProblem, point: DualPoint, tau: float) -> tuple[RowSums, FloatArray]:
-        """Second-order sums without the block of θ, and the labels (N, K) of the softmax plan."""
+        """Compute second-order sums without the block of θ, and the labels (N, K) of the softmax plan."""
         labels = np.empty((self.n_rows, problem.decision_set.n_classes))
         rows = self._weighted(problem)
         return rows.sums(point, tau, second_order=True, executor=self.executor, labels=labels), labels
@@ -199,7 +199,7 @@ class InMemoryRows(RowStore):
         weights: FloatArray,
         labels: Sequence[FloatArray],
     ) -> FloatArray:
-        """The block of θ for a mixture of sets by weights (S,), from the labels (S) of their softmax plans."""
+        """Return the block of θ for a mixture of sets by weights (S,), from the labels (S) of their softmax plans."""
         return self._weighted(problem).theta_curvature(theta, tau, weights, labels, self.executor)
 
     def soft_adversary(
@@ -213,7 +213,7 @@ class InMemoryRows(RowStore):
     def plan_adversary(
         self, problem: DualProblem, joint: FloatArray, share: FloatArray
     ) -> tuple[Adversary, NDArray[np.float64]]:
-        """Labels of any plan, with its cost after repair, and their probabilities (K,).
+        """Return the labels of any plan, with its cost after repair, and the label probabilities (K,).
 
         joint : (N, K, C) P(label, class of anchor | row), share : (N, n) P(anchor | row, class).
         """
@@ -227,17 +227,17 @@ class InMemoryRows(RowStore):
         return self.block(problem).soft_labels(adversary)
 
     def at_coefficients(self, model: LinearModel, theta: FloatArray) -> tuple[RowStore, Model]:
-        """Return the rows with the losses as a table."""
+        """Return the rows with the losses stored as a table."""
         losses = model.over(self).losses(theta, slice(None))
         return replace(self, design=None, losses=losses), FixedLosses(losses)
 
     def mean_distance(self, anchor_weights: FloatArray) -> float:
-        """Mean feature distance between rows and anchors."""
+        """Return the mean feature distance between rows and anchors."""
         return float(self.weights @ self.distances @ anchor_weights)
 
 
 def table_of(sweep: RowStore, problem: DualProblem, adversary: Adversary) -> FloatArray:
-    """(N, K) the labels of an adversary."""
+    """Return the labels (N, K) of an adversary."""
     if isinstance(adversary, LabelTable):
         return adversary.label_proba
     return sweep.gather(problem, Block.labels, adversary)

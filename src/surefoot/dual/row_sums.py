@@ -1,6 +1,6 @@
-"""Sums over rows at a smoothing τ, from which value, gradient and Hessian of the smoothed dual are assembled.
+"""Compute sums over rows at a smoothing τ. Value, gradient and Hessian of the smoothed dual follow from these sums.
 
-Φ_j^τ and its first and second derivatives are additive over rows, so the sums of chunks, groups and blocks add up.
+Φ_j^τ and its first and second derivatives are additive over rows, so sums over chunks, groups and blocks can be added.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ from surefoot.problem.sets import DecisionSet
 
 T = TypeVar("T")
 
-# Above this share of stored weights BLAS on the dense chunk beats the sparse products (measured in benchmarks/).
+# Above this share of stored weights, BLAS on the dense chunk is faster than sparse products (measured in benchmarks/).
 DENSE_SHARE = 0.12
-# Distances of a chunk, which fits into the cache.
+# The number of distances in a chunk, which fits into the cache.
 _CHUNK_ENTRIES = 1 << 18
-# Threads work on groups of rows: at most this many groups, each with at least this many entries (distances and
-# features).
+# Threads work on groups of rows. There are at most this many groups, each with at least this many entries (distances
+# and features).
 _MOST_GROUPS, _GROUP_ENTRIES = 8, 1 << 16
 # With many anchors, or at least this many features, products in float32 take half as long. They use larger chunks.
 MANY_ANCHORS, _FEWEST_ROUGH_FEATURES, _ROUGH_ENTRIES = 256, 64, 1 << 20
-# Products over fewer rows than this would be dominated by additions.
+# In products over fewer rows than this, additions would dominate the time.
 _FEWEST_PRODUCT_ROWS, _FEWEST_ROUGH_ROWS = 384, 1024
-# Sums of second derivatives are large: groups of fewer rows take longer to add than to compute. Over short lists of
-# anchors, rows are cheaper.
+# Sums of second derivatives are large. Groups with fewer rows than this take longer to add than to compute. Over short
+# lists of anchors, each row takes less time, so groups must be larger.
 _FEWEST_ROWS, _FEWEST_LISTED_ROWS = 512, 4096
 
 
 @dataclass
 class RowSums:
-    """Sums over rows at a smoothing τ, from which value, gradient and Hessian are assembled."""
+    """Sums over rows at a smoothing τ. Value, gradient and Hessian follow from these sums."""
 
     small: FloatArray  # Σ m φ, Σ m E c, Σ m Var c, Σ m entropy
     label: FloatArray  # (K,) Σ m q
@@ -103,10 +103,10 @@ class WeightedRows:
         labels: FloatArray | None = None,
         near: ListedAnchors | None = None,
     ) -> RowSums:
-        """Σ over all rows. The order of addition does not depend on the number of threads.
+        """Sum over all rows. The order of addition does not depend on the number of threads.
 
         labels : (N, K) array that receives the labels of the softmax plan. The sum over pairs of features is then left
-        to `theta_curvature`. near : anchors of a short list, used instead of all anchors.
+        to `theta_curvature`. near : the anchors of a short list, used instead of all anchors.
         """
         self._keep_losses(point.theta)
         work = partial(self._group_sums, near=near, point=point, tau=tau, second_order=second_order, labels=labels)
@@ -122,7 +122,7 @@ class WeightedRows:
         second_order: bool,
         executor: Executor | None = None,
     ) -> RowSums:
-        """`sums` over short lists of anchors if they are faster. Lists that have become too old are made anew."""
+        """Compute `sums` over short lists of anchors if they are faster. Make new lists if the lists are too old."""
         if second_order and lists.wants_new(self.distances.shape, tau):
             lists.keep(self.shortlist(point, tau, executor, lists.most_pairs), tau)
         near = None if lists.last is None else ListedAnchors(lists.last)
@@ -134,7 +134,7 @@ class WeightedRows:
     def some_sums(
         self, lists: ShortlistKeeper, point: DualPoint, tau: float, executor: Executor | None = None
     ) -> RowSums | None:
-        """First-order sums over the last short lists, valid or not. `lists.missed` counts rows with failed lists."""
+        """Compute first-order sums over the last short lists, even if invalid. `lists.missed` counts failed rows."""
         if lists.last is None:
             return None
         near = ListedAnchors(lists.last, loose=True)
@@ -145,10 +145,10 @@ class WeightedRows:
     def shortlist(
         self, point: DualPoint, tau: float, executor: Executor | None = None, most_pairs: float = np.inf
     ) -> Shortlist | None:
-        """Make a list of the near anchors for each row and class, or return None if the list would be too long."""
+        """List the near anchors of each row and class, or return None if the list would be too long."""
 
         def gains(rows: slice) -> FloatArray:
-            if self.model.responds:  # every label has a weight, so anchors are compared for each
+            if self.model.responds:  # every label has a weight, so compare anchors for each label
                 ds = self.decision_set
                 least = soft_least(ds, self.distances[rows], point, 0.0)[:, None, :]
                 return np.asarray((least + point.alpha * ds.present_label_cost).min(axis=2))
@@ -164,7 +164,7 @@ class WeightedRows:
         labels: Sequence[FloatArray],
         executor: Executor | None = None,
     ) -> FloatArray:
-        """(K−1, K−1, p, p), blocks [a, b ≥ a] valid: the block of θ for a mixture of sets, by one product.
+        """Return the block of θ for a mixture of sets, (K−1, K−1, p, p), blocks [a, b ≥ a] valid, by one product.
 
         weights : (S,) of the sets, summing to one; labels : (S) tables (N, K) of their softmax plans.
         """
@@ -173,7 +173,7 @@ class WeightedRows:
         return self._total(work, executor, _FEWEST_ROWS)
 
     def _total(self, work: Callable[[tuple[int, int]], T], executor: Executor | None, fewest: int) -> T:
-        """Σ over groups of rows, in order. Each group has at least `fewest` rows, if there are that many."""
+        """Sum over groups of rows, in order. Each group has at least `fewest` rows, if there are enough rows."""
         N, n = self.distances.shape
         groups = int(np.clip(min(N * (n + self.model.shape[1]) // _GROUP_ENTRIES, N // fewest), 1, self.groups))
         edges = np.linspace(0, N, groups + 1).astype(int).tolist()
@@ -206,19 +206,19 @@ class WeightedRows:
                 both = sum(w * q[:, k] * q[:, other] for w, q in zip(weights, tables, strict=True))
                 same = float(k == other)
                 weight = m * ((same * mean[:, k] - both) / tau + p[:, k] * (same - p[:, other]))
-                # sign of every weight: a product with its own transpose takes half as long
+                # all weights have this sign: a product with its own transpose takes half as long
                 sign = 1.0 if same else -1.0
                 Y = X * np.sqrt(np.maximum(sign * weight, 0.0))[:, None]
                 total[k - 1, other - 1] = sign * (Y.T @ Y)
         return total
 
     def _keep_losses(self, theta: FloatArray) -> None:
-        """Compute losses for all rows at once, before threads read them."""
+        """Compute the losses of all rows at once, before threads read them."""
         if self.kept is not None and self.model.learns:
             self.kept.losses_at(self.model, theta)
 
     def _losses(self, theta: FloatArray, rows: slice) -> tuple[FloatArray, FloatArray]:
-        """Losses (B, K) at some rows, and exp(−ℓ)."""
+        """Return losses (B, K) at some rows, and exp(−ℓ)."""
         if self.kept is not None and self.model.learns:
             losses, p = self.kept.losses_at(self.model, theta)
             return losses[rows], p[rows]
@@ -226,7 +226,7 @@ class WeightedRows:
         return losses, np.exp(-losses)
 
     def _factor(self, rows: slice) -> FloatArray | None:
-        """Factors (B,) of the losses at some rows, or None if all are 1."""
+        """Return the factors (B,) of the losses at some rows, or None if all are 1."""
         within = self.model.within if isinstance(self.model, LinearModel) else None
         return None if within is None else within[rows]
 
@@ -251,7 +251,7 @@ class WeightedRows:
             rows = slice(start, min(start + B, group[1]))
             losses, p = self._losses(point.theta, rows)
             X, m, factor = model.design(rows), self.weights[rows], self._factor(rows)
-            if factor is not None:  # of losses, and so of their derivatives
+            if factor is not None:  # the factors apply to losses and to their derivatives
                 losses, X = factor[:, None] * losses, factor[:, None] * X
             response = model.response(tau)
             chunk = Chunk.from_rows(ds, X, m, losses - point.lam, rough, response)
@@ -272,7 +272,7 @@ class WeightedRows:
                 if model.learns:
                     many = model.shape[1] >= _FEWEST_ROUGH_FEATURES
                     features = X.astype(np.float32) if self.rough and many else X
-                    # rows outside of a group have no losses
+                    # rows outside the group have no losses
                     at = slice(None) if factor is None else np.flatnonzero(factor)
                     bend = m if factor is None else m[at] / factor[at]
                     _add_theta_blocks(
@@ -285,9 +285,9 @@ class WeightedRows:
 
 @dataclass(frozen=True, eq=False)
 class Chunk:
-    """Some rows of weights m (B,): design matrix X (B, p) and gains (B, K) = ℓ − λ.
+    """A chunk of rows of weights m (B,): design matrix X (B, p) and gains (B, K) = ℓ − λ.
 
-    phi (B,), q (B, K), cck (B, K) and s (B, K, C) belong to the softmax plan and are written by `soft_rows`, and so are
+    phi (B,), q (B, K), cck (B, K) and s (B, K, C) belong to the softmax plan. `soft_rows` writes these arrays, and also
     pairs (B, C, C) if there is a response. See `WeightedRows` for `rough`, and `soft_rows` for `response`.
     """
 
@@ -333,7 +333,7 @@ class Chunk:
         return lambda: self._add_products(A, stored, sums)
 
     def _add_products(self, A: FloatArray, stored: int, sums: RowSums) -> None:
-        """Σ m a aᵀ and Σ m s a xᵀ, by BLAS if most weights are stored, and entry by entry if few are."""
+        """Add Σ m a aᵀ and Σ m s a xᵀ, by BLAS if most weights are stored, and entry by entry if few are."""
         from surefoot.kernels.soft_rows import add_sparse_products
 
         ds, X, m, s = self.decision_set, self.X, self.m, self.s
@@ -359,7 +359,7 @@ class Chunk:
         kind, columns = np.float32 if self.rough else np.float64, self.decision_set.class_columns
         for c, (lo, hi) in enumerate(columns):
             for other, (start, stop) in enumerate(columns[: c + 1]):
-                # a factor may be too large for float32 where its weights are zero
+                # a factor may overflow float32 where its weights are zero
                 weighted = A[:, start:stop] * (self.m * self.pairs[:, c, other])[:, None]
                 total[lo:hi, start:stop] += A[:, lo:hi].astype(kind, copy=False).T @ weighted.astype(kind, copy=False)
 
@@ -368,7 +368,8 @@ class Chunk:
 class ListedAnchors:
     """The softmax plan over the anchors of a short list. Rows whose list may be incomplete use all anchors.
 
-    loose : no row uses all anchors, and Φ may be too small. failed : the number of rows whose list may be incomplete.
+    loose : True if no row uses all anchors, so that Φ may be too small. failed : the number of rows whose list may be
+    incomplete.
     """
 
     shortlist: Shortlist
@@ -430,10 +431,10 @@ def _add_theta_blocks(
     *,
     alone: bool,
 ) -> None:
-    """The blocks of the Hessian that involve θ and not β: Cov over labels / τ, and the curvature of the loss itself.
+    """Add the Hessian blocks that involve θ but not β: Cov over labels / τ, and the curvature of the loss itself.
 
-    bend : (B,) weights of the curvature: m over the factor of the losses, by which X is multiplied. alone : include the
-    block of θ itself. Products have the precision of X.
+    bend : (B,) weights of the curvature: m over the factor of the losses. X is multiplied by this factor. alone : also
+    add the block of θ itself. Products have the precision of X.
     """
     free, K = sums.theta.shape[0], q.shape[1]
     sums.theta_alpha += (m[:, None] * cck[:, 1:]).T @ X

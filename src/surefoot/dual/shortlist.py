@@ -1,6 +1,6 @@
 """Short lists: for each row and class, the few anchors that can have a weight in the softmax plan.
 
-At a small τ, a plan assigns a row to a few anchors, and all other weights are below rounding error. If α and β have
+At a small τ, a plan assigns a row to a few anchors, and all other weights are below the rounding error. If α and β have
 moved too far since a list was made, the row uses all anchors. Sums over lists and over all anchors agree up to
 rounding.
 """
@@ -20,16 +20,16 @@ from surefoot.dual.models import DualPoint
 from surefoot.problem.distances import Distances
 from surefoot.problem.sets import DecisionSet
 
-# Bytes of an anchor and its distance in a list.
+# The bytes of an anchor and its distance in a list.
 PAIR_BYTES = np.dtype(np.uint32).itemsize + np.dtype(np.float64).itemsize
-# Anchors whose α d + β exceeds the smallest by this multiple of τ have weights below rounding error. A list extends as
-# far again, about as far as α and β move before the next list.
+# Anchors have weights below the rounding error if their α d + β exceeds the smallest by this multiple of τ. A list
+# extends to twice this distance, because α and β move about this far before the next list.
 NEGLIGIBLE = 36.0
 # Lists are not used if they contain more than this share of all pairs, or for fewer anchors or pairs than this.
 _LARGEST_SHARE, _FEWEST_ANCHORS, _FEWEST_PAIRS = 0.2, 48, 1 << 16
-# Pairs processed together. Distances that are not kept are measured in groups of this size.
+# The number of pairs processed together. Distances that are not kept are measured in groups of this size.
 _GROUP_PAIRS = 1 << 22
-# A list is made anew if it fails for this share of the rows, or once τ has fallen to this share.
+# A list is made again if it fails for this share of the rows, or once τ has fallen to this share.
 _MOST_FAILED, _STALE = 0.02, 0.3
 # If lists were too long, they are tried again once τ has fallen to this share.
 _RETRY = 0.7
@@ -39,7 +39,7 @@ _RETRY = 0.7
 class Shortlist:
     """Anchors (L,) and distances (L,) of each row and class, at starts (N·C+1,), made at α, β (n,) and τ.
 
-    limits : (N, C) the list contains all anchors with α d + β below; class_starts : (C,) the first anchor of each
+    limits : (N, C) the list contains all anchors with α d + β below this; class_starts : (C,) the first anchor of each
     class.
     """
 
@@ -54,16 +54,16 @@ class Shortlist:
 
     @property
     def mean_length(self) -> float:
-        """Anchors per row."""
+        """The mean number of anchors per row."""
         return len(self.anchors) / len(self.limits)
 
     def starts_of(self, rows: slice) -> NDArray[np.int64]:
-        """(B·C+1,) positions at which the lists of some rows begin and end."""
+        """Return the positions (B·C+1,) at which the lists of some rows begin and end."""
         C = len(self.class_starts)
         return self.starts[rows.start * C : rows.stop * C + 1]
 
     def beyond(self, rows: slice, point: DualPoint) -> FloatArray:
-        """(B, C) a lower bound on α d + β over the unlisted anchors.
+        """Return a lower bound (B, C) on α d + β over the unlisted anchors.
 
         With α = s α₀ and β = s (β₀ + δ), the value at an unlisted anchor is at least s (limit + smallest δ of the
         class).
@@ -75,7 +75,7 @@ class Shortlist:
 
 @dataclass
 class ShortlistKeeper:
-    """The last short list of a decision set over some rows, and the smoothing at which a list was too long."""
+    """The last short list of a decision set over some rows, and the smallest τ at which a list was too long."""
 
     most_pairs: float = np.inf  # limit on the length of a list
     last: Shortlist | None = None
@@ -92,7 +92,7 @@ class ShortlistKeeper:
         return last is None or self.failed > _MOST_FAILED * N or not _STALE * last.tau < tau <= last.tau
 
     def keep(self, made: Shortlist | None, tau: float) -> None:
-        """Keep a new list, or record that the list would have been too long."""
+        """Keep a new list, or record that it would have been too long."""
         self.last, self.failed = made, 0
         if made is None:
             self.too_long = tau
@@ -107,13 +107,13 @@ class BlockLists:
     keepers: dict[int, ShortlistKeeper] = field(default_factory=dict)
 
     def turn_to(self, ds: DecisionSet) -> None:
-        """Announce the decision set of the next sums. Lists of another set are dropped."""
+        """Set the decision set of the next sums. Drop the lists of another set."""
         self.settled = self.set_key == (key := _key(ds))
         if not self.settled:
             self.set_key, self.keepers = key, {}
 
     def of_block(self, start: int, most_pairs: float) -> ShortlistKeeper | None:
-        """Return the keeper of the block that starts at a row; None if the last sums were over another set."""
+        """Return the keeper of the block that starts at a row, or None if the last sums were over another set."""
         return self.keepers.setdefault(start, ShortlistKeeper(most_pairs)) if self.settled else None
 
     def complete_for(self, ds: DecisionSet) -> bool:
@@ -123,12 +123,12 @@ class BlockLists:
 
     @property
     def missed(self) -> int:
-        """Rows whose lists may be incomplete in the last sums over listed anchors."""
+        """The number of rows whose lists may be incomplete in the last sums over listed anchors."""
         return sum(keeper.missed for keeper in self.keepers.values())
 
 
 def _key(ds: DecisionSet) -> tuple[object, ...]:
-    """A key that distinguishes decision sets over the same rows."""
+    """Return a key that distinguishes decision sets over the same rows."""
     return ds.radius, ds.intervals.tobytes(), ds.label_cost.tobytes()
 
 

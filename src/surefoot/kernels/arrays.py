@@ -1,4 +1,4 @@
-"""The few array functions that NumPy and torch spell differently, so that code above this module is written once.
+"""Array functions that have different names in NumPy and torch, so that code above this module is written once.
 
 Everything else (arithmetic, `@`, `.sum(axis=...)`, slices) is the same for both.
 """
@@ -16,7 +16,7 @@ from surefoot._validation import FloatArray
 from surefoot.problem.losses import log_loss_matrix, probabilities
 from surefoot.problem.sets import DecisionSet
 
-# Rows of a large matrix that are processed together. They fit into the cache.
+# The number of rows of a large matrix that are processed together. They fit into the cache.
 _SCALED_ROWS = 64
 
 
@@ -33,7 +33,7 @@ class NumpyArrays:
 
     @staticmethod
     def fused(distances: Any) -> Any:
-        """Return kernels that allocate no matrix besides the distances, or None if there are none for this memory."""
+        """Return kernels that allocate only the distances as a matrix, or None if this memory has no such kernels."""
         return None
 
     @staticmethod
@@ -60,7 +60,7 @@ class NumpyArrays:
 
     @staticmethod
     def tall_product(left: FloatArray, right: FloatArray) -> FloatArray:
-        """leftᵀ · right (a, b) of matrices (N, a) and (N, b)."""
+        """Return leftᵀ · right (a, b) of matrices (N, a) and (N, b)."""
         return np.asarray(left.T @ right)
 
     @staticmethod
@@ -70,7 +70,7 @@ class NumpyArrays:
 
     @staticmethod
     def scaled(lower: FloatArray, scale: FloatArray) -> FloatArray:
-        """The lower triangle of a matrix (m, m) with rows and columns multiplied by scale (m,)."""
+        """Return the lower triangle of a matrix (m, m) with rows and columns multiplied by scale (m,)."""
         found = np.zeros_like(lower)
         for start in range(0, len(scale), _SCALED_ROWS):
             rows = slice(start, start + _SCALED_ROWS)
@@ -85,12 +85,12 @@ class NumpyArrays:
 
     @staticmethod
     def softmax(array: FloatArray) -> FloatArray:
-        """Softmax over the second axis."""
+        """Return the softmax over the second axis."""
         return np.asarray(softmax(array, axis=1))
 
     @staticmethod
     def log_total(array: FloatArray) -> FloatArray:
-        """Log-sum-exp over all axes except the first. The reduced axes are kept."""
+        """Return the log-sum-exp over all axes except the first. The reduced axes are kept."""
         return np.asarray(logsumexp(array, axis=(1, 2), keepdims=True))
 
     @staticmethod
@@ -108,7 +108,7 @@ class NumpyArrays:
 
     @staticmethod
     def slots(ds: DecisionSet) -> NDArray[np.intp]:
-        """(n,) position of each anchor's class among the classes present."""
+        """Return the position (n,) of each anchor's class among the classes present."""
         return ds.anchor_slots
 
 

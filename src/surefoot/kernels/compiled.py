@@ -1,4 +1,4 @@
-"""The compiler of kernels, and the kernels for nearest pairs and for the start of the interior-point method."""
+"""The compiler of kernels, the kernels for nearest pairs, and the kernel that starts the interior-point method."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from numba import njit
 
 from surefoot._errors import CodedWarning, warn_caller
 
-# Kernels are compiled by numba, run without the interpreter lock, and are cached on disk where that is possible.
+# Numba compiles the kernels. They run without the interpreter lock, and are cached on disk where possible.
 
 
 def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
     """Compile a function by numba, and cache the machine code on disk if a folder is writable.
 
-    In containers and services, neither the package's folder nor the user's may be writable. numba then refuses to
-    compile with a cache, and the function is compiled without one.
+    In containers and services, both the package's folder and the user's folder may be read-only. numba then refuses to
+    compile with a cache, so the function is compiled without one.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
         keywords = {"nogil": True, "error_model": "numpy", **options}
         try:
             return njit(cache=True, **keywords)(function)
-        except RuntimeError:  # any other cause fails again below
+        except RuntimeError:  # an error with any other cause is raised again below
             without = njit(**keywords)(function)
             _warn_once()
             return without
@@ -35,7 +35,7 @@ def compiled(**options: Any) -> Callable[[Callable[..., Any]], Any]:
 
 @cache
 def _warn_once() -> None:
-    """Warn once per process, not once per kernel."""
+    """Warn once per process instead of once per kernel."""
     warn_caller(
         CodedWarning(
             "no_cache",
@@ -51,7 +51,7 @@ def _warn_once() -> None:
 
 @compiled()
 def nearest_anchors(D, potentials, anchors, values):  # pragma: no cover (compiled)
-    """Find for each row of D (B, n) the anchors (B, k) of smallest d_ji + b_i, and these values, ascending."""
+    """Find, for each row of D (B, n), the anchors (B, k) of smallest d_ji + b_i, and these values, ascending."""
     B, n = D.shape
     k = anchors.shape[1]
     for j in range(B):
@@ -71,9 +71,9 @@ def nearest_anchors(D, potentials, anchors, values):  # pragma: no cover (compil
 
 @compiled()
 def nearest_rows(D, start, rows, values):  # pragma: no cover (compiled)
-    """Merge the rows of D (B, n), numbered from `start`, into the nearest rows (n, k) of each anchor found so far.
+    """Merge the rows of D (B, n), numbered from `start`, into the nearest rows (n, k) already found for each anchor.
 
-    values : (n, k) distances of the nearest rows, ascending. An anchor with fewer rows so far has infinite entries.
+    values : (n, k) distances of the nearest rows, ascending. Entries are infinite until an anchor has k rows.
     """
     B, n = D.shape
     k = rows.shape[1]
@@ -98,9 +98,9 @@ _MOST_STEPS, _CENTRED, _TO_BOUNDARY = 40, 1e-3, 0.9
 def centre_rows(distances, alpha, beta, offsets, above, mu, u, psi):  # pragma: no cover (compiled)
     """Minimise ψ_j − μ Σ_i log(α d_ji + β_i − u_jc(i)) − μ Σ_kc log(ψ_j + above_jkc + u_jc) over u_j (C,) and ψ_j.
 
-    distances (N, n), anchors grouped by class at offsets (C+1,); above (N, K, C). u (N, C) and psi (N,) hold an
-    interior point. Damped Newton steps move it to the minimiser. The Hessian is an arrow, because each u_jc is coupled
-    to ψ_j only.
+    distances (N, n), with anchors grouped by class at offsets (C+1,); above (N, K, C). u (N, C) and psi (N,) hold an
+    interior point. Damped Newton steps move this point to the minimiser. The Hessian is an arrow matrix, because each
+    u_jc is coupled to ψ_j only.
     """
     N, K, C = above.shape
     weight, both, slope, step = np.empty(C), np.empty(C), np.empty(C), np.empty(C)

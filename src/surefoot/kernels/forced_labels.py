@@ -1,4 +1,4 @@
-"""Exact worst-case labels of one row: a small linear program with cuts, compiled with numba."""
+"""Compute exact worst-case labels of one row by a small linear program with cuts, compiled with numba."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ import numpy as np
 
 from surefoot.kernels.compiled import compiled
 
-# Re-optimise a transport plan after prescribing the classes from which one row draws its mass.
+# Re-optimise a transport plan after fixing the mass that one row draws from each class.
 
-# Masses are in units of one row. Smaller masses are rounding errors.
+# The unit of mass is one row. Smaller masses are rounding errors.
 DUST = 1e-11
-# Shortest paths before the search for a plan gives up.
+# The search for a plan gives up after this many shortest paths.
 _MOST_PATHS = 10_000
 
 
 @compiled()
 def residual_costs(D, first, rows, anchors, beta, dust, cost, via):  # pragma: no cover (compiled)
-    """Lower cost (n, n) to min over entries (r, u) of the cost of moving r from u to v; via (n, n) is that row + first.
+    """Lower cost (n, n) to the least cost of moving a row r from u to v, over entries (r, u). via (n, n) is r + first.
 
     Costs are reduced, d_rv + β_v − d_ru − β_u. They are non-negative, because β proves that the plan is optimal. Costs
     below dust are set to 0.
@@ -35,7 +35,7 @@ def residual_costs(D, first, rows, anchors, beta, dust, cost, via):  # pragma: n
 
 @compiled()
 def all_pairs(cost):  # pragma: no cover (compiled)
-    """Shortest distances (n, n) between all nodes, over arcs of non-negative cost (n, n)."""
+    """Return the shortest distances (n, n) between all nodes, over arcs of non-negative cost (n, n)."""
     n = cost.shape[0]
     dist = cost.copy()
     for u in range(n):
@@ -76,10 +76,10 @@ def _receive(entries, head, r, v, amount):  # pragma: no cover (compiled)
 
 @compiled()
 def _shortest_path(D, j, slots, source, hold, surplus, beta, raw, via, entries, head, label, best, parent, arc, mover):
-    """Dijkstra from class `source` of row j to an anchor of a class that j must give up; −1 if there is none.
+    """Run Dijkstra from class `source` of row j to an anchor of a class that j must give up; −1 if there is none.
 
-    label (n,): cost to an anchor, final if best (n,) is −∞; label + β are the reduced costs. The last step to v
-    comes from parent[v] and moves row mover[v], by entry arc[v]; arc −1 is a full entry, −2 row j within a class.
+    label (n,): cost to an anchor, final if best (n,) is −∞; label + β are the reduced costs. The last step to v comes
+    from parent[v] and moves row mover[v], by entry arc[v]. arc −1 is a full entry, −2 is row j within a class.
     """
     n = slots.shape[0]
     rows, caps, following, _count = entries
@@ -124,7 +124,7 @@ def _shortest_path(D, j, slots, source, hold, surplus, beta, raw, via, entries, 
 
 @compiled()
 def _bottleneck(hold, entries, end, amount, parent, arc, mover):  # pragma: no cover (compiled)
-    """Bound an amount by the capacity of the path to `end`. Steps that move the same row twice become one."""
+    """Bound an amount by the capacity of the path to `end`. Two steps that move the same row become one."""
     v = end
     while parent[v] >= 0:
         u = parent[v]
@@ -141,7 +141,7 @@ def _bottleneck(hold, entries, end, amount, parent, arc, mover):  # pragma: no c
 
 @compiled()
 def _augment(hold, entries, head, end, amount, parent, arc, mover):  # pragma: no cover (compiled)
-    """Send an amount along the path: row j gives it up at `end` and receives it where the path begins."""
+    """Send an amount along the path. Row j gives it up at `end` and receives it at the start of the path."""
     hold[end] = _taken(hold[end], amount)
     v = end
     while parent[v] >= 0:
@@ -167,14 +167,14 @@ def _taken(held, amount):  # pragma: no cover (compiled)
 
 @compiled()
 def reroute(D, j, slots, hold, target, beta, raw, via, entries, head, slopes):  # pragma: no cover (compiled)
-    """Least cost w(a) of a plan in which row j draws target (C,) = a from the classes, less that of the optimal plan.
+    """Return the least cost w(a) of plans in which row j draws target (C,) = a from the classes, less the optimal cost.
 
     hold (n,): the mass that j draws from each anchor in the optimal plan, sum 1; beta (n,): its potentials; raw, via
     (n, n): cost and row of each arc of full entries; entries, head: the remaining entries. hold, beta, entries and head
     are changed.
-    slopes (m, C): lower bounds w(a) ≥ slopes·a found on the way, valid for all a. Each is exact at the composition
-    where it was found, the last one at the target.
-    Returns the cost and the number of bounds (those beyond m are dropped, except the last). The cost is ∞ if the
+    slopes (m, C): the lower bounds w(a) ≥ slopes·a that are found, valid for all a. Each bound is exact at the
+    composition that produced it. The last one is exact at the target.
+    Returns the cost and the number of bounds (bounds beyond m are dropped, except the last). The cost is ∞ if the
     anchors of a class do not hold enough mass, or if the search for paths does not end.
     """
     n, C = slots.shape[0], target.shape[0]
@@ -206,7 +206,7 @@ def reroute(D, j, slots, hold, target, beta, raw, via, entries, head, slopes):  
             for c in range(C):
                 constant -= have[c] * slopes[m, c]
             for c in range(C):
-                slopes[m, c] += constant  # Σ_c a_c = 1, so a constant is a slope
+                slopes[m, c] += constant  # Σ_c a_c = 1, so a constant can be added to every slope
             amount = min(target[source] - have[source], surplus[slots[end]], hold[end])
             amount = _bottleneck(hold, entries, end, amount, parent, arc, mover)
             entries = _augment(hold, entries, head, end, amount, parent, arc, mover)
@@ -216,21 +216,21 @@ def reroute(D, j, slots, hold, target, beta, raw, via, entries, head, slopes):  
     return total, found
 
 
-# A small dense simplex method for linear programs that grow by rows.
+# A small dense simplex method for linear programs that gain rows.
 
 # Smaller pivots are rounding errors. Ratios this close are ties. Costs and values above -1e-11 count as non-negative.
 _PIVOT, _TIE, _NEGATIVE = 1e-9, 1e-12, 1e-11
-# A program is infeasible if no pivot can restore a constraint that is violated by more than this. Without a new cut a
-# cost is exact within the same number.
+# A program is infeasible if a constraint is violated by more than this and no pivot can restore it. If no new cut is
+# found, a cost is exact within the same number.
 _ROUNDING = 1e-8
-# Pivots before the method gives up. Beyond the second number it takes the first candidate, not the steepest one, which
-# prevents cycles.
+# The method gives up after this many pivots. After the second number, it takes the first candidate instead of the
+# steepest one, which prevents cycles.
 _STEPS, _GREEDY_STEPS = 5000, 100
 
 
 @compiled()
 def eliminate(target, row, s):  # pragma: no cover (compiled)
-    """Clear entry s of the target by subtracting a multiple of a row whose entry s is 1."""
+    """Clear entry s of the target by subtracting a multiple of a row with entry s equal to 1."""
     f = target[s]
     if f != 0.0:
         for v in range(target.shape[0]):
@@ -254,13 +254,13 @@ def pivot(T, z, basis, m, r, s):  # pragma: no cover (compiled)
 
 @compiled()
 def minimise(T, z, basis, m, q):  # pragma: no cover (compiled)
-    """Primal simplex over the first q variables, from a feasible basis. Returns False if it does not end."""
+    """Run the primal simplex over the first q variables from a feasible basis. Return False if it does not end."""
     for step in range(_STEPS):
         s, least = -1, -_NEGATIVE
         for v in range(q):
             if z[v] < least:
                 s, least = v, z[v]
-                if step > _GREEDY_STEPS:  # the first candidate prevents cycles
+                if step > _GREEDY_STEPS:  # taking the first candidate prevents cycles
                     break
         if s < 0:
             return True
@@ -269,7 +269,7 @@ def minimise(T, z, basis, m, q):  # pragma: no cover (compiled)
             if T[i, s] > _PIVOT:
                 ratio = min(ratio, max(T[i, -1], 0.0) / T[i, s])
         r, largest = -1, 0.0
-        for i in range(m):  # of the rows that tie, the largest pivot loses the fewest digits
+        for i in range(m):  # among tied rows, the largest pivot loses the fewest digits
             if T[i, s] > _PIVOT and max(T[i, -1], 0.0) / T[i, s] <= ratio + _TIE and T[i, s] > largest:
                 r, largest = i, T[i, s]
         if r < 0:
@@ -280,7 +280,7 @@ def minimise(T, z, basis, m, q):  # pragma: no cover (compiled)
 
 @compiled()
 def restore(T, z, basis, m, q):  # pragma: no cover (compiled)
-    """Dual simplex over the first q variables: make the right-hand sides non-negative and keep the reduced costs so.
+    """Run the dual simplex over the first q variables. It makes right-hand sides and keeps reduced costs non-negative.
 
     Returns False if it does not end, or if the program is infeasible.
     """
@@ -304,7 +304,7 @@ def restore(T, z, basis, m, q):  # pragma: no cover (compiled)
         if s < 0:
             if least < -_ROUNDING:
                 return False
-            T[r, -1] = 0.0  # nothing can raise it, and the violation is a rounding error
+            T[r, -1] = 0.0  # no pivot can raise it, and the violation is a rounding error
         else:
             pivot(T, z, basis, m, r, s)
     return False
@@ -312,21 +312,21 @@ def restore(T, z, basis, m, q):  # pragma: no cover (compiled)
 
 @compiled()
 def append_row(T, basis, m, slack):  # pragma: no cover (compiled)
-    """Add row m, written in terms of all variables, to the tableau, with its slack variable in the basis."""
+    """Add row m, written in all variables, to the tableau, with its slack variable in the basis."""
     for i in range(m):
         eliminate(T[m], T[i], basis[i])
     basis[m] = slack
 
 
-# The cost is exact within this number.
+# The accuracy of the cost.
 _TOLERANCE = 1e-10
-# Rounds of cuts, initial room for cuts, and bounds found per round.
+# The most rounds of cuts, the initial room for cuts, and the most bounds found per round.
 _ROUNDS, _CUTS, _BOUNDS = 500, 16, 256
 
 
 @compiled()
 def _tableau(table, basis0, f, C, room):  # pragma: no cover (compiled)
-    """The program of the labels with room for cuts, and its reduced costs for the objective Σ_k f_k Σ_c G_kc."""
+    """Return the program of the labels with room for cuts, and its reduced costs for the objective Σ_k f_k Σ_c G_kc."""
     m, q = table.shape[0], table.shape[1] - 1
     T, basis, z = np.zeros((m + room, q + room + 1)), np.empty(m + room, np.int64), np.zeros(q + room + 1)
     for i in range(m):
@@ -344,7 +344,7 @@ def _tableau(table, basis0, f, C, room):  # pragma: no cover (compiled)
 
 @compiled()
 def _is_new(known, cuts, slope):  # pragma: no cover (compiled)
-    """Return True if a bound differs from all cuts made so far."""
+    """Return True if a bound differs from all known cuts."""
     for g in range(cuts):
         far = 0.0
         for c in range(slope.shape[0]):
@@ -356,7 +356,7 @@ def _is_new(known, cuts, slope):  # pragma: no cover (compiled)
 
 @compiled()
 def _add_cuts(T, basis, m, q, known, cuts, slopes, found, shape, kappa, dust):  # pragma: no cover (compiled)
-    """Add the cuts θ ≥ slope·a, a_c = Σ_k G_kc, for new bounds. Returns the number of cuts."""
+    """Add the cuts θ ≥ slope·a, a_c = Σ_k G_kc, for new bounds. Return the number of cuts."""
     K, C, theta = shape
     for e in range(found):
         slope = slopes[e]
@@ -379,7 +379,7 @@ def _add_cuts(T, basis, m, q, known, cuts, slopes, found, shape, kappa, dust):  
 
 @compiled()
 def _composition(T, basis, m, shape, a):  # pragma: no cover (compiled)
-    """Write the mass a (C,) drawn from each class at the current basis. Returns its cost θ."""
+    """Write the mass a (C,) drawn from each class at the current basis. Return its cost θ."""
     K, C, theta = shape
     cost, total = 0.0, 0.0
     for c in range(C):
@@ -399,7 +399,7 @@ def _composition(T, basis, m, shape, a):  # pragma: no cover (compiled)
 
 @compiled()
 def _one_row(D, j, plan, graph, entries, head, f, first, program, shape, kappa, dust, room):  # pragma: no cover
-    """The least f·q over the label probabilities q that the adversary can force at row j; NaN without room."""
+    """Return the least f·q over label probabilities q that the adversary can force at row j; NaN without room."""
     slots, beta, raw, via = graph
     ptr, anchors, amounts = plan
     table, basis0 = program
@@ -414,7 +414,7 @@ def _one_row(D, j, plan, graph, entries, head, f, first, program, shape, kappa, 
     for _ in range(_ROUNDS):
         before = cuts
         cuts = _add_cuts(T, basis, m, q, known, cuts, slopes, found, shape, kappa, dust)
-        if cuts == before:  # the true cost is a cut already: the difference is rounding, or there is no room left
+        if cuts == before:  # no new cut: the difference is a rounding error, or there is no room left
             return -z[-1] if violation <= _ROUNDING else np.nan
         if not restore(T, z, basis, m + cuts, q + cuts):
             return np.nan
@@ -433,13 +433,14 @@ def _one_row(D, j, plan, graph, entries, head, f, first, program, shape, kappa, 
 
 @compiled()
 def worst_labels(D, rows, plan, graph, entries, head, f, first, program, shape, kappa, dust, values):
-    """values[s] = min f[s]·q over the label probabilities q (K,) that the adversary can force at row rows[s].
+    """Set values[s] = min f[s]·q over the label probabilities q (K,) that the adversary can force at row rows[s].
 
-    plan = (ptr, anchors, amounts): the optimal plan by rows; graph = (slots, beta, raw, via), entries and head: its
+    plan = (ptr, anchors, amounts): the optimal plan by rows. graph = (slots, beta, raw, via), entries and head: its
     residual graph. program = (table, basis): the linear program of the labels at a feasible basis, without the cost of
-    drawing from other classes. Its first K·C variables are G_kc, the mass of label k drawn from class c, and variable
-    `theta` is that cost; shape = (K, C, theta). first (R, C): a first bound, cost ≥ first[s]·a. Costs in the program
-    are in units of kappa. Costs below dust are 0. The value is NaN if the program did not end.
+    drawing from other classes. Its first K·C variables are G_kc, the mass of label k drawn from class c. Variable
+    `theta` is the cost of drawing from other classes. shape = (K, C, theta).
+    first (R, C) : a first bound, cost ≥ first[s]·a. Costs in the program are in units of kappa. Costs below dust are 0.
+    The value is NaN if the program did not end.
     """
     for s in range(rows.shape[0]):
         room = _CUTS

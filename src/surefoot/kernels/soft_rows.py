@@ -1,7 +1,7 @@
 """The hot kernel: soft assignment of rows to labels and anchors, over all anchors or over short lists.
 
-`soft_rows` sums over all anchors, `soft_listed` over the anchors listed for each row and class. The sums are equal up
-to rounding.
+`soft_rows` sums over all anchors. `soft_listed` sums over the anchors listed for each row and class. The sums are equal
+up to rounding.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from surefoot.kernels.compiled import compiled
 
 # The hot kernel: soft assignment of rows to labels and anchors.
 
-# Weights below exp(-36) of the largest are rounding noise in float64.
+# Weights below exp(-36) of the largest weight are rounding errors in float64.
 NEGLIGIBLE = math.exp(-36.0)
 _ROUND = 6755399441055744.0  # 1.5·2^52: adding it leaves the nearest integer in the low bits of a float64
 # Weights within a class are at least exp(-345), so that no product of two is subnormal. Processors take up to 70 times
-# as long for subnormal numbers. A class whose weight is below this after rounding is ignored.
+# as long for subnormal numbers. A class is ignored if its weight is below this after rounding.
 _MOST_EXPONENT, _LEAST_CLASS = 345.0, 1e-140
 _LOG2_E = math.log2(math.e)
-# log(2) as the sum of two numbers, so that its multiples are exact beyond float64.
+# log(2) as the sum of two numbers, so that its multiples are more exact than float64.
 _LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
 FAST = {"nnan", "ninf", "nsz", "contract", "arcp", "reassoc"}
-_ORDERED = {"nnan", "ninf", "nsz", "contract"}  # reassociation would undo the rounding trick
+_ORDERED = {"nnan", "ninf", "nsz", "contract"}  # without "reassoc", which would undo the rounding trick
 
 
 @compiled(fastmath=_ORDERED)
 def exp_negative(v, low, inv_tau, out, scratch, bits):  # pragma: no cover (compiled)
-    """out[i] = exp((low − v[i]) / τ), to 1e-15 relative, at least exp(-345). scratch and bits share memory."""
+    """Set out[i] = exp((low − v[i]) / τ), to 1e-15 relative, at least exp(-345). scratch and bits share memory."""
     n = v.shape[0]
     for i in range(n):
         t = min((v[i] - low) * inv_tau, _MOST_EXPONENT)
@@ -54,9 +54,9 @@ def join_labels(
 ):  # pragma: no cover (compiled)
     """Join the anchors of each class with the labels of row j, given soft minima and moments within each class.
 
-    soft (4, C): soft minimum, E d, E d², entropy within the class; U (B, K) = ℓ − λ; cost, scratch (bits shares its
-    memory), flat (K·C,): work space. Written: q (B, K) and at_class (3, C) = P(c), E κ within the class, 1 / P(c); with
-    `second` also the second moments cck (B, K) and s (B, K, C). Returns φ, E c, Var c, entropy.
+    soft (4, C): soft minimum, E d, E d², entropy within the class; U (B, K) = ℓ − λ; cost, scratch (shares memory with
+    bits), flat (K·C,): work space. Written: q (B, K) and at_class (3, C) = P(c), E κ within the class, 1 / P(c). With
+    `second`, the second moments cck (B, K) and s (B, K, C) are also written. Returns φ, E c, Var c, entropy.
     """
     K, C = kappa.shape
     inv_tau = 1.0 / tau
@@ -115,11 +115,11 @@ def join_labels(
 
 @compiled(fastmath=FAST, inline="always")
 def respond(j, soft, alpha, kappa, U, tau, response, labels, values, prices, share, cov):  # pragma: no cover (compiled)
-    """Add to U (B, K) = −λ in row j the losses with which the softmax over labels is the best response's own.
+    """Add to U (B, K) = −λ in row j the losses for which the softmax over labels equals the best response.
 
     soft (C,) are the soft minima of the classes. With V = 0 vertices, the response is h ∝ exp(response · a), and the
-    losses are −log h. Otherwise it is the softmax over vertices of the game of the row, labels (V, K) with values (V,).
-    prices (K,), share (V,): work space. Written: cov (K, K), τ times the second derivatives of Φ in a.
+    losses are −log h. Otherwise the response is the softmax over vertices of the game of the row, labels (V, K) with
+    values (V,). prices (K,), share (V,): work space. Written: cov (K, K), τ times the second derivatives of Φ in a.
     """
     K, C = kappa.shape
     V = labels.shape[0]
@@ -178,11 +178,11 @@ def respond(j, soft, alpha, kappa, U, tau, response, labels, values, prices, sha
 
 @compiled(fastmath=FAST, inline="always")
 def respond_moments(j, q, cck, s, cov, mj, pairs, shift, moved, moved_cost, h_ll):  # pragma: no cover (compiled)
-    """Replace the second moments of row j by those of the best response, which follows the point.
+    """Replace the second moments of row j by the moments of the best response, which changes with the point.
 
-    The covariance over labels of the means given each label is that of cov (K, K) instead of diag q − q qᵀ.
-    moved (K, C), moved_cost (K,): work space. Written: pairs (B, C, C), the factors of a aᵀ by class, and shift (C,),
-    the decrease of E c of each class. Added to: h_ll (K, K) = Σ m cov. Returns the decrease of Var c.
+    The means given each label have covariance cov (K, K) over labels, instead of diag q − q qᵀ. moved (K, C),
+    moved_cost (K,): work space. Written: pairs (B, C, C), the factors of a aᵀ by class, and shift (C,), the decrease of
+    E c of each class. Added to: h_ll (K, K) = Σ m cov. Returns the decrease of Var c.
     """
     K, C = s.shape[1], s.shape[2]
     variance = 0.0
@@ -222,11 +222,11 @@ def soft_rows(
     D, m, alpha, beta, offsets, kappa, U, tau, response, labels, values, least, A, phi, q, cck, s, pairs, g_beta, h_ab,
     h_lb, h_ll, small, second
 ):  # fmt: skip # pragma: no cover (compiled)
-    """Softmax of each row of a chunk, with the moments of the gradient and, with `second`, those of the Hessian.
+    """Compute the softmax of each row of a chunk, with the moments of the gradient and, with `second`, of the Hessian.
 
-    Inputs: D (B, n), m (B,), beta (n,), offsets (C+1,), kappa (K, C), U (B, K) = ℓ − λ. response: 0 for given losses;
-    positive if the best response is to be added to U = −λ, see `respond` (also for labels and values). The moments are
-    then those of the response (with pairs (B, C, C), the factors of a aᵀ by class).
+    Inputs: D (B, n), m (B,), beta (n,), offsets (C+1,), kappa (K, C), U (B, K) = ℓ − λ. response: 0 for given losses.
+    If response is positive, the best response is added to U = −λ (see `respond`, also for labels and values), and the
+    moments are the moments of the response (with pairs (B, C, C), the factors of a aᵀ by class).
     Outputs per row: A (B, n) weights a of anchors, 0 where √m a is below `least`, phi (B,), q (B, K),
     cck (B, K) = Cov(c, e_k), s (B, K, C) = P(k | c) − P(k).
     Added to: g_beta (n,) = Σ m a_ji, h_ab (n,) = Σ m Cov(c, e_i), h_lb (K, n) = Σ m Cov(e_k, e_i), for a response h_ll
@@ -236,7 +236,7 @@ def soft_rows(
     """
     B, n = D.shape
     K, C = kappa.shape
-    # indices known to be non-negative let LLVM vectorise
+    # LLVM vectorises loops over indices that are known to be non-negative
     edges = offsets.astype(np.uint64)
     v, scratch = np.empty(n), np.empty(n)
     bits = scratch.view(np.int64)
@@ -351,7 +351,7 @@ def add_sparse_products(A, m, slots, s, pairs, X, h_bb, h_tb):  # pragma: no cov
 
 @compiled(fastmath=FAST, inline="always")
 def _cheapest_label(alpha, kappa, u, c):  # pragma: no cover (compiled)
-    """min_k α κ_kc − u_k: the cost of the anchors of a class for a row, minus α d + β."""
+    """Return min_k α κ_kc − u_k, the cost of the anchors of a class for a row, minus α d + β."""
     least = alpha * kappa[0, c] - u[0]
     for k in range(1, kappa.shape[0]):
         least = min(least, alpha * kappa[k, c] - u[k])
@@ -362,9 +362,8 @@ def _cheapest_label(alpha, kappa, u, c):  # pragma: no cover (compiled)
 def count_near(D, alpha, beta, offsets, kappa, U, margin, limits, counts):  # pragma: no cover (compiled)
     """Find the limits (B, C) up to which α d + β is near, and the number (B, C) of anchors up to each limit.
 
-    An anchor is near within `margin` of the row's best pair of label and anchor. The best anchor of each class is
-    always
-    near.
+    An anchor is near if it is within `margin` of the row's best pair of label and anchor. The best anchor of each class
+    is always near.
     """
     B, n = D.shape
     C = kappa.shape[1]
@@ -412,10 +411,10 @@ def soft_listed(
     starts, anchors, distances, beyond, gap, loose, fails, m, alpha, beta, kappa, U, tau, response, labels, values, a,
     phi, q, cck, s, pairs, g_beta, h_ab, h_lb, h_ll, small, second
 ):  # fmt: skip # pragma: no cover (compiled)
-    """`soft_rows` over lists: starts (B·C+1,) into anchors and distances (L,); a (L,) are the weights, in list order.
+    """Compute `soft_rows` over lists: starts (B·C+1,) into anchors and distances (L,); a (L,) : weights in list order.
 
     beyond (B, C) : a lower bound on α d + β over the unlisted anchors. A row fails, in failed (B,), if an unlisted
-    anchor may come within `gap` of the row's best pair. Its weight m is then set to zero, unless `loose`.
+    anchor may come within `gap` of the row's best pair. The row's weight m is then set to zero, unless `loose`.
     """
     B, K = U.shape
     C = kappa.shape[1]
@@ -442,7 +441,7 @@ def soft_listed(
             lows[r] = low
             for i in range(hi - lo):
                 vc[i] -= low
-        if response > 0.0:  # every label has a weight: an anchor is near if it is near for one of them
+        if response > 0.0:  # every label has a weight, so an anchor is near if it is near for any label
             for k in range(K):
                 scores[k] = alpha * kappa[k, 0] + lows[j * C]
                 for c in range(1, C):

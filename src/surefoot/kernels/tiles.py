@@ -1,7 +1,7 @@
 """Large symmetric matrices by tiles: products, Cholesky factors and linear systems. Only the lower triangle is read.
 
-Products use NumPy, which releases the interpreter lock; SciPy's BLAS does not. Each tile is computed in the same way by
-any thread, so the result does not depend on the number of threads, to the last bit.
+Products use NumPy, which releases the interpreter lock. SciPy's BLAS does not release it. Every thread computes a tile
+in the same way, so the result does not depend on the number of threads, to the last bit.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from scipy.sparse.linalg import splu
 
 from surefoot._validation import FloatArray
 
-# Sparse linear systems: at a small τ few anchors share a row, and the matrix of Newton's system has few entries.
+# Sparse linear systems: at a small τ few anchors share a row, so the matrix of Newton's system has few entries.
 
-# Entries per row up to which a sparse factor is faster, not counting full columns. A column is full if it has entries
-# in the second number's share of the rows. At most the third number's share of the columns may be full.
+# A sparse factor is faster up to this many entries per row, not counting full columns. A column is full if it has
+# entries in the second number's share of the rows. At most the third number's share of the columns may be full.
 _MOST_PER_ROW, _FULL, _MOST_FULL = 4.0, 0.03, 0.1
-# Entries of a matrix with a unit diagonal below this count as zero.
+# In a matrix with a unit diagonal, entries below this count as zero.
 _ZERO = 1e-16
-# Rows that are examined together.
+# The number of rows that are examined together.
 _SPARSE_ROWS = 128
 
 
@@ -38,7 +38,7 @@ def sparse_solver(matrix: FloatArray) -> Callable[[FloatArray], FloatArray] | No
     The matrix (m, m) has a unit diagonal. Raises LinAlgError if the matrix is not positive definite.
     """
     m = len(matrix)
-    row, column, value = _entries(matrix, max(m - _SPARSE_ROWS, 0))  # the last rows have about twice the mean
+    row, column, value = _entries(matrix, max(m - _SPARSE_ROWS, 0))  # the last rows are about twice as full
     if not _is_sparse(column, min(_SPARSE_ROWS, m), 2.5 * _MOST_PER_ROW):
         return None
     row, column, value = _entries(matrix, 0)
@@ -49,7 +49,7 @@ def sparse_solver(matrix: FloatArray) -> Callable[[FloatArray], FloatArray] | No
     whole = csc_array((np.concatenate([value, value, matrix.diagonal()]), places), shape=(m, m))
     try:
         factor = splu(whole, "MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options={"SymmetricMode": True})
-    except RuntimeError as error:  # a pivot is zero
+    except RuntimeError as error:  # raised if a pivot is zero
         raise LinAlgError("not positive definite") from error
     if not np.array_equal(factor.perm_r, factor.perm_c):
         return None
@@ -67,7 +67,7 @@ def _is_sparse(column: NDArray[np.intp], rows: int, most: float) -> bool:
 
 
 def _entries(matrix: FloatArray, first: int) -> tuple[NDArray[np.intp], NDArray[np.intp], FloatArray]:
-    """Row, column and value of the entries below the diagonal, starting at row `first`."""
+    """Return row, column and value of the entries below the diagonal, starting at row `first`."""
     rows, columns, values = [], [], []
     for start in range(first, len(matrix), _SPARSE_ROWS):
         stop = min(start + _SPARSE_ROWS, len(matrix))
@@ -80,29 +80,29 @@ def _entries(matrix: FloatArray, first: int) -> tuple[NDArray[np.intp], NDArray[
     return np.concatenate(rows), np.concatenate(columns), np.concatenate(values)
 
 
-# Columns of a tile, and rows per product in a factorisation.
+# The number of columns of a tile, and of rows per product in a factorisation.
 _COLUMNS, _ROWS = 256, 768
-# Matrices with at least this many rows, far from singular, are factored in float32, which takes half as long. Solutions
-# are then refined to this residual, in at most this many steps.
+# Matrices with at least this many rows are factored in float32, which takes half as long, if they are far from
+# singular. Solutions are then refined to this residual, in at most this many steps.
 _FEWEST_ROWS, _RESIDUAL, _MOST_STEPS = 640, 1e-11, 12
 
 Solve = Callable[[FloatArray], FloatArray]
 
 
 def least_factor(dtype: Any) -> float:
-    """Return the size below which factors are set to 0: products of subnormal numbers take 4 to 70 times as long."""
+    """Return the size below which factors are set to 0. Products of subnormal numbers take 4 to 70 times as long."""
     return 1e-19 if dtype == np.float32 else 1e-150
 
 
 def root_weights(weights: FloatArray, X: NDArray[Any]) -> NDArray[Any]:
-    """(B, 1) √weight in the precision of X, for products of rows (B, p) with themselves; negative ones count as 0."""
+    """Return √weight (B, 1) in the precision of X, for products of rows (B, p) with themselves; 0 if negative."""
     root = np.sqrt(np.maximum(weights, 0.0))
     root[root < least_factor(X.dtype)] = 0.0
     return np.asarray(root.astype(X.dtype)[:, None])
 
 
 def add_gram(A: NDArray[Any], total: FloatArray) -> None:
-    """Add AᵀA of A (B, n), in its precision, to the lower triangle of total (n, n); diagonal tiles are complete."""
+    """Add AᵀA of A (B, n), in its precision, to the lower triangle of total (n, n). Diagonal tiles are complete."""
     n = A.shape[1]
     for start in range(0, n, _COLUMNS):
         stop = min(start + _COLUMNS, n)
@@ -114,8 +114,8 @@ def add_gram(A: NDArray[Any], total: FloatArray) -> None:
 def factorized(matrix: FloatArray, executor: Executor | None = None, *, tame: bool = False) -> Solve:
     """Return a solver of matrix · x = right (m,), by Cholesky from the lower triangle, which is overwritten.
 
-    The matrix has a unit diagonal. tame : the matrix is expected to be far from singular. Raises LinAlgError, at once
-    or when the solver is called, if the matrix is not positive definite.
+    The matrix has a unit diagonal. tame : True if the matrix is expected to be far from singular. Raises LinAlgError,
+    now or when the solver is called, if the matrix is not positive definite.
     """
     if len(matrix) < _FEWEST_ROWS:
         return _exact(matrix, executor)
@@ -140,7 +140,7 @@ def _exact(matrix: FloatArray, executor: Executor | None) -> Solve:
 
 
 def _solve_by(factor: NDArray[Any]) -> Solve:
-    # the lower triangle in C order is the upper one in Fortran order, so LAPACK makes no copy
+    # the lower triangle in C order is the upper triangle in Fortran order, so LAPACK makes no copy
     return lambda right: cast("FloatArray", cho_solve((factor.T, False), right, check_finite=False))
 
 
@@ -160,7 +160,7 @@ class _Refined:
         return self._exact(right)
 
     def _refined(self, right: FloatArray) -> FloatArray | None:
-        """Return None if the residual does not become small."""
+        """Solve to a small residual, or return None if this fails."""
         found, left, allowed = np.zeros_like(right), right.copy(), _RESIDUAL * float(np.linalg.norm(right))
         if not np.isfinite(allowed):
             return None
@@ -192,7 +192,7 @@ def factorize(matrix: NDArray[Any], executor: Executor | None = None) -> None:
         corner = _factor_tile(matrix, start, stop)
         for future in waiting:
             future.result()
-        # the next tile of the diagonal is factored while other threads update the remaining rows
+        # factor the next tile of the diagonal while other threads update the remaining rows
         ahead = min(stop + _COLUMNS, m)
         others = [slice(a, b) for a, b in pairwise([*range(ahead, m, _ROWS), m])]
         if executor is not None:
@@ -202,7 +202,7 @@ def factorize(matrix: NDArray[Any], executor: Executor | None = None) -> None:
 
 
 def _factor_tile(matrix: NDArray[Any], start: int, stop: int) -> NDArray[Any]:
-    """Factor a tile on the diagonal, after all updates of that tile."""
+    """Factor a tile on the diagonal, after all updates of the tile."""
     tile, left = matrix[start:stop, start:stop], matrix[start:stop, :start]
     (potrf,) = get_lapack_funcs(("potrf",), dtype=matrix.dtype)
     factor, failed = potrf(tile - left @ left.T, lower=1, clean=1)

@@ -1,4 +1,4 @@
-"""The functions of `NumpyArrays` for tensors of one device, in float64."""
+"""The functions of `NumpyArrays` for tensors on one device, in float64."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from surefoot._validation import FloatArray
 from surefoot.kernels.torch_rows import tall_product
 from surefoot.problem.sets import DecisionSet
 
-# The kernels were written for torch 2.8 and later, and for GPUs from the A100 on.
+# The kernels support torch 2.8 and later, and GPUs from the A100 on.
 _LEAST_TRITON, _LEAST_CAPABILITY = (3, 4), (8, 0)
 
 
 @dataclass(frozen=True)
 class TorchArrays:
-    """Array functions for tensors of a device."""
+    """Array functions for tensors on a device."""
 
     device: Any
 
@@ -107,7 +107,7 @@ class TorchArrays:
 
 @cache
 def fused_rows(device: torch.device) -> Any:
-    """The kernels of `torch_fused` on a GPU, or None if Triton (part of torch for CUDA) does not support the GPU."""
+    """Return the kernels of `torch_fused` on a GPU, or None if Triton (part of torch for CUDA) does not support it."""
     if find_spec("triton") is None or torch.version.cuda is None:
         return None
     import triton

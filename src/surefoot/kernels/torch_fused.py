@@ -1,16 +1,16 @@
-"""Passes over distances on a GPU in Triton: the sums of `torch_rows`, without temporary arrays of that size.
+"""Passes over distances on a GPU in Triton: the sums of `torch_rows`, without temporary arrays as large as distances.
 
-The first part are the kernels, each of which reads the distances at most once from the device's memory: `row_moments`
-per row and class, `joint_rows` per row over labels and classes, `column_sums` per anchor. Numbers of type float reach a
-kernel in float32, so α and 1/τ are passed in one array with β: `at` = [α, 1/τ, β…]. Arrays over rows are stored class
-by class, (C, B), so that neighbouring threads read neighbouring numbers.
+The first part contains the kernels. Each kernel reads the distances at most once from the device's memory.
+`row_moments` computes moments per row and class, `joint_rows` per row over labels and classes, and `column_sums` per
+anchor. Python floats reach a kernel in float32. Therefore α, 1/τ and β are passed in one array, `at` = [α, 1/τ, β…].
+Arrays over rows are stored class by class, (C, B), so that neighbouring threads read neighbouring numbers.
 
-The second part launches them. The Hessian is an exception: the anchors' weights (B, n) of a chunk of rows are stored,
-and cuBLAS multiplies them. Tensor cores multiply numbers of 16 bits about ten times as fast as float64. Each weight is
-stored as the sum of two such numbers, and the products have relative errors of about 1e-7. For plain transport in
-float32, one number is enough, with an error of 3e-4: its Hessian is corrected on the diagonal so that its rows sum to
-zero, as those of the exact one, and so it is positive semidefinite. With α, λ or θ no such correction is known, and one
-number makes it indefinite.
+The second part launches the kernels. The Hessian is computed differently. The anchors' weights (B, n) of a chunk of
+rows are stored, and cuBLAS multiplies them. Tensor cores multiply 16-bit numbers about ten times as fast as float64.
+Each weight is stored as the sum of two 16-bit numbers, so the products have relative errors of about 1e-7. For plain
+transport in float32, one number is enough, with an error of 3e-4: the diagonal of the Hessian is corrected so that its
+rows sum to zero, like the rows of the exact Hessian, and the Hessian is positive semidefinite. With α, λ or θ no such
+correction is known, and a single number makes the Hessian indefinite.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from torch import Tensor
 
 from surefoot.kernels.torch_rows import SoftRows, add_theta_sums
 
-# What `row_moments` computes, besides the smallest value of each class.
+# The quantities that `row_moments` computes in addition to the smallest value of each class.
 LEAST = tl.constexpr(0)
 TOTALS = tl.constexpr(1)
 MOMENTS = tl.constexpr(2)
 REPAIRED = tl.constexpr(3)
-# exp(-800) is zero in float64: larger exponents would only produce 0 · ∞.
+# exp(-800) is zero in float64. Larger exponents would only produce 0 · ∞.
 _FAR = tl.constexpr(800.0)
 
 
 @triton.jit
 def _prices(base, at, cols, stop, inside):
-    """Distances of a tile, and α d + β, which is infinite outside the class."""
+    """Return the distances of a tile, and α d + β, which is infinite outside the class."""
     valid = cols < stop
     beta = tl.load(at + 2 + cols, mask=valid, other=float("inf"))
     d = tl.load(base + cols[None, :], mask=inside[:, None] & valid[None, :], other=0.0)
@@ -50,7 +50,7 @@ def _prices(base, at, cols, stop, inside):
 def row_moments(
     D, at, plan, out, offsets, n_rows, n, n_classes, WHAT: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr
 ):
-    """Moments of each row and class, with v = α d + β and e = exp((least v − v) / τ).
+    """Compute moments of each row and class, with v = α d + β and e = exp((least v − v) / τ).
 
     out (·, C, B): least v; Σ e; then with MOMENTS Σ e d, Σ e d², Σ e (v − least) / τ; with REPAIRED, and plan (3, n)
     with rows keep, within, across: Σ e keep, Σ e d keep, Σ d within, Σ d across.
@@ -100,7 +100,7 @@ def row_moments(
 
 @triton.jit
 def _share(gain, kappa, soft, k, c, rows, inside, wide, n_labels, n_classes, alpha, rate, top):
-    """Logarithm of the unnormalised probability of label k and class c of each row."""
+    """Return the logarithm of the unnormalised probability of label k and class c of each row."""
     value = tl.load(gain + rows * n_labels + k, mask=inside, other=0.0)
     value -= alpha * tl.load(kappa + k * n_classes + c)
     value -= tl.load(soft + c * wide + rows, mask=inside, other=0.0)
@@ -199,8 +199,8 @@ def joint_rows(
 
     moments (5, C, B) of `row_moments`; gain (B, K) = ℓ − λ; kappa (K, C); scalars [α, 1/τ].
     Out: soft (C, B) = −τ log Σ exp(−v/τ); factor (C, B) = P(c) / Σ e; kbar (C, B) = E[κ | c] − E c; spread (K, C, B) =
-    P(k | c) − P(k); q (K, B); label_cost (K, B) = Cov(c, e_k); and for each program the partial sums over its rows of
-    m φ, m E c, m Var c, m entropy, then (K,) m q, (K,) m label_cost, (K, K) −m q qᵀ.
+    P(k | c) − P(k); q (K, B); label_cost (K, B) = Cov(c, e_k). Each program also writes the partial sums over its rows
+    of m φ, m E c, m Var c, m entropy, then (K,) m q, (K,) m label_cost, (K, K) −m q qᵀ.
     """
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     inside = rows < n_rows
@@ -240,11 +240,11 @@ def column_sums(
     D, at, low, factor, kbar, spread, weights, unit, A, width, partial, tiles, n_rows, n, STORE: tl.constexpr,
     TWO: tl.constexpr, ALL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, STEPS: tl.constexpr,
 ):  # fmt: skip
-    """Sum the anchors' weights a = e · factor over rows; each program sums BM · STEPS rows of a tile of anchors.
+    """Sum the anchors' weights a = e · factor over rows. Each program sums BM · STEPS rows of a tile of anchors.
 
     tiles (T, 3) : first anchor, stop and class; low, factor, kbar (C, B); spread (C, B) of one label.
     partial (P, 3, n) : Σ m a (d + kbar), Σ m a, Σ m a spread; without ALL (P, 1, n), only the last.
-    A (1 or 2, B, width) : with STORE, unit · √m a as one number of 16 bits, or with TWO as the sum of two. Each program
+    A (1 or 2, B, width) : with STORE, unit · √m a as one 16-bit number, or with TWO as the sum of two. Each program
     sums in the precision of D.
     """
     tile = tiles + 3 * tl.program_id(1)
@@ -294,9 +294,9 @@ def column_sums(
 def halved_features(
     X, size, root, unit, spread, out, n_rows, n_features, n_classes, BM: tl.constexpr, BP: tl.constexpr
 ):  # fmt: skip
-    """Fill out (2, B, C, BP) with unit · root · spread[c] · x / size as the sum of two numbers of 16 bits.
+    """Fill out (2, B, C, BP) with unit · root · spread[c] · x / size as the sum of two 16-bit numbers.
 
-    It is 0 beyond the features.
+    The array is 0 beyond the features.
     """
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     cols = tl.arange(0, BP)
@@ -313,7 +313,7 @@ def halved_features(
         tl.store(there + wide * n_classes * BP, (value - high.to(tl.float64)).to(tl.float16), mask=inside[:, None])
 
 
-# How feature differences are combined into a distance.
+# The ways to combine feature differences into a distance.
 EUCLIDEAN = tl.constexpr(0)
 MANHATTAN = tl.constexpr(1)
 CHEBYSHEV = tl.constexpr(2)
@@ -323,9 +323,9 @@ CHEBYSHEV = tl.constexpr(2)
 def feature_distances(
     X, Z, out, n_rows, step, n, n_features, HOW: tl.constexpr, UNROLL: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr
 ):  # fmt: skip
-    """Distances (B, n), by differences, of rows X (d, B) and anchors Z (d, n), both given feature by feature.
+    """Compute distances (B, n), by differences, of rows X (d, B) and anchors Z (d, n), both stored by feature.
 
-    step : entries between the features of a row. Sums are in the precision of X.
+    step : the number of entries between the features of a row. Sums are in the precision of X.
     """
     rows = tl.program_id(0).to(tl.int64) * BM + tl.arange(0, BM)
     cols = tl.program_id(1) * BN + tl.arange(0, BN)
@@ -349,8 +349,8 @@ def feature_distances(
     )
 
 
-# Tile sizes that were fastest on an H200, by the precision of the distances (benchmarks/gpu_tiles.py): entries of a
-# tile, its columns, and warps.
+# The tile sizes that were fastest on an H200, by the precision of the distances (benchmarks/gpu_tiles.py): the entries
+# of a tile, its columns, and warps.
 ROW_TILE = {
     torch.float64: {"entries": 128, "columns": 64, "num_warps": 1},
     torch.float32: {"entries": 128, "columns": 64, "num_warps": 1},
@@ -364,13 +364,13 @@ DISTANCE_TILE = {
     torch.float32: {"BM": 32, "BN": 32, "UNROLL": 6, "num_warps": 1},
 }
 JOINT_TILE = {"BM": 256, "num_warps": 4}
-# Rows whose products tensor cores sum in float32; the sums of groups are added in float64.
+# Tensor cores sum the products of this many rows in float32. The sums of groups are added in float64.
 _GROUP_ROWS = 16384
 
 
 @dataclass(frozen=True)
 class FusedRows:
-    """A dual point and a smoothing on a device, in the layout of the kernels; kappa (K, C) is float64."""
+    """A dual point and a smoothing on a device, in the layout of the kernels. kappa (K, C) is float64."""
 
     packed: Tensor
     scalars: Tensor
@@ -386,12 +386,12 @@ class FusedRows:
 
 
 def class_least(D: Tensor, alpha: float, beta: Tensor, columns: Sequence[tuple[int, int]]) -> Tensor:
-    """(B, C) the smallest α d + β over the anchors of each class."""
+    """Return the smallest α d + β (B, C) over the anchors of each class."""
     return _moments(D, _packed(D, alpha, 1.0, beta), columns, LEAST)[0].T
 
 
 def class_totals(D: Tensor, alpha: float, beta: Tensor, tau: float, columns: Sequence[tuple[int, int]]) -> Tensor:
-    """(B, C) log Σ exp(−(α d + β) / τ) over the anchors of each class."""
+    """Return log Σ exp(−(α d + β) / τ) (B, C) over the anchors of each class."""
     low, total = _moments(D, _packed(D, alpha, tau, beta), columns, TOTALS)
     return (torch.log(total) - low / tau).T
 
@@ -399,7 +399,7 @@ def class_totals(D: Tensor, alpha: float, beta: Tensor, tau: float, columns: Seq
 def class_repaired(
     D: Tensor, alpha: float, beta: Tensor, tau: float, plan: Tensor, columns: Sequence[tuple[int, int]]
 ) -> tuple[Tensor, ...]:
-    """Totals (B, C) of each class, and four means under its softmax with plan (3, n), all (B, C).
+    """Return totals (B, C) of each class, and four means under its softmax with plan (3, n), all (B, C).
 
     The means are E keep, E[keep d], Σ within d and Σ across d.
     """
@@ -419,7 +419,7 @@ def add_row_sums(
     *,
     second_order: bool,
 ) -> None:
-    """Add the sums of `torch_rows.add_row_sums`. D and the point have their own precision; the rest is float64."""
+    """Add the sums of `torch_rows.add_row_sums`. D and the point have their own precision. The rest is float64."""
     B, K, C = len(D), gain.shape[1], len(at.columns)
     moments = _moments(D, at.packed, at.columns, MOMENTS)
     made: Any = {"dtype": torch.float64, "device": D.device}
@@ -448,7 +448,7 @@ def add_row_sums(
 
 
 def distances(columns: Tensor, anchors: Tensor, how: str, out: Tensor) -> None:
-    """Distances (B, n) of rows, given by their columns (d, B), to anchors (d, n), by differences, into `out`."""
+    """Write the distances (B, n) of rows, given by columns (d, B), to anchors (d, n) into `out`, by differences."""
     (d, B), n = columns.shape, anchors.shape[1]
     tile = DISTANCE_TILE[columns.dtype]
     grid = (_tiles_of(B, tile["BM"]), _tiles_of(n, tile["BN"]))
@@ -457,14 +457,14 @@ def distances(columns: Tensor, anchors: Tensor, how: str, out: Tensor) -> None:
 
 
 def _packed(D: Tensor, alpha: float, tau: float, beta: Tensor) -> Tensor:
-    """[α, 1/τ, β…] in the precision of the distances."""
+    """Return [α, 1/τ, β…] in the precision of the distances."""
     return torch.cat([torch.tensor([alpha, 1.0 / tau], dtype=D.dtype, device=D.device), beta.to(D.dtype)])
 
 
 def _moments(
     D: Tensor, packed: Tensor, columns: Sequence[tuple[int, int]], what: Any, plan: Tensor | None = None
 ) -> Tensor:
-    """Moments (·, C, B) from `row_moments`."""
+    """Return the moments (·, C, B) from `row_moments`."""
     (B, n), C = D.shape, len(columns)
     found = D.new_empty(({0: 1, 1: 2, 2: 5, 3: 6}[what.value], C, B))
     tile = ROW_TILE[D.dtype]
@@ -510,7 +510,7 @@ def _add_column_sums(
 
 @dataclass(frozen=True)
 class HalfWeights:
-    """The anchors' weights √m a of B rows as sums of one or two numbers of 16 bits, in parts (·, B, width), width ≥ n.
+    """The anchors' weights √m a of B rows as sums of one or two 16-bit numbers, in parts (·, B, width), width ≥ n.
 
     unit : (), the factor on the stored weights, which are at most 1.
     """
@@ -527,10 +527,10 @@ class HalfWeights:
         return cls(torch.empty((parts, B, width), dtype=torch.float16, device=D.device), n, unit)
 
     def gram(self) -> Tensor:
-        """Σ m a aᵀ (n, n) in float64, of which the lower triangle is valid."""
+        """Return Σ m a aᵀ (n, n) in float64. Only the lower triangle is valid."""
         found = torch.zeros((self.n, self.n), dtype=torch.float64, device=self.parts.device)
         high, rest = self.parts[0], self.parts[-1]
-        bands = max(1, self.n // 1024)  # only the columns of a band up to the diagonal are multiplied
+        bands = max(1, self.n // 1024)  # multiply only the columns of a band up to the diagonal
         edges = [self.n * band // bands // 8 * 8 for band in range(bands)] + [self.n]
         for lo, hi in pairwise(edges):
             found[lo:hi, :hi] += _half_product(high[:, lo:hi], high[:, :hi])
@@ -544,7 +544,7 @@ class HalfWeights:
         return found / self.unit**2
 
     def times(self, X: Tensor, root: Tensor, spread: Tensor) -> Tensor:
-        """Σ m a s_c xᵀ (n, C, p) in float64, for features X (B, p), root √m (B,) and spread s (C, B)."""
+        """Return Σ m a s_c xᵀ (n, C, p) in float64, for features X (B, p), root √m (B,) and spread s (C, B)."""
         (B, p), C, padded = X.shape, len(spread), _power_of_two(X.shape[1])
         size = X.abs().amax(dim=0).clamp(min=1e-300)
         unit = 1.0 / (root * spread.abs()).max().clamp(min=1e-300)
@@ -560,7 +560,7 @@ class HalfWeights:
 
 
 def _half_product(left: Tensor, right: Tensor) -> Tensor:
-    """leftᵀ · right in float64 of tall matrices (B, a) and (B, b) of 16 bits; groups of rows are summed in float32."""
+    """Return leftᵀ · right of tall 16-bit matrices (B, a), (B, b): float32 within groups of rows, float64 across."""
     if not left.is_cuda:
         return left.double().T @ right.double()
     groups = len(left) // _GROUP_ROWS
@@ -581,7 +581,7 @@ def _add_products(
     spread: Tensor,
     mass: Tensor,
 ) -> None:
-    """Add Σ m s a x and Σ m a aᵀ from √m a; mass : Σ m a (n,) of these rows."""
+    """Add Σ m s a x and Σ m a aᵀ from √m a. mass (n,) : Σ m a over the given rows."""
     if X is not None:
         for k in range(len(sums["theta_beta"])):
             found = halves.times(X, root, spread[k + 1])
@@ -609,6 +609,6 @@ def _offsets(columns: tuple[tuple[int, int], ...], device: torch.device) -> Tens
 
 @lru_cache(maxsize=64)
 def _column_tiles(columns: tuple[tuple[int, int], ...], size: int, device: torch.device) -> Tensor:
-    """(T, 3) first anchor, stop and class of each tile. A tile never spans two classes."""
+    """Return first anchor, stop and class of each tile, (T, 3). A tile never spans two classes."""
     tiles = [(start, min(start + size, hi), c) for c, (lo, hi) in enumerate(columns) for start in range(lo, hi, size)]
     return torch.tensor(tiles, dtype=torch.int32, device=device)

@@ -11,15 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Rows whose products are summed in float64 together.
+# The products of this many rows are summed together in float64.
 _GROUP = 2048
 
 
 @dataclass(frozen=True)
 class SoftRows:
-    """A dual point and a smoothing on a device: alpha, beta (n,), kappa (K, C), the columns of each class.
+    """A dual point and a smoothing on a device: alpha, beta (n,), kappa (K, C), and the columns of each class.
 
-    response : a `dual.models.Response` with tensors in place of arrays, or None for given losses.
+    response : a `dual.models.Response` with tensors instead of arrays, or None for given losses.
     """
 
     alpha: float
@@ -42,7 +42,7 @@ class SoftRows:
 
 
 def class_moments(D: Tensor, beta: Tensor, alpha: float, tau: float) -> tuple[Tensor, ...]:
-    """One class: unnormalised weights (B, n_c), and per row their log-sum, 1/sum, E d, E d², and entropy."""
+    """Return unnormalised weights (B, n_c) of one class, and per row the log-sum, 1/sum, E d, E d², and entropy."""
     v = alpha * D + beta
     low = v.amin(dim=1)
     excess = (v - low[:, None]) / tau
@@ -55,7 +55,7 @@ def class_moments(D: Tensor, beta: Tensor, alpha: float, tau: float) -> tuple[Te
 
 
 def soft_moments(at: SoftRows, D: Tensor, gain: Tensor) -> dict[str, Any]:
-    """Per row: phi (B,), q (B, K), pc (B, C), cost moments, entropy, s (B, K, C), and the anchors' weights (B, n)."""
+    """Return per row phi (B,), q (B, K), pc (B, C), cost moments, entropy, s (B, K, C), and anchor weights (B, n)."""
     by_class = [class_moments(D[:, lo:hi], at.beta[lo:hi], at.alpha, at.tau) for lo, hi in at.columns]
     S, inverse, T1, T2, entropy = (torch.stack([part[i] for part in by_class], dim=1) for i in range(1, 6))
     cov = None
@@ -103,7 +103,7 @@ def soft_moments(at: SoftRows, D: Tensor, gain: Tensor) -> dict[str, Any]:
 
 
 def _respond(at: SoftRows, a: Tensor) -> tuple[Tensor, Tensor]:
-    """Losses (B, K) of the best response to prices a (B, K), and cov (B, K, K), as in `soft_rows.respond`."""
+    """Return losses (B, K) of the best response to prices a (B, K), and cov (B, K, K), as in `soft_rows.respond`."""
     if len(at.response.labels) == 0:
         q = torch.softmax(at.response.share * a, dim=1)
         cov = torch.diag_embed(q) - q[:, :, None] * q[:, None, :]
@@ -128,7 +128,7 @@ def add_row_sums(
     *,
     second_order: bool,
 ) -> None:
-    """Add a chunk of rows to the sums of `dual.RowSums`. D sets the precision; everything else is float64."""
+    """Add a chunk of rows to the sums of `dual.RowSums`. D sets the precision. Everything else is float64."""
     moments = soft_moments(at, D, gain.to(D.dtype))
     a, s = moments["weights"], moments["s"]
     dtype = D.dtype
@@ -178,7 +178,7 @@ def add_theta_sums(
     *,
     second_order: bool,
 ) -> None:
-    """Add the sums that depend on θ and not on β; q, p and label_cost are (B, K)."""
+    """Add the sums that depend on θ but not on β. q, p and label_cost are (B, K)."""
     K = q.shape[1]
     sums["theta"] += tall_product((m[:, None] * (p - q))[:, 1:], X)
     if not second_order:
@@ -195,7 +195,7 @@ def add_theta_sums(
 
 
 def tall_product(left: Tensor, right: Tensor) -> Tensor:
-    """leftᵀ · right of tall matrices (N, a) and (N, b), by groups of rows: one product would use little of a GPU."""
+    """Return leftᵀ · right of tall matrices (N, a), (N, b), by groups of rows. One product would use a GPU poorly."""
     N, groups = len(left), len(left) // _GROUP
     if groups < 2 or not left.is_cuda:
         return left.T @ right

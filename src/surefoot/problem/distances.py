@@ -1,7 +1,7 @@
-"""Distances between rows and anchors: held in memory or computed in chunks, and kept while a task needs them again.
+"""Measure distances between rows and anchors, in memory or in chunks, and keep them for the rest of a task.
 
-Within `shared_geometry`, rows that were measured once are not measured again. The fit, its certificate, the scores of
-the rows to label next and the report use the same distances. Outside of it, nothing is kept.
+Inside a `shared_geometry` block, each set of rows is measured once. The fit, its certificate, the scores of the rows to
+label next and the report share the distances. Outside a block, nothing is kept.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from numpy.typing import NDArray
 from surefoot._validation import FloatArray
 from surefoot.costs.metrics import FeatureMetric
 
-# Distances (N, n) of rows to anchors, which need not be in memory at once.
+# Distances (N, n) of rows to anchors. They need not be in memory at once.
 
 
 def row_chunks(n_rows: int, n_columns: int, entries: int = 1 << 18) -> Iterator[slice]:
-    """Slices of rows such that a chunk of an (n_rows, n_columns) matrix has about `entries` entries."""
+    """Split rows into slices. A chunk of an (n_rows, n_columns) matrix then has about `entries` entries."""
     size = max(1, entries // max(1, n_columns))
     for start in range(0, n_rows, size):
         yield slice(start, min(start + size, n_rows))
 
 
 class Distances(Protocol):
-    """Distances (N, n) that are indexed by rows: a matrix, or distances that are computed on demand."""
+    """Distances (N, n), indexed by rows: a matrix, or distances computed on demand."""
 
     @property
     def shape(self) -> tuple[int, ...]: ...
@@ -53,7 +53,7 @@ class MeasuredDistances:
 
 
 class DistanceRows(Protocol):
-    """Rows of distances, read in order or looked up."""
+    """Rows of distances, which can be read in order or looked up."""
 
     @property
     def shape(self) -> tuple[int, int]: ...
@@ -79,7 +79,7 @@ class HeldDistances:
         return self.matrix[rows]
 
 
-# Sets of rows whose distances are kept at a time: the pool, and a sample of it.
+# The number of sets of rows whose distances are kept at once: the pool and a sample of the pool.
 _MOST_KEPT = 2
 
 
@@ -120,7 +120,7 @@ class GeometryStore:
     def distances(
         self, metric: FeatureMetric, rows: FloatArray, X: FloatArray, anchors: NDArray[np.intp]
     ) -> FloatArray:
-        """Return the distances of rows to the labeled rows X[anchors]. Measure them if they are not kept."""
+        """Return the distances of rows to the labeled rows X[anchors], from the store if it has them."""
         found = next((one for one in self.kept if one.is_of(rows, X, metric)), None)
         if found is None:
             found = MeasuredRows(rows, X, metric, _measure(metric, rows, X, np.arange(len(X))))
@@ -134,7 +134,7 @@ class GeometryStore:
         anchor_weights: FloatArray,
         solve: Callable[[FloatArray, FloatArray, FloatArray], Any],
     ) -> Any:
-        """Return the transport between rows and anchors of these distances. Solve it if it is not kept."""
+        """Return the transport between rows and anchors at these distances, from the store if it has one."""
         owner = next((one for one in self.kept if one.holds(distances)), None)
         for matrix, rows, anchors, solution in [] if owner is None else owner.transports:
             same = matrix is distances and np.array_equal(rows, row_weights)
@@ -152,7 +152,7 @@ _STORE: ContextVar[GeometryStore | None] = ContextVar("surefoot_geometry", defau
 def distances_to_anchors(
     metric: FeatureMetric, rows: FloatArray, X: FloatArray, anchors: NDArray[np.intp]
 ) -> FloatArray:
-    """Distances (N, m) from each row to the labeled rows X[anchors], C-contiguous."""
+    """Return the distances (N, m) from each row to the labeled rows X[anchors], C-contiguous."""
     store = _STORE.get()
     if store is None:
         return _measure(metric, rows, X, anchors)
@@ -165,7 +165,7 @@ def kept_transport(
     anchor_weights: FloatArray,
     solve: Callable[[FloatArray, FloatArray, FloatArray], Any],
 ) -> Any:
-    """Transport between rows and anchors, taken from the store of the current task if it is there."""
+    """Return the transport between rows and anchors, from the store of the current task if it has one."""
     store = _STORE.get()
     if store is None:
         return solve(distances, row_weights, anchor_weights)

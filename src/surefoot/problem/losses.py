@@ -1,7 +1,7 @@
-"""Pointwise losses: matrices ℓ_jk, the loss at row j if its label were k.
+"""Compute pointwise losses: matrices ℓ_jk, the loss at row j if its label were k.
 
-Scores are (N, K), or (N,) or (N, 1) for two classes, where a score s means the scores (0, s). Scores that are not
-finite are accepted. They give losses that are not finite, which a line search can reject.
+Scores are (N, K), or (N,) or (N, 1) for two classes, where a score s means the scores (0, s). Infinite and NaN scores
+are accepted. Their losses are not finite, so a line search can reject them.
 """
 
 from __future__ import annotations
@@ -25,15 +25,16 @@ _SUM_TOLERANCE = 1e-4
 
 # The game of a row has up to 2^K − 1 vertices for the zero-one loss, and up to (2K choose K) − 1 for other costs.
 MOST_CLASSES_ZERO_ONE, MOST_CLASSES_OF_COSTS = 10, 6
-# Vertices of systems with a larger condition number, and beyond this rounding error, are none.
+# A candidate vertex is rejected if its linear system has a larger condition number than this, or if it violates an
+# optimality condition by more than this rounding error.
 _SINGULAR, _EPSILON = 1e12, 1e-9
 
 
 def log_loss_matrix(scores: ArrayLike) -> FloatArray:
-    """Multinomial log loss ℓ_jk = log Σ_c exp(s_jc) − s_jk, of shape (N, K).
+    """Compute the multinomial log loss ℓ_jk = log Σ_c exp(s_jc) − s_jk, of shape (N, K).
 
-    With m the largest score of a row, ℓ_k = (m − s_k) + log1p(Σ exp(s_c − m) over the other classes). This form neither
-    overflows nor cancels, so a loss of 1e-300 keeps its digits.
+    With m the largest score of a row, ℓ_k = (m − s_k) + log1p(Σ exp(s_c − m) over the remaining classes). This form
+    neither overflows nor cancels, so a loss of 1e-300 keeps its digits.
     """
     s = _check_scores(scores)
     if s.ndim == 1:
@@ -49,7 +50,7 @@ def log_loss_matrix(scores: ArrayLike) -> FloatArray:
 
 
 def probabilities(scores: ArrayLike) -> FloatArray:
-    """Class probabilities exp(−ℓ_jk), the softmax of the scores, of shape (N, K)."""
+    """Return the class probabilities exp(−ℓ_jk), the softmax of the scores, of shape (N, K)."""
     s = _check_scores(scores)
     if s.ndim == 1:
         return np.column_stack([expit(-s), expit(s)])
@@ -59,12 +60,12 @@ def probabilities(scores: ArrayLike) -> FloatArray:
 
 
 def loss_matrix_from_proba(proba: ArrayLike, loss: str, clip: float = 1e-12) -> FloatArray:
-    """Losses ℓ_jk (N, K) of a classifier, from its class probabilities.
+    """Compute the losses ℓ_jk (N, K) of a classifier from its class probabilities.
 
     Parameters
     ----------
     proba : array of shape (N, K)
-        Rows in [0, 1] that sum to one (up to 1e-4, for classifiers of single precision). They are used as they are.
+        Rows in [0, 1] that sum to one (up to 1e-4, for classifiers in single precision). They are used unchanged.
     loss : {"log_loss", "zero_one"}
         "log_loss": −log(max(p_jk, clip)). "zero_one": 1 unless k is the most probable class of row j (the first, among
         equals).
@@ -86,12 +87,12 @@ def loss_matrix_from_proba(proba: ArrayLike, loss: str, clip: float = 1e-12) -> 
 
 @dataclass(frozen=True, eq=False)
 class CostGame:
-    """The game of one row, for costs L (K, K) of [label, prediction] and prices a (K,) of labels.
+    """The game of one row, with costs L (K, K) of [label, prediction] and prices a (K,) of labels.
 
         min over h in the simplex of max_k (L h)_k + a_k  =  max over label probabilities q of q·a + min_c (q L)_c
 
-    The right-hand side is piecewise linear and concave in q, so it is largest at a vertex of the Bayes risk, which does
-    not depend on a. For the zero-one loss, these are the uniform distributions on sets of labels.
+    The right-hand side is piecewise linear and concave in q. Its maximum is at a vertex of the Bayes risk, and the
+    vertices do not depend on a. For the zero-one loss, the vertices are the uniform distributions on sets of labels.
 
     labels : (V, K) vertices q; values : (V,) their Bayes risks min_c (q L)_c.
     bases : per vertex, the maps (K, K+1) from (a, 1) to the rules h that may be optimal there, one for each choice of
@@ -105,7 +106,7 @@ class CostGame:
 
     @classmethod
     def from_costs(cls, costs: FloatArray) -> CostGame:
-        """Enumerate the vertices: sets of labels, and as many predictions that tie."""
+        """Enumerate the vertices. Each belongs to a set of labels and an equally large set of tied predictions."""
         K, unit = len(costs), float(np.ptp(costs)) or 1.0
         _check_number_of_vertices(costs)
         found: dict[tuple[float, ...], tuple[FloatArray, float, list[FloatArray]]] = {}
@@ -129,7 +130,7 @@ class CostGame:
         return cls(costs, np.array(labels), np.array(values), tuple(tuple(some) for some in bases))
 
     def rule(self, prices: FloatArray) -> FloatArray:
-        """Predictions h (B, K) that minimise the largest loss plus price at each row."""
+        """Return the predictions h (B, K) that minimise the largest loss plus price at each row."""
         h = np.empty_like(prices)
         best = (prices @ self.labels.T + self.values).argmax(axis=1)
         with_one = np.column_stack([prices, np.ones(len(prices))])
@@ -143,7 +144,7 @@ class CostGame:
 
 
 def _supports(costs: FloatArray) -> Iterator[tuple[list[int], list[int]]]:
-    """Sets of labels and of predictions of one size. For the zero-one loss, only equal sets tie."""
+    """Yield a set of labels and an equally large set of predictions. For the zero-one loss, only equal sets tie."""
     K, same = len(costs), _is_zero_one(costs)
     for m in range(1, K + 1):
         for labels in combinations(range(K), m):
@@ -172,7 +173,7 @@ def _is_zero_one(costs: FloatArray) -> bool:
 
 
 def _check_scores(scores: ArrayLike) -> FloatArray:
-    """Scores (N, K) with K ≥ 2, or (N,) for two classes."""
+    """Return scores (N, K) with K ≥ 2, or (N,) for two classes."""
     s = np.asarray(scores, dtype=np.float64)
     if s.ndim == 2 and s.shape[1] == 1:
         return s[:, 0]

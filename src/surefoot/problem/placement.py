@@ -49,28 +49,28 @@ from surefoot.problem.rows import (
 )
 from surefoot.solvers.transport import EqualRows
 
-# Problems with at most this many distances, 128 MiB, are solved in memory. Above this size, blocks are both faster and
-# smaller.
+# Problems with at most this many distances, 128 MiB, are solved in memory. Larger problems are faster and take less
+# memory in blocks.
 MOST_DISTANCES = 1 << 24
-# Fewer unlabeled rows than this are solved in well under a second, so equal ones among them are not looked for.
+# With fewer unlabeled rows than this, a solve takes well under a second, so merging equal rows is not worthwhile.
 _FEWEST_MERGED = 1000
-# Processor seconds of a solve with two classes: per distance, and for n = 1,000 anchors, which grows with n^2.5. K
-# classes take (K/2)^1.5 times as long. Fitted to default fits of 3,000 to 10^6 rows with 100 to 2,000 labels.
+# Processor seconds of a solve with two classes: per distance, and for n = 1,000 anchors. The second part grows with
+# n^2.5. K classes take (K/2)^1.5 times as long. Fitted to default fits of 3,000 to 10^6 rows with 100 to 2,000 labels.
 _PER_DISTANCE, _PER_ANCHORS, _ANCHORS_GROWTH, _CLASSES_GROWTH = 3.3e-7, 10.0, 2.5, 1.5
-# A solve that takes longer than this many seconds is announced.
+# A solve that is expected to take longer than this many seconds is announced.
 _LONG = 60.0
-# Solves of this size in one call, see `repeated_solves`.
+# The number of solves of this size in one call (see `repeated_solves`).
 _SOLVES: ContextVar[int] = ContextVar("_SOLVES", default=1)
-# Equal rows are looked for among all rows if some are found among this many random ones.
+# Equal rows are merged only if a random sample of this size contains equal rows.
 _TRIED = 4096
 
 
 @dataclass(frozen=True, eq=False)
 class RowPlacement:
-    """Unlabeled rows for a solve in memory, `rows`, or over blocks, `source`. At most one of the two is set.
+    """Unlabeled rows for a solve in memory (`rows`) or over blocks (`source`). At most one of the two is set.
 
-    wrapped : True if they came in an `Unlabeled`. name : "X_unlabeled", or "X_target" if they alone make up the feature
-    marginal.
+    wrapped : True if the rows came in an `Unlabeled`. name : "X_unlabeled", or "X_target" if these rows alone make up
+    the feature marginal.
     """
 
     rows: Any
@@ -95,8 +95,8 @@ def place(
 ) -> RowPlacement:
     """Decide where unlabeled rows, or rows of a target population, are processed, given labeled rows X (n, d).
 
-    memory_only : the request is not supported over blocks. Rows outside of memory are still placed by their number,
-    since too many do not fit into memory.
+    memory_only : True if the request is not supported over blocks. Rows stored elsewhere are still placed by their
+    number, because too many rows do not fit into memory.
     """
     chosen, name = choose_marginal(X_unlabeled, X_target)
     bare, wrapped = unwrap(chosen)
@@ -159,7 +159,7 @@ def check_problem(  # noqa: PLR0913 - one keyword per part of the problem
     if placed.rows is not None:
         check_same_names(X, placed.rows, placed.name)
         placed = replace(placed, rows=check_more_rows(placed.rows, placed.name, data.rows.shape[1]))
-    placed = replace(placed, wrapped=True)  # no cross-validation splits the arguments of a function
+    placed = replace(placed, wrapped=True)  # cross-validation never splits the arguments of a function
     return robust_problem(data, placed, label_prior, label_cost, compute, n_jobs, merge=merge)
 
 
@@ -175,7 +175,7 @@ def robust_problem(
 ) -> RobustProblem:
     """Build the robust problem of checked labeled rows and placed unlabeled rows. Warn about two common mistakes.
 
-    merge : treat equal unlabeled rows as one row of the problem if there are many of them. The result is the same; only
+    merge : merge equal unlabeled rows into one row of the problem if there are many. The result is the same. Only
     `InMemoryProblem.over_all_rows` returns values in the order of the rows passed.
     """
     n_jobs = check_n_jobs(n_jobs)
@@ -211,7 +211,7 @@ def robust_problem(
 
 @contextmanager
 def repeated_solves(n: int) -> Iterator[None]:
-    """Announce the time of each solve in this block as that of n solves, such as the folds of a cross-validation."""
+    """Announce the time of each solve in this block as the time of n solves, such as cross-validation folds."""
     token = _SOLVES.set(n)
     try:
         yield
@@ -220,7 +220,7 @@ def repeated_solves(n: int) -> Iterator[None]:
 
 
 def announce_long_solve(problem: RobustProblem, compute: Compute | None) -> None:
-    """Warn before solves that will take more than a minute on processors: how long they take, and what to do."""
+    """Warn before solves that will take more than a minute on processors. State the time and how to reduce it."""
     times, n, K = _SOLVES.get(), len(problem.decision_set.anchor_weights), problem.decision_set.n_classes
     growth = times * (K / 2) ** _CLASSES_GROWTH
     fixed, per_row = growth * _PER_ANCHORS * (n / 1000) ** _ANCHORS_GROWTH, growth * _PER_DISTANCE * n
@@ -241,7 +241,7 @@ def announce_long_solve(problem: RobustProblem, compute: Compute | None) -> None
 
 
 def _equal_rows(data: LabeledData, placed: RowPlacement) -> EqualRows | None:
-    """Return the groups of equal unlabeled rows, or None if there are few of them or they need blocks all the same."""
+    """Return the groups of equal unlabeled rows, or None if there are few, or if the groups still need blocks."""
     rows = _held_rows(placed)
     if rows is None or len(rows) < _FEWEST_MERGED or isinstance(data.metric, Precomputed):
         return None
@@ -263,10 +263,10 @@ def _held_rows(placed: RowPlacement) -> FloatArray | None:
 
 
 def rows_as_passed(problem: RobustProblem, X: Any, X_unlabeled: Any, X_target: Any = None) -> list[Any] | None:
-    """Return the rows of the feature marginal as a classifier expects them: as passed, data frames with column names.
+    """Return the rows of the feature marginal as a classifier expects them: as passed, with column names if known.
 
-    These are the labeled and the unlabeled rows, or the rows of the target population, one of each group that the
-    problem has merged; None over blocks.
+    The rows are the labeled and unlabeled rows, or the rows of the target population. If the problem merged equal rows,
+    one row of each group is returned. Returns None over blocks.
     """
     if not isinstance(problem, InMemoryProblem):
         return None
@@ -281,14 +281,14 @@ def rows_as_passed(problem: RobustProblem, X: Any, X_unlabeled: Any, X_target: A
 
 
 def check_compute(compute: Any) -> Compute | None:
-    """Check where to run. None leaves the choice to the number of distances."""
+    """Check where to run. With None, the number of distances decides."""
     if compute is None or isinstance(compute, Compute):
         return compute
     raise ParameterError("compute", "must be None or a Compute(...)", repr(compute), 'Pass Compute("cuda").')
 
 
 def _is_elsewhere(rows: Any) -> bool:
-    """Return True if rows are stored outside of this process's memory: sources, memory maps, Dask collections."""
+    """Return True if rows are stored outside this process's memory: sources, memory maps, Dask collections."""
     return is_source(rows) or isinstance(rows, np.memmap) or hasattr(rows, "__dask_graph__")
 
 
@@ -305,7 +305,7 @@ def _array_source(rows: Any, X: Any, n_features: int, name: str) -> ArrayRows:
 
 
 def _named(rows: FloatArray, source: Any, X: Any) -> Any:
-    """Return rows with column names, if X is a pandas data frame and the source has column names."""
+    """Add column names to rows if X is a pandas data frame and the source has column names."""
     columns = getattr(source, "columns", None)
     if columns is None or type(X).__module__.split(".")[0] != "pandas":
         return rows

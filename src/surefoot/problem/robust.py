@@ -1,4 +1,4 @@
-"""`RobustProblem`: rows, decision set and minimal radius, each built once; and the version with rows in memory."""
+"""`RobustProblem`: rows, decision set and minimal radius, each built once. `InMemoryProblem`: its version in memory."""
 
 from __future__ import annotations
 
@@ -44,20 +44,20 @@ from surefoot.solvers.search.best_bounds import JointState, SetAtRadius
 from surefoot.solvers.search.solution import Solution, quick_start_in_memory, solve, solver_threads, typical_distance
 from surefoot.solvers.transport import EqualRows, solve_transport
 
-# With at most this many rows, a certificate keeps the labels of the worst case and the fingerprints of its rows.
+# With at most this many rows, a certificate keeps the worst-case labels and the fingerprints of its rows.
 _FEW_ROWS = 1 << 24
-# At most this many unlabeled rows are compared with the labeled ones.
+# At most this many unlabeled rows are compared with the labeled rows.
 _MOST_COMPARED = 1000
-# With several sets, each is first solved to this gap, in units of the loss, to find the worst one.
+# With several sets, each is first solved to this gap, in units of the loss, to find the worst set.
 _ROUGH = 0.1
 
 OnRound = Callable[[JointState], None]
 
 
 class Objective(ABC):
-    """A model, learned or fixed, against the adversary of a robust problem.
+    """A learned or fixed model against the adversary of a robust problem.
 
-    sweep : sums over the rows; model : the model itself, without rows; coordinates : those of a linear model.
+    sweep : sums over the rows; model : the model without rows; coordinates : the coordinates of a linear model.
     """
 
     problem: RobustProblem
@@ -78,13 +78,13 @@ class Objective(ABC):
     ) -> Solution:
         """Compute both bounds over one decision set, or learn over a union of sets.
 
-        `stop_below` : stop if the upper bound of a single set is below this.
+        `stop_below` : stop once the upper bound of a single set is below this value.
         """
 
     def worst_over(self, members: Sequence[SetAtRadius], *, tol: float) -> list[Solution]:
-        """Solve with fixed losses over each of the sets, which are independent.
+        """Solve with fixed losses over each set. The sets are independent.
 
-        All sets are first solved to a rough gap. Only sets that may be the worst are then solved to `tol`.
+        All sets are first solved to a rough gap. Only sets that may be the worst one are then solved to `tol`.
         """
         if len(members) == 1:
             return [self.solve(members, tol=tol)]
@@ -112,7 +112,7 @@ class Objective(ABC):
         losses_at: LossFunction | None = None,
         largest_loss: float | None = None,
     ) -> Certificate:
-        """Build the certificate of one solution, or of one per set of a union, with the largest of each bound.
+        """Build the certificate of one solution, or of one solution per set of a union, with the largest of each bound.
 
         The penalty is subtracted from both bounds, so that they bound the loss. `tol` is the requested gap.
         """
@@ -146,7 +146,7 @@ class Objective(ABC):
         )
 
     def _worst_case(self, solution: Solution) -> WorstCase:
-        """Return the adversary's labels and transport cost, in the label cost of the problem itself."""
+        """Return the adversary's labels and transport cost, in units of the problem's own label cost."""
         bare = SetAtRadius(solution.decision_set, self.problem.minimal).problem(self.model)
         cost = 0.0
         for part, weight in zip(solution.parts, solution.weights, strict=True):
@@ -167,7 +167,7 @@ def _set_bound(part: Any) -> SetBound:
 
 
 def _stages(solution: Solution) -> tuple[str, ...]:
-    """Names of the stages up to the last one that improved a bound."""
+    """Return the names of the stages up to the last one that improved a bound."""
     last = max((at for at, stage in enumerate(solution.stages) if stage.improved), default=len(solution.stages) - 1)
     return tuple(stage.name for stage in solution.stages[: last + 1])
 
@@ -200,7 +200,7 @@ class RobustProblem(ABC):
     @property
     @abstractmethod
     def row_blocks(self) -> Iterable[FloatArray]:
-        """Blocks of rows in order. The property can be read repeatedly."""
+        """Blocks of rows in order. The property can be read more than once."""
 
     @property
     @abstractmethod
@@ -213,7 +213,7 @@ class RobustProblem(ABC):
 
     @abstractmethod
     def fixed(self, losses: Any, scale: float | None = None) -> Objective:
-        """Return the problem of a fixed classifier with losses (N, K), or over blocks a function of rows."""
+        """Return the problem of a fixed classifier. Losses are (N, K), or a function of rows over blocks."""
 
     @abstractmethod
     def any_classifier(self, costs: FloatArray | None = None) -> Objective:
@@ -225,7 +225,7 @@ class RobustProblem(ABC):
 
     @abstractmethod
     def with_label_shares(self, shares: FloatArray) -> RobustProblem:
-        """Return the problem over the same rows, with labels weighted by class to have these shares (K,)."""
+        """Return the problem with labels reweighted so that the classes have these shares (K,)."""
 
     @property
     def anchors(self) -> FloatArray:
@@ -235,7 +235,7 @@ class RobustProblem(ABC):
         return self.data.rows[self.decision_set.anchor_rows]
 
     def over_all_rows(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return values (N, ...) of the problem's rows, and their weights, for all rows as they were passed."""
+        """Return values (N, ...) and weights for all rows as they were passed, from values of the problem's rows."""
         return values, self.row_weights
 
     def at_radius(self, radius: float) -> list[SetAtRadius]:
@@ -250,7 +250,7 @@ class RobustProblem(ABC):
         return calibrate(self.data, self.decision_set, self.minimal, how)
 
     def warn_if_picked(self) -> None:
-        """Warn if the labels, which an estimate takes for a random sample, do not look like one."""
+        """Warn if the labeled rows do not look like a random sample, which an estimate assumes."""
         if self.data.target or isinstance(self.data.metric, Precomputed):
             return
         some = self.sample(_MOST_COMPARED, 0).data
@@ -275,8 +275,9 @@ class RobustProblem(ABC):
     def limit(self, members: Sequence[SetAtRadius], *, tol: float, costs: FloatArray | None = None) -> float:
         """Return a lower bound on the worst expected loss of every classifier over a set or a union of sets.
 
-        costs : (K, K), entry [k, c] is the loss of predicting c if the class is k, instead of the log loss. With too
-        many classes for `CostGame`, the bound is the smallest loss under the distribution of largest entropy in a set.
+        costs : (K, K), entry [k, c] is the loss of predicting c if the class is k. It replaces the log loss. If there
+        are too many classes for `CostGame`, the bound is the smallest loss under the distribution of largest entropy in
+        a set.
         """
         if costs is None or has_game(costs):
             game = self.any_classifier(costs)
@@ -298,10 +299,10 @@ class RobustProblem(ABC):
 
 @dataclass(frozen=True, eq=False)
 class InMemoryProblem(RobustProblem):
-    """A problem whose rows and distances are held in memory; `n_jobs` threads work on groups of rows.
+    """A problem whose rows and distances are in memory. `n_jobs` threads work on groups of rows.
 
-    merged : the groups of equal unlabeled rows if each group is one row of the problem, with the number of its members
-    as weight; None if every row stands for itself.
+    merged : the groups of equal unlabeled rows if each group is one row of the problem, weighted by its size. None if
+    no rows are merged.
     """
 
     data: LabeledData
@@ -398,7 +399,7 @@ def replace_unlabeled(problem: RobustProblem, rows: FloatArray, n_jobs: int | No
 
 @dataclass(frozen=True, eq=False)
 class InMemoryObjective(Objective):
-    """A model over rows in memory. The model holds the rows, too."""
+    """A model over rows in memory. The model also holds the rows."""
 
     problem: InMemoryProblem
     sweep: InMemoryRows

@@ -1,6 +1,6 @@
-"""Labeled and unlabeled rows: their checks, their wrapper for pipelines, and the ground cost derived from them.
+"""Labeled and unlabeled rows: checks, the wrapper for pipelines, and the ground cost derived from the rows.
 
-Spreads and median distances are computed over all rows, or over evenly spaced rows. Every backend uses the same rows.
+Spreads and median distances are computed over all rows or over evenly spaced rows, the same rows in every backend.
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ from surefoot.problem.sets import MEDIAN, DecisionSet, build_decision_set, disti
 class LabeledData:
     """Labeled rows (n, d), their codes (n,) and weights (n,), unlabeled rows (M, d) or None, and the metric.
 
-    target : True if the unlabeled rows are a sample of another population, and alone make up the feature marginal.
-    rule : the GroundRule that derived metric and label cost, so that a subset of the labels can derive them again.
+    target : True if the unlabeled rows are a sample of another population. They alone then make up the feature
+    marginal.
+    rule : the GroundRule that derived metric and label cost. A subset of the labels can use it to derive them again.
     counts : (M,) how many times each unlabeled row counts; None means once.
     """
 
@@ -63,7 +64,7 @@ class LabeledData:
         classes: ArrayLike | None,
         metric: FeatureMetric | str | Callable[..., float],
     ) -> LabeledData:
-        """Check labeled rows given as arguments of a function, and raise an error for each invalid argument."""
+        """Check labeled rows passed to a function, and raise an error for each invalid argument."""
         rows, labels = check_labeled_rows(X, y)
         weights = check_weights(sample_weight, "sample_weight", len(rows))
         known, codes = encode_labels(labels, classes)
@@ -75,14 +76,14 @@ class LabeledData:
 
     @cached_property
     def everything(self) -> FloatArray:
-        """(N, d) the rows of the feature marginal: all, labeled ones first, or those of the target population."""
+        """(N, d) the rows of the feature marginal: all rows, labeled first, or the rows of the target population."""
         if self.unlabeled is None:
             return self.counted_rows
         return self.unlabeled if self.target else np.vstack([self.rows, self.unlabeled])
 
     @property
     def counted_rows(self) -> FloatArray:
-        """The labeled rows in the feature marginal: all of them, or none with a target population."""
+        """The labeled rows in the feature marginal: all of them, or none if there is a target population."""
         return self.rows[:0] if self.target else self.rows
 
     @property
@@ -125,19 +126,19 @@ class LabeledData:
 
 
 def fingerprints(rows: FloatArray) -> NDArray[np.uint64]:
-    """(N,) a 64-bit number per row, equal for equal rows."""
+    """Return (N,) a 64-bit number per row. Equal rows have equal numbers."""
     bits = np.ascontiguousarray(rows + 0.0).view(np.uint64)  # −0.0 becomes 0.0
     mixed = (bits ^ (bits >> np.uint64(31))) * fingerprint_factors(rows.shape[1])
     return np.asarray((mixed ^ (mixed >> np.uint64(29))).sum(axis=1, dtype=np.uint64))
 
 
 def fingerprint_factors(n_features: int) -> NDArray[np.uint64]:
-    """(d,) odd numbers, one per feature."""
+    """Return (d,) odd numbers, one per feature."""
     half = np.random.default_rng(20211).integers(1 << 63, size=n_features, dtype=np.uint64)
     return half * np.uint64(2) + np.uint64(1)
 
 
-# Rows used for the spread of a feature, for the median distance, and for the median distance of a half-split.
+# The most rows used for the spread of a feature, for the median distance, and for the median distance of a half-split.
 _MOST_SEEN, _MOST_PAIRED, PAIRED_IN_SPLITS = 10_000, 400, 200
 
 TakeRows = Callable[[NDArray[np.intp]], FloatArray]
@@ -145,9 +146,9 @@ TakeRows = Callable[[NDArray[np.intp]], FloatArray]
 
 @dataclass(frozen=True, eq=False)
 class GroundRule:
-    """The rule that derives the ground cost from labels, kept so that a subset of the labels can derive it again.
+    """The rule that derives the ground cost from labels. It is kept so that a subset of the labels can use it.
 
-    seen, seen_weights : (m, d), (m,) rows that represent all rows; the first n_labeled of them are labeled.
+    seen, seen_weights : (m, d), (m,) rows that represent all rows. The first n_labeled rows are labeled.
     spread : (d,) the divisor of each feature; scaled : True if the label cost is the median distance.
     """
 
@@ -159,7 +160,7 @@ class GroundRule:
     n_labeled: int
 
     def metric(self, data: LabeledData, some: NDArray[np.intp], codes: NDArray[np.intp]) -> FeatureMetric:
-        """Derive the metric from some of the labeled rows, with these class codes (n,)."""
+        """Derive the metric from a subset of the labeled rows, with class codes (n,)."""
         if self.learned is None:
             return data.metric
         rows, labels = data.rows[some], codes[some]
@@ -168,11 +169,11 @@ class GroundRule:
 
     @property
     def unit(self) -> float | None:
-        """The common divisor of all features, if the metric has one."""
+        """The common divisor of all features, or None if the metric has none."""
         return None if self.learned is None else self.learned.unit
 
     def label_cost(self, metric: FeatureMetric, most: int = _MOST_PAIRED) -> float:
-        """The median distance between rows, from pairs of at most `most` rows."""
+        """Return the median distance between rows, from pairs of at most `most` rows."""
         return median_distance(metric, self.seen, self.seen_weights, most)
 
 
@@ -181,8 +182,8 @@ def settle_ground_cost(
 ) -> tuple[LabeledData, ArrayLike]:
     """Return labeled rows with a metric that can measure distances, and a numeric label cost.
 
-    n_rows : the number of all rows, labeled ones first, including labeled rows outside of the feature marginal; take :
-    returns rows by ascending indices.
+    n_rows : the number of all rows, labeled first, including labeled rows outside the feature marginal; take : returns
+    the rows at ascending indices.
     """
     learned = data.metric if isinstance(data.metric, LearnedMetric) else None
     scaled = is_median(label_cost)
@@ -199,9 +200,9 @@ def settle_ground_cost(
 
 
 def choose_ground_cost(label_cost: Any, metric: Any, *, from_data: bool) -> tuple[Any, Any]:
-    """Return label cost and metric; "auto" takes their scales from the data, or else from the units of the features.
+    """Return label cost and metric. "auto" takes their scales from the data, or from the units of the features.
 
-    A radius that is a number is in the units of the features. A radius that is derived from the data needs no units.
+    A numeric radius is in the units of the features. A radius derived from the data needs no units.
     """
     if isinstance(label_cost, str) and label_cost == AUTO:
         label_cost = MEDIAN if from_data else 1.0
@@ -211,21 +212,21 @@ def choose_ground_cost(label_cost: Any, metric: Any, *, from_data: bool) -> tupl
 
 
 def is_median(label_cost: Any) -> bool:
-    """Return True if the label cost is to be derived from the distances."""
+    """Return True if the label cost is derived from the distances."""
     return isinstance(label_cost, str) and label_cost == MEDIAN
 
 
 def evenly_spread(n_rows: int, most: int) -> NDArray[np.intp]:
-    """Ascending, evenly spaced indices of at most `most` rows."""
+    """Return ascending, evenly spaced indices of at most `most` rows."""
     if n_rows <= most:
         return np.arange(n_rows)
     return np.linspace(0, n_rows - 1, most).astype(np.intp)
 
 
 def median_distance(metric: FeatureMetric, rows: FloatArray, weights: FloatArray, most: int = _MOST_PAIRED) -> float:
-    """Weighted median of the distances between rows that differ; 1 if no rows differ.
+    """Return the weighted median distance between distinct rows, or 1 if all rows are equal.
 
-    Pairs at distance 0 do not count, so a row of weight 2 is the same as two copies of the row.
+    Pairs at distance 0 do not count, so a row of weight 2 is equivalent to two copies of the row.
     """
     if isinstance(metric, Precomputed):  # precomputed distances reach the labeled rows only
         known = metric.matrix[evenly_spread(len(metric.matrix), _MOST_SEEN)]
@@ -250,13 +251,13 @@ def median_distance(metric: FeatureMetric, rows: FloatArray, weights: FloatArray
     return float(distances[order][np.searchsorted(cumulative, 0.5 * cumulative[-1])])
 
 
-# With fewer rows than this, the median and the spread of a feature are too uncertain.
+# With fewer rows than this, the median and the spread of a feature are too noisy to compare.
 _ENOUGH_ROWS = 10
 # At most this many unlabeled rows, sampled at random, are compared with the labeled rows.
 COMPARED = 2000
 # Interquartile ranges that differ by more than this factor suggest different units.
 _SPREAD_RATIO = 10.0
-# A warning requires more than this share of the features.
+# A warning requires that more than this share of the features differs.
 _SHARE = 0.2
 
 UNLABELED, TARGET = "X_unlabeled", "X_target"
@@ -267,12 +268,12 @@ _FIX = (
 
 
 class Unlabeled(tuple[Any]):
-    """Unlabeled rows that cross-validation does not split and that a pipeline still transforms.
+    """Unlabeled rows that cross-validation passes on whole and that a pipeline still transforms.
 
-    `cross_validate(..., params={"X_unlabeled": U})` splits U into folds whenever it has as many rows as X.
-    `Unlabeled(U)`
-    has length 1, so it is passed on whole. It is a tuple, because a Pipeline with `transform_input=["X_unlabeled"]`
-    transforms the elements of a tuple one by one. The Pipeline passes on a plain tuple, which `fit` also accepts.
+    `cross_validate(..., params={"X_unlabeled": U})` splits U into folds if U and X have equally many rows.
+    `Unlabeled(U)` has length 1, so it is passed on whole. It is a tuple because a Pipeline with
+    `transform_input=["X_unlabeled"]` transforms the elements of a tuple one by one. The Pipeline passes on a plain
+    tuple, which `fit` also accepts.
 
     Parameters
     ----------
@@ -306,7 +307,7 @@ class Unlabeled(tuple[Any]):
 
 
 def unwrap(X_unlabeled: Any) -> tuple[Any, bool]:
-    """Return the rows, and True if they came in an Unlabeled or in the 1-tuple that a Pipeline makes of it."""
+    """Return the rows, and True if they came in an Unlabeled or in the 1-tuple that a Pipeline makes from one."""
     if isinstance(X_unlabeled, Unlabeled):
         return X_unlabeled.rows, True
     # A tuple of one vector is a matrix of one row, not a wrapper.
@@ -318,12 +319,12 @@ def unwrap(X_unlabeled: Any) -> tuple[Any, bool]:
 def move_unlabeled(
     X: Any, y: Any, sample_weight: Any, X_unlabeled: Any, classes: ArrayLike | None
 ) -> tuple[Any, Any, Any, Any]:
-    """Return the labeled rows, their labels and weights, and all rows without a label.
+    """Return the labeled rows with their labels and weights, and all unlabeled rows.
 
-    Rows of X whose label is missing (see `is_unlabeled`) come before those of X_unlabeled.
+    Unlabeled rows of X (see `is_unlabeled`) come before the rows of X_unlabeled.
     """
     if y is None or np.asarray(y).size != _num_samples(X):
-        return X, y, sample_weight, X_unlabeled  # refused later
+        return X, y, sample_weight, X_unlabeled  # rejected later
     missing = is_unlabeled(y, classes)
     if not missing.any():
         return X, y, sample_weight, X_unlabeled
@@ -342,14 +343,14 @@ def move_unlabeled(
                 "Pass all rows without a label in X_unlabeled.",
             )
         more = np.vstack([np.asarray(more), np.asarray(bare)])
-    # an array of objects becomes one of the type of its labels
+    # convert an array of objects to the type of its labels
     return rows, np.array(labels.tolist()) if labels.dtype == object else labels, weights, Unlabeled(more)
 
 
 def is_unlabeled(y: ArrayLike, classes: ArrayLike | None = None) -> NDArray[np.bool_]:
-    """Return (n,) which labels are missing: None, NaN, and -1 as in scikit-learn.
+    """Return a mask (n,) of the missing labels: None, NaN, and -1 as in scikit-learn.
 
-    -1 is a class if `classes` holds it, or without `classes` if the labels are -1 and 1, a common coding of classes.
+    -1 is a class if `classes` contains it, or, without `classes`, if the labels are -1 and 1, a common coding.
     """
     labels = np.asarray(y).ravel()
     missing = np.array([label is None or label != label for label in labels], dtype=bool)  # noqa: PLR0124 - NaN
@@ -362,9 +363,9 @@ def is_unlabeled(y: ArrayLike, classes: ArrayLike | None = None) -> NDArray[np.b
 
 
 def choose_marginal(X_unlabeled: Any, X_target: Any) -> tuple[Any, str]:
-    """Return the rows that, with the labeled rows or (if a target) alone, make up the feature marginal, and their name.
+    """Return the rows of the feature marginal (without labeled rows), and the name of their argument.
 
-    If both are given, the unlabeled rows are not used, and a warning reports this.
+    If both arguments are given, the unlabeled rows are not used, and a warning reports this.
     """
     if X_target is None:
         return X_unlabeled, UNLABELED
@@ -391,7 +392,7 @@ def check_unlabeled(estimator: Any, X: FloatArray, rows: Any, name: str = UNLABE
 def warn_about_unlabeled(
     X: FloatArray, U: FloatArray, n_unlabeled: int, *, wrapped: bool, name: str = UNLABELED
 ) -> None:
-    """Warn if the unlabeled rows seem affected by one of the two common mistakes. U may be a sample of the rows."""
+    """Warn if the unlabeled rows show one of two common mistakes. U may be a sample of the rows."""
     if not wrapped:
         _warn_if_cut_by_folds(len(X), n_unlabeled, name)
     _warn_if_scaled_apart(X, U, name)
@@ -443,24 +444,24 @@ def _warn_if_scaled_apart(X: FloatArray, U: FloatArray, name: str) -> None:
 
 
 def _share_moved(X: FloatArray, U: FloatArray) -> float:
-    """Share of the features varying in X whose medians differ by more than the range of X."""
+    """Return the share of features, among those that vary in X, whose medians differ by more than the range of X."""
     span = np.ptp(X, axis=0)
     apart = np.abs(np.median(U, axis=0) - np.median(X, axis=0)) > span
     return float(apart[span > 0].mean()) if (span > 0).any() else 0.0
 
 
 def _share_stretched(X: FloatArray, U: FloatArray) -> float:
-    """Share of the features whose interquartile ranges, if neither is 0, differ by more than _SPREAD_RATIO."""
+    """Return the share of features whose interquartile ranges, if both are positive, differ by over _SPREAD_RATIO."""
     ours, theirs = (np.subtract(*np.quantile(rows, [0.75, 0.25], axis=0)) for rows in (X, U))
     spread = (ours > 0) & (theirs > 0)
     apart = (theirs > _SPREAD_RATIO * ours) | (ours > _SPREAD_RATIO * theirs)
     return float((apart & spread).mean())
 
 
-# The test of whether labels were picked: rows of each kind at most, cells of unlabeled rows, relabelings, and the
-# p-value up to which it warns.
+# The test of whether labels are a random sample: the most labeled rows, unlabeled rows and cells of unlabeled rows, the
+# number of relabelings, and the p-value up to which it warns.
 _MOST_LABELED, _MOST_UNLABELED, _MOST_CELLS, _RELABELINGS, PICKED_AT = 200, 600, 200_000, 399, 0.02
-# Standardized features are clipped here, so that no outlier decides the test.
+# Standardized features are clipped at this value, so that no outlier decides the test.
 _MOST_DEVIATIONS = 4.0
 
 
@@ -483,9 +484,10 @@ def warn_if_picked(X: Any, U: Any, weights: FloatArray | None = None) -> None:
 
 
 def sample_p_value(X: Any, U: Any) -> float | None:
-    """Test whether labeled rows X are a random sample of all rows, given unlabeled rows U.
+    """Test whether labeled rows X are a random sample of all rows, given unlabeled rows U. Return the p-value.
 
-    The test uses a random sample of many rows. It returns None for few rows, and for cells that are not finite numbers.
+    If there are many rows, the test uses a random sample. It returns None for few rows, and for cells that are not
+    finite.
     """
     n, M = np.shape(X)[0], np.shape(U)[0]
     if min(n, M) < _ENOUGH_ROWS:
@@ -508,10 +510,10 @@ def _some_numbers(rows: Any, most: int, rng: np.random.Generator) -> FloatArray 
 
 
 def permutation_p_value(X: FloatArray, U: FloatArray, rng: np.random.Generator) -> float:
-    """Compare the energy distance between rows X (n, d) and U (M, d) with that of random choices of n of these rows.
+    """Compute a permutation p-value from the energy distance between rows X (n, d) and U (M, d).
 
-    Distances are between standardized features. If every choice of n rows was equally likely, the p-value is at most p
-    with probability at most p.
+    The observed distance is compared with the distances for random choices of n of these rows, between standardized
+    features. If every choice of n rows was equally likely, the p-value is at most p with probability at most p.
     """
     rows = np.vstack([X, U])
     N, n = len(rows), len(X)
@@ -520,7 +522,7 @@ def permutation_p_value(X: FloatArray, U: FloatArray, rng: np.random.Generator) 
     unit = np.clip(unit, -_MOST_DEVIATIONS, _MOST_DEVIATIONS).astype(np.float32)
     squares = np.square(unit).sum(axis=1)
     between = np.sqrt(np.maximum(squares[:, None] + squares - 2.0 * (unit @ unit.T), 0.0))
-    # a column per choice of n rows: 1/n for the chosen rows, −1/(N − n) for the others; the actual labels come first
+    # one column per choice of n rows: 1/n for the chosen rows, −1/(N − n) for the rest. The actual labels come first
     choices = np.full((N, 1 + _RELABELINGS), -1.0 / (N - n), dtype=np.float32)
     choices[:n, 0] = 1.0 / n
     for column in range(1, 1 + _RELABELINGS):

@@ -27,18 +27,18 @@ MEDIAN = "median"
 
 
 def plain_label_cost(matrix: FloatArray) -> float | FloatArray:
-    """Return the single cost of all label changes if there is one, or else the matrix (K, K)."""
+    """Return a single number if all label changes have the same cost, otherwise the matrix (K, K)."""
     kappa = float(matrix.max())
     return kappa if np.array_equal(matrix, kappa * (1.0 - np.eye(len(matrix)))) else matrix
 
 
 def label_cost_matrix(label_cost: ArrayLike, n_classes: int) -> FloatArray:
-    """Label cost as a matrix (K, K): entry [k, c] is the cost of turning a label c of a labeled row into k.
+    """Return the label cost as a matrix (K, K): entry [k, c] is the cost of changing a label c of a labeled row to k.
 
     Parameters
     ----------
     label_cost : float or array of shape (K, K)
-        A number κ > 0 stands for κ·1[k≠c]. A matrix has a zero diagonal and is positive elsewhere; it need not be
+        A number κ > 0 means κ·1[k≠c]. A matrix must have a zero diagonal and positive entries elsewhere. It need not be
         symmetric.
     n_classes : int
         Classes, K.
@@ -46,7 +46,7 @@ def label_cost_matrix(label_cost: ArrayLike, n_classes: int) -> FloatArray:
     Returns
     -------
     array of shape (K, K)
-        The matrix, checked.
+        The checked matrix.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class DecisionSet:
     label_cost : (K, K), entry [k, c] the cost of turning label c into k.
     intervals : (K, 2) label probability intervals, intersected with the simplex.
     radius : float.
-    anchor_rows : (n,) the labeled row of each anchor (the first of identical rows); None if not known.
+    anchor_rows : (n,) the labeled row of each anchor (the first among identical rows); None if not known.
     """
 
     distances: FloatArray
@@ -133,12 +133,12 @@ class DecisionSet:
 
     @cached_property
     def class_offsets(self) -> NDArray[np.int64]:
-        """(C+1,) first anchor of each class present, then n."""
+        """(C+1,) first anchor of each class present, then n, the end."""
         return np.append(np.searchsorted(self.anchor_labels, self.present), len(self.anchor_labels)).astype(np.int64)
 
     @cached_property
     def class_columns(self) -> tuple[tuple[int, int], ...]:
-        """(C) first anchor and stop of each class present."""
+        """First anchor and stop of each class present, C pairs."""
         return tuple(pairwise(self.class_offsets.tolist()))
 
     @cached_property
@@ -148,7 +148,7 @@ class DecisionSet:
 
     @cached_property
     def present_label_cost(self) -> FloatArray:
-        """(K, C) label cost from each class present."""
+        """(K, C) cost of changing a label from each class present."""
         return np.ascontiguousarray(self.label_cost[:, self.present])
 
     @property
@@ -159,9 +159,9 @@ class DecisionSet:
 
     @cached_property
     def median_distance(self) -> float:
-        """The median over rows of the median distance to anchors, which a few distant anchors do not change.
+        """The median over rows of the median distance to anchors. A few distant anchors do not change it.
 
-        With many rows, evenly spaced rows are used. Without rows the median is 0.
+        If there are many rows, evenly spaced rows are used. Without rows, the median is 0.
         """
         kept = np.flatnonzero(self.row_weights > 0)
         if len(kept) == 0:
@@ -173,7 +173,7 @@ class DecisionSet:
         return replace(self, radius=float(radius))
 
     def with_label_shares(self, shares: FloatArray) -> DecisionSet:
-        """Return the set with anchors weighted by class, so that the classes present have these shares (K,)."""
+        """Return the set with anchors reweighted so that the classes present have these shares (K,)."""
         wanted = np.where(np.isin(np.arange(self.n_classes), self.present), shares, 0.0)
         ratio = np.divide(wanted, self.label_frequencies, out=np.zeros(self.n_classes), where=wanted > 0)
         weights = self.anchor_weights * ratio[self.anchor_labels]
@@ -197,10 +197,11 @@ def build_decision_set(
     """Build the decision set of labeled rows X (n, d) with class codes, and unlabeled rows (M, d).
 
     A labeled row of weight w counts w times, in the labeled distribution and in the feature marginal. An unlabeled row
-    counts once in the feature marginal, or as many times as `unlabeled_weights` (M,) says. Labeled rows with equal
-    features and labels are one anchor with the sum of weights.
+    counts once in the feature marginal, or `unlabeled_weights` (M,) times. Labeled rows with equal features and labels
+    become one anchor whose weight is their total.
 
-    target : the unlabeled rows are a sample of another population, and alone make up the feature marginal.
+    target : True if the unlabeled rows are a sample of another population. They alone then make up the feature
+    marginal.
     """
     weights = np.ones(len(X)) if sample_weight is None else sample_weight
     rows = X if X_unlabeled is None else np.vstack([X, X_unlabeled])
@@ -231,7 +232,7 @@ def build_decision_set(
 def _anchors(
     X: FloatArray, codes: NDArray[np.intp], weights: FloatArray, *, merge: bool
 ) -> tuple[NDArray[np.intp], FloatArray]:
-    """Labeled rows of positive weight, ordered by label. With merge, rows with equal label and features become one."""
+    """Return the labeled rows of positive weight, ordered by label. With `merge`, equal rows become one anchor."""
     if not merge:
         kept = np.flatnonzero(weights > 0)
         kept = kept[np.argsort(codes[kept], kind="stable")]

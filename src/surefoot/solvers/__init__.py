@@ -1,1 +1,1 @@
-"""Solvers, which take arrays and return solutions with their duals."""
+"""Solvers. They take arrays and return solutions with dual points."""

@@ -33,7 +33,7 @@ __all__ = ["BallSolution", "ball_lower_bound", "ball_upper_bound", "ball_worst_c
 
 @dataclass(frozen=True)
 class PlainSolution:
-    """x (m,) with margins A x, dual p (n,), whether the infimum is not attained, and the Newton steps taken."""
+    """x (m,) with margins A x, dual p (n,), True if the infimum is not attained, and the number of Newton steps."""
 
     x: FloatArray
     p: FloatArray
@@ -54,7 +54,7 @@ def plain_logistic(A: FloatArray, w: FloatArray, tol: float, max_iter: int) -> P
 
 
 def _orthonormal(A: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Basis B (n, r) of the columns of A, of size about one each, with BᵀB = n I; and the map T (m, r), A T = B."""
+    """Return a basis B (n, r) of the columns of A with BᵀB = n I, of entries near 1, and the map T (m, r), A T = B."""
     n, m = A.shape
     Q, R, order = qr(A, mode="economic", pivoting=True)
     rank = int((np.abs(np.diag(R)) > max(n, m) * np.finfo(float).eps * np.sqrt(n)).sum())
@@ -67,7 +67,7 @@ def _newton(B: FloatArray, w: FloatArray, tol: float, max_iter: int, suspect: bo
     """Damped Newton on rows B (n, r).
 
     With `suspect`, stop as `separable` once all margins are positive, or once the objective settles while the steps do
-    not. Along a separating direction each step gains only a factor e, where Newton otherwise converges quadratically.
+    not shrink. Along a separating direction, each step gains only a factor e. Otherwise Newton converges quadratically.
     """
     n, r = B.shape
     x, z, dual = np.zeros(r), np.zeros(n), np.full(n, 0.5)
@@ -105,7 +105,7 @@ def _armijo(w: FloatArray, z: FloatArray, dz: FloatArray, value: float, slope: f
 
 
 def _reduce_face(B: FloatArray, w: FloatArray, tol: float, max_iter: int, found: PlainSolution) -> PlainSolution:
-    """Split off, by one linear programme, every row that some direction separates; solve the remaining rows."""
+    """Remove every row that some direction separates, found by one linear program, and solve the remaining rows."""
     direction = _separating_direction(B)
     margin = B @ direction
     away = margin > 0.5
@@ -126,7 +126,7 @@ def _reduce_face(B: FloatArray, w: FloatArray, tol: float, max_iter: int, found:
 
 
 def _separating_direction(B: FloatArray) -> FloatArray:
-    """A direction with B·dir ≥ 0 and B·dir ≥ 1 on the largest possible set of rows."""
+    """Return a direction dir with B·dir ≥ 0 everywhere and B·dir ≥ 1 on the largest possible set of rows."""
     n, r = B.shape
     rows = np.hstack([-B, np.eye(n)])  # t_i ≤ b_i·dir
     cost = np.concatenate([np.zeros(r), -np.ones(n)])
@@ -135,7 +135,7 @@ def _separating_direction(B: FloatArray) -> FloatArray:
     return np.zeros(r) if answer.x is None else np.asarray(answer.x[:r])
 
 
-# Iterations of a warm start before a cold one is tried.
+# Iterations of a warm start before the solver tries a cold start.
 WARM_ITERATIONS = 40
 
 
@@ -144,10 +144,8 @@ class BallSolution:
     """Solution of `solve_ball` with its two-sided certificate: lower ≤ optimal value ≤ risk.
 
     coef (d,), intercept and lam are the primal point; p (n,) and s (n,) are the feasible dual point that proves
-    `lower`.
-    status: "optimal" (gap ≤ tol), "separable" (the infimum is not attained, but the certificate is valid), or
-    "max_iter"
-    (the gap is larger than tol).
+    `lower`. status: "optimal" (gap ≤ tol), "separable" (the infimum is not attained, but the certificate is valid), or
+    "max_iter" (the gap is larger than tol).
     """
 
     coef: FloatArray
@@ -164,7 +162,7 @@ class BallSolution:
 
 @dataclass(frozen=True)
 class _Point:
-    """Primal and dual point of a solver, without the certificate."""
+    """The primal and dual point of a solver, without a certificate."""
 
     coef: FloatArray
     intercept: float
@@ -193,14 +191,14 @@ def solve_ball(
 
         min_{θ,b,λ}  ελ + Σ_i w_i [log(1 + e^{−z_i}) + (z_i − λκ)_+]    s.t.  ‖θ‖_* ≤ λ
 
-    by a primal–dual interior-point Newton method. Both sides of the certificate are recomputed at the returned point on
-    the original data, by `ball_upper_bound` and `ball_lower_bound`.
+    by a primal–dual interior-point Newton method. Both sides of the certificate are recomputed on the original data at
+    the returned point, by `ball_upper_bound` and `ball_lower_bound`.
 
     Parameters
     ----------
-    X : (n, d) finite features; y_sign : (n,) labels ±1, one class alone is allowed
+    X : (n, d) finite features; y_sign : (n,) labels ±1, possibly all equal
     weights : (n,) non-negative, not all zero, normalised to sum one; None means 1/n
-    radius : ε ≥ 0; at 0 this is plain logistic regression
+    radius : ε ≥ 0; radius 0 means plain logistic regression
     label_cost : κ > 0, possibly inf (labels never flip: norm-regularised logistic regression)
     norm : the norm on θ, "l2" (Euclidean metric), "linf" (Manhattan) or "l1" (Chebyshev)
     fit_intercept : True if b is free, False if b = 0
@@ -257,7 +255,7 @@ def _check(
 
 
 def _certify(problem: BallProblem, point: _Point, tol: float, keep: NDArray[np.bool_]) -> BallSolution:
-    """Both bounds at the point, on the original data. Rows of weight zero get p = s = 0."""
+    """Compute both bounds at the point, on the original data. Rows of weight zero get p = s = 0."""
     risk, lam = ball_upper_bound(
         problem.X,
         problem.y,
@@ -315,9 +313,9 @@ def _solve(problem: BallProblem, tol: float, max_iter: int, warm_start: BallSolu
 
 
 def _interior(problem: BallProblem, tol: float, max_iter: int, start: tuple[FloatArray, float] | None) -> Incumbent:
-    """Run the interior-point method from the given start, then from θ = 0; restart if rounding stops it.
+    """Run the interior-point method from the given start, then from θ = 0. Restart if rounding errors stop it.
 
-    The best bounds of all attempts are kept. Their iterations add up to at most max_iter.
+    The best bounds of all attempts are kept. All attempts together take at most max_iter iterations.
     """
     zero = (np.zeros(problem.X.shape[1]), 0.0)
     attempts = [(0.01, True), (1.0, False)]

@@ -1,6 +1,6 @@
-"""Both sides of the certificate of the Wasserstein ball alone, and the worst case of a fixed classifier.
+"""Compute both sides of the certificate of the Wasserstein ball alone, and the worst case of a fixed classifier.
 
-Nothing here iterates, and the solver uses nothing here to choose a step: these functions only evaluate points.
+These functions only evaluate points. They do not iterate, and the solver never uses them to choose a step.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from scipy.special import entr
 from surefoot._validation import FloatArray
 from surefoot.solvers.ball_cones import ConeSystem
 
-# The linear system of `ball_newton`: normal equations in (θ, b, λ), of the smaller of the sizes n and d.
+# The linear system of `ball_newton`: normal equations in (θ, b, λ), of size n or d, whichever is smaller.
 
-# Share of the largest curvature that keeps the system invertible.
+# The proximal term is this share of the largest curvature. It keeps the system invertible.
 PROXIMAL = 1e-9
 
 
 class Factor(NamedTuple):
-    """Cholesky factor of S H S for the diagonal S that gives it a unit diagonal."""
+    """Cholesky factor of S H S. The diagonal S scales H to a unit diagonal."""
 
     scale: FloatArray
     chol: tuple[FloatArray, bool]
@@ -45,13 +45,13 @@ def factor_scaled(H: FloatArray) -> Factor:
 
 
 def solve_scaled(factor: Factor, rhs: FloatArray) -> FloatArray:
-    """H⁻¹ rhs from its factor, for rhs (m,) or (m, k)."""
+    """Return H⁻¹ rhs from the factor of H, for rhs (m,) or (m, k)."""
     scale = factor.scale if rhs.ndim == 1 else factor.scale[:, None]
     return scale * cho_solve(factor.chol, scale * rhs, check_finite=False)
 
 
 def balanced(A: FloatArray, w: FloatArray, p: FloatArray, s: FloatArray) -> FloatArray:
-    """The nearest p in the metric w/(p(1 − p)) with Aᵀ(w(p − s)) = 0, to the rounding of each column of A."""
+    """Return the nearest p in the metric w/(p(1 − p)) with Aᵀ(w(p − s)) = 0, to the rounding of each column of A."""
     curvature = p * (1.0 - p)
     rows = np.flatnonzero(curvature > 1e-200)
     if len(rows) == 0:
@@ -70,7 +70,7 @@ def balanced(A: FloatArray, w: FloatArray, p: FloatArray, s: FloatArray) -> Floa
 
 
 class RightHandSide(NamedTuple):
-    """The Newton system requires AᵀEΔz − κAᵀDΔλ + cone = Aᵀflow − (g_θ, 0) in (θ, b), and force in λ; flow (n,)."""
+    """Right side of the Newton system: AᵀEΔz − κAᵀDΔλ + cone = Aᵀflow − (g_θ, 0) in (θ, b), force in λ; flow (n,)."""
 
     flow: FloatArray
     g_theta: FloatArray
@@ -102,7 +102,7 @@ class TallEquations:
         self.H, self.chol = H, factor_scaled(H)
 
     def solve(self, right: RightHandSide) -> FloatArray:
-        """(Δθ, Δb, Δλ), with two steps of iterative refinement."""
+        """Return (Δθ, Δb, Δλ), with two steps of iterative refinement."""
         rhs = np.append(right.flow @ self.A, right.force)
         rhs[: self.d] -= right.g_theta
         x = solve_scaled(self.chol, rhs)
@@ -112,7 +112,7 @@ class TallEquations:
 
 
 class WideEquations:
-    """The same system for d > n, through τ = flow − EΔz + κDΔλ, the next w(p − s): a factor of size n.
+    """The same system for d > n, in the unknown τ = flow − EΔz + κDΔλ, the next w(p − s): a factor of size n.
 
     Δθ = Q⁻¹(Aᵀτ − g_θ − rΔλ − √k φρ) with ρ = √k (φ·Δθ + ψΔλ), and with δ = D/E, o = (Δb, Δλ, ρ)
 
@@ -142,7 +142,7 @@ class WideEquations:
         self.small_scale = 1.0 / np.sqrt(np.maximum(np.abs(self.small).max(axis=0), 1e-300))
 
     def solve(self, right: RightHandSide) -> FloatArray:
-        """(Δθ, Δb, Δλ), refined in (θ, b, λ) while the residual decreases."""
+        """Return (Δθ, Δb, Δλ), refined in (θ, b, λ) while the residual decreases."""
         best = self._solve_once(right.flow, right.g_theta, np.zeros(self.rest.shape[1]), right.force)
         r_theta, r_b, r_lam = self._residual(right, best)
         size = self._size(r_theta, r_b, r_lam)
@@ -156,7 +156,7 @@ class WideEquations:
         return best
 
     def _size(self, r_theta: FloatArray, r_b: FloatArray, r_lam: float) -> float:
-        """Norm of a residual, each part relative to the diagonal of the matrix."""
+        """Return the norm of a residual, with each part relative to the diagonal of the matrix."""
         cone = self.cone
         corner = self.kappa**2 * float(self.D.sum()) + cone.k * cone.psi**2 + cone.c
         theta = r_theta / np.sqrt(self.diagonal + cone.q + cone.k * cone.phi**2)
@@ -185,13 +185,13 @@ class WideEquations:
         return np.concatenate([(tau @ self.A - pull) / cone.q, o[: m + 1]])
 
 
-# Exponent of the norm on θ (the dual norm) by name, and of the norm on features that it is dual to.
+# Exponents by name: of the norm on θ (the dual norm), and of the norm on features whose dual it is.
 DUAL_NORMS: dict[str, float] = {"l1": 1.0, "l2": 2.0, "linf": np.inf}
 FEATURE_NORMS: dict[str, float] = {"l1": np.inf, "l2": 2.0, "linf": 1.0}
 
 
 def vector_norm(v: FloatArray, order: float) -> float:
-    """The p-norm of a vector (d,), free of overflow and 0 when d = 0."""
+    """Return the p-norm of a vector (d,). It does not overflow, and is 0 if d = 0."""
     top = float(np.max(np.abs(v), initial=0.0))
     if top == 0.0 or not np.isfinite(top):
         return top
@@ -216,16 +216,16 @@ def _weights(weights: ArrayLike | None, n: int) -> FloatArray:
 def _thresholds(
     z: FloatArray, w: FloatArray, radii: FloatArray, label_cost: float, floor: float
 ) -> tuple[FloatArray, FloatArray]:
-    """The best λ for each radius, and Σ w_i (z_i − λκ)_+ there.
+    """Return the best λ for each radius, and Σ w_i (z_i − λκ)_+ there.
 
-    ελ + Σ w_i (z_i − λκ)_+ has slope ε − κ·w{z > λκ}: λκ is the smallest order statistic of z with at most ε/κ of the
-    weight above it, unless λ ≥ floor binds first.
+    ελ + Σ w_i (z_i − λκ)_+ has slope ε − κ·w{z > λκ}. Therefore λκ is the smallest order statistic of z with at most
+    ε/κ of the weight above it, unless the constraint λ ≥ floor is active.
     """
     order = np.argsort(z)
     z, w = z[order], w[order]
     above = np.append(np.cumsum(w[:0:-1])[::-1], 0.0)  # above[k] = weight strictly after position k, falling to 0
     k = np.searchsorted(-above, -radii / label_cost)  # first k with above[k] ≤ ε/κ
-    lam = np.maximum(floor, z[k] / label_cost) + 0.0  # no negative zero
+    lam = np.maximum(floor, z[k] / label_cost) + 0.0  # avoids negative zero
     after = np.searchsorted(z, lam * label_cost, side="right")
     tail_w = np.append(np.cumsum(w[::-1])[::-1], 0.0)
     tail_wz = np.append(np.cumsum((w * z)[::-1])[::-1], 0.0)
@@ -244,13 +244,13 @@ def ball_worst_case(
     label_cost: float = 1.0,
     norm: str = "l2",
 ) -> FloatArray:
-    """Exact worst-case logistic risk of one fixed classifier over Wasserstein balls of many radii.
+    """Compute the exact worst-case logistic risk of a fixed classifier over Wasserstein balls of many radii.
 
     Solves, for each radius ε, with z_i = y_i(⟨θ, x_i⟩ + b),
 
         min_λ  ελ + Σ_i w_i [log(1 + e^{−z_i}) + (z_i − λκ)_+]    s.t.  λ ≥ ‖θ‖_*
 
-    which is piecewise linear in λ: one sort, cumulative sums, one binary search per radius.
+    The objective is piecewise linear in λ. One sort and cumulative sums serve all radii, with a binary search for each.
 
     Parameters
     ----------
@@ -289,8 +289,8 @@ def ball_upper_bound(
 ) -> tuple[float, float]:
     """Return the robust risk at (θ, b), and the λ that attains it.
 
-    Evaluates ελ + Σ_i w_i [log(1 + e^{−z_i}) + (z_i − λκ)_+] term by term at the best λ ≥ ‖θ‖_*. Any λ ≥ ‖θ‖_* would
-    give a valid upper bound on the optimal value, so rounding in the choice of λ never invalidates the bound.
+    Evaluates ελ + Σ_i w_i [log(1 + e^{−z_i}) + (z_i − λκ)_+] term by term at the best λ ≥ ‖θ‖_*. Every λ ≥ ‖θ‖_* gives
+    a valid upper bound on the optimal value, so rounding in the choice of λ never invalidates the bound.
     """
     w = _weights(weights, len(y_sign))
     z = _margins(X, y_sign, coef, intercept)
@@ -314,7 +314,7 @@ def ball_lower_bound(
     norm: str = "l2",
     fit_intercept: bool = True,
 ) -> tuple[float, FloatArray, FloatArray]:
-    """Return a lower bound on the optimal robust risk from any (p, s), and the feasible pair that proves it.
+    """Return a lower bound on the optimal robust risk from any (p, s), and the feasible pair that proves the bound.
 
     For p_i, s_i in [0, 1], log(1 + e^{−z}) + (z − λκ)_+ ≥ H(p_i) − (p_i − s_i) z − s_i λκ with H the binary entropy.
     Minimising the right side over (θ, b, λ) gives the dual
@@ -322,16 +322,17 @@ def ball_lower_bound(
         max  Σ w_i H(p_i)   s.t.  Σ w_i (p_i − s_i) y_i = 0            (only with an intercept)
                                   ‖Σ w_i (p_i − s_i) y_i x_i‖ + κ Σ w_i s_i ≤ ε,    0 ≤ p, s ≤ 1
 
-    The pair is first repaired: clipped to [0, 1], moved along y_i p_i (1 − p_i) to restore the equality, then scaled
-    by the largest t ≤ 1 that satisfies the inequality (the set is star-shaped around 0). The inequality holds up to the
-    rounding error of its own evaluation, 32 ulp of the sum of absolute terms, which matters at ε = 0 only.
+    The pair is first repaired. It is clipped to [0, 1], moved along y_i p_i (1 − p_i) to restore the equality, and
+    scaled by the largest t ≤ 1 that satisfies the inequality (the feasible set is star-shaped around 0). The inequality
+    holds up to the rounding error of its own evaluation, 32 ulp of the sum of absolute terms. This error matters for
+    zero ε only.
 
     Returns
     -------
     value ≥ 0, p (n,), s (n,)
     """
     w = _weights(weights, len(y_sign))
-    if fit_intercept:  # the equality allows any shift of the features: centred, the sums lose least to rounding
+    if fit_intercept:  # the dual ignores shifts of the features, and sums round least if centred
         X = X - w @ X
     return ball_dual_value(X, y_sign, p, s, w, radius, label_cost, norm, fit_intercept)
 
@@ -365,7 +366,7 @@ def ball_dual_value(
 
 
 def _restore_balance(p: FloatArray, s: FloatArray, y: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Move (p, s) so that Σ w_i (p_i − s_i) y_i = 0, first along y p(1−p), else by shrinking the heavier class."""
+    """Move (p, s) so that Σ w_i (p_i − s_i) y_i = 0: first along y p(1−p), otherwise by shrinking the heavier class."""
     for _ in range(2):  # the second pass removes the rounding of the first
         push = w * p * (1.0 - p)
         total = float(push.sum())
@@ -379,7 +380,7 @@ def _restore_balance(p: FloatArray, s: FloatArray, y: FloatArray, w: FloatArray)
 
 
 def _shrink_class(p: FloatArray, s: FloatArray, y: FloatArray, w: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Scale one class of (p, s) so that both carry the same Σ w (p − s); (0, 0) when their signs differ."""
+    """Scale one class of (p, s) so that both classes have equal Σ w (p − s). Return (0, 0) if the signs differ."""
     net = w * (p - s)
     plus, minus = float(net[y > 0].sum()), float(net[y < 0].sum())
     if plus * minus <= 0.0:

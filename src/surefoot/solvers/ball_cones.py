@@ -1,6 +1,6 @@
-"""The constraints of `ball_newton`: ‖θ‖_* ≤ λ, one class per norm, and the hinge.
+"""The constraints of `ball_newton`: ‖θ‖_* ≤ λ, with one class per norm, and the hinge.
 
-Each cone keeps its slacks and multipliers, and presents the same view of itself to the Newton system. Linearised, the
+Each cone stores its slacks and multipliers, and gives the Newton system the same interface. After linearisation, the
 multiplier (v, v0) of (θ, λ) after a step is minus the gradient in (Δθ, Δλ) of
 
     ½ [Σ_j q_j Δθ_j² + k (φ·Δθ + ψΔλ)² + 2 (r·Δθ) Δλ + c Δλ²] + g_θ·Δθ + g_λ Δλ
@@ -18,7 +18,7 @@ from surefoot._validation import FloatArray
 
 
 class ConeSystem(NamedTuple):
-    """Quadratic form of a cone: q (d,), k, φ (d,), ψ, r (d,), c, and schur = c − Σ r²/q free of cancellation."""
+    """Quadratic form of a cone: q (d,), k, φ (d,), ψ, r (d,), c, and schur = c − Σ r²/q, without cancellation."""
 
     q: FloatArray
     k: float
@@ -30,7 +30,7 @@ class ConeSystem(NamedTuple):
 
 
 class Cone(Protocol):
-    """The interface of a norm constraint to the Newton iteration."""
+    """The interface between a norm constraint and the Newton iteration."""
 
     degree: float
 
@@ -44,19 +44,19 @@ class Cone(Protocol):
 
 
 def ratio_step(x: FloatArray, dx: FloatArray) -> float:
-    """Largest step t (at most 1e10) with x + t·dx ≥ 0, for x > 0."""
+    """Return the largest step t (at most 1e10) with x + t·dx ≥ 0, for x > 0."""
     with np.errstate(over="ignore"):
         worst = float(np.max(-dx / x, initial=1e-10))
     return 1.0 / worst
 
 
 def _log(x: FloatArray | float) -> float:
-    """Σ log x; NaN or −inf outside the domain."""
+    """Return Σ log x, or NaN or −inf outside the domain."""
     return float(np.sum(np.log(x)))
 
 
 def _det(x0: float, x1: FloatArray) -> float:
-    """x0² − ‖x1‖², without the cancellation of the squares."""
+    """Return x0² − ‖x1‖², without the cancellation of the squares."""
     size = float(np.linalg.norm(x1))
     return (x0 - size) * (x0 + size)
 
@@ -87,7 +87,7 @@ class SecondOrderCone:
         return ConeSystem(q, 2 * scale, -self._w1, self._w0, np.zeros_like(q), -scale, -scale)
 
     def _scale(self, x0: float, x1: FloatArray, inverse: bool) -> tuple[float, FloatArray]:
-        """W x, or W⁻¹ x, for the scaling W = η [[w0, w1ᵀ], [w1, I + w1 w1ᵀ/(1 + w0)]]."""
+        """Return W x, or W⁻¹ x, for the scaling W = η [[w0, w1ᵀ], [w1, I + w1 w1ᵀ/(1 + w0)]]."""
         w1 = -self._w1 if inverse else self._w1
         eta = 1.0 / self._eta if inverse else self._eta
         dot = float(w1 @ x1)
@@ -125,10 +125,10 @@ class SecondOrderCone:
 
 
 def _soc_step(x0: float, x1: FloatArray, d0: float, d1: FloatArray) -> float:
-    """Largest step (at most 1e10) that keeps x + t·d in the second-order cone (x interior)."""
+    """Return the largest step (at most 1e10) that keeps x + t·d in the second-order cone (x interior)."""
     root = np.sqrt(_det(x0, x1))
     n0, n1 = x0 / root, x1 / root
-    # rotate x to the unit element: the step is the one of the rotated direction, whose eigenvalues are r0 ± ‖r1‖
+    # rotate x to the unit element: the rotated direction has eigenvalues r0 ± ‖r1‖ and the same step
     dot = n0 * d0 - float(n1 @ d1)
     r1 = d1 - ((dot + d0) / (n0 + 1.0)) * n1
     low = (dot - float(np.linalg.norm(r1))) / root
@@ -136,7 +136,7 @@ def _soc_step(x0: float, x1: FloatArray, d0: float, d1: FloatArray) -> float:
 
 
 class BoxCone:
-    """‖θ‖_∞ ≤ λ as λ − θ ≥ 0 and λ + θ ≥ 0 with multipliers g, h (d,) and complementarity μ/d for each."""
+    """‖θ‖_∞ ≤ λ as λ − θ ≥ 0 and λ + θ ≥ 0, with multipliers g, h (d,), each with complementarity μ/d."""
 
     degree = 2.0
 
@@ -184,7 +184,7 @@ class BoxCone:
 
 
 class CrossPolytopeCone:
-    """‖θ‖₁ ≤ λ as t ± θ ≥ 0 and m = λ − Σ t ≥ 0, with multipliers g, h (d,) and l; t is eliminated.
+    """‖θ‖₁ ≤ λ as t ± θ ≥ 0 and m = λ − Σ t ≥ 0, with multipliers g, h (d,) and l. The variable t is eliminated.
 
     Stationarity in t requires g + h = l. Complementarity is μ/d for each row of t ± θ and μ for m.
     """
@@ -259,7 +259,7 @@ CONES: dict[str, type[SecondOrderCone] | type[BoxCone] | type[CrossPolytopeCone]
 
 
 class Hinge:
-    """u ≥ 0 and c = u − t ≥ 0 for t = z − λκ, multipliers 1 − s and s; each pair has complementarity μ, weight w."""
+    """u ≥ 0 and c = u − t ≥ 0 for t = z − λκ, with multipliers 1 − s and s. Pairs: complementarity μ, weight w."""
 
     degree = 2.0
 
@@ -288,7 +288,7 @@ class Hinge:
         return r1, r2
 
     def gradient(self, mu: float, correct: bool) -> FloatArray:
-        """s⁺ − DΔt: the part of the next s that does not depend on the step."""
+        """Return s⁺ − DΔt, the part of the next s that does not depend on the step."""
         r1, r2 = self._targets(mu, correct)
         return self.s + self.D * (r2 / self.s - r1 / self.s_bar)
 
@@ -303,7 +303,7 @@ class Hinge:
         return primal, min(ratio_step(self.s, self.ds), ratio_step(self.s_bar, -self.ds))
 
     def outliers(self, primal: float, dual: float, mu: float) -> FloatArray:
-        """The correction that moves s̄u and sc (2, n) after the steps into [μ/10, 10μ], at most 10μ downwards."""
+        """Correct s̄u and sc (2, n) after the steps: move them into [μ/10, 10μ], at most 10μ downwards."""
         products = np.stack(
             [
                 (self.s_bar - dual * self.ds) * (self.u + primal * self.du),

@@ -2,9 +2,9 @@
 
     min_{θ,b,λ,u}  ελ + Σ_i w_i [log(1 + e^{−z_i}) + u_i]    s.t.  u_i ≥ 0,  u_i ≥ z_i − λκ,  ‖θ‖_* ≤ λ
 
-with z = A(θ, b). The multipliers of the two constraints on u_i are w_i (1 − s_i) and w_i s_i. The slacks and u are
-eliminated, which leaves one symmetric positive definite system in (θ, b, λ) per iteration. A full Newton step satisfies
-the linear dual constraints exactly, so the new multipliers are candidates for the lower bound, `dual_value`.
+with z = A(θ, b). The multipliers of the two constraints on u_i are w_i (1 − s_i) and w_i s_i. Eliminating the slacks
+and u leaves one symmetric positive definite system in (θ, b, λ) per iteration. A full Newton step satisfies the linear
+dual constraints exactly, so `dual_value` can turn the new multipliers into a lower bound.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from surefoot.solvers.ball_algebra import (
 )
 from surefoot.solvers.ball_cones import CONES, Cone, Hinge
 
-# Share of the distance to the boundary that a step covers.
+# A step covers at most this share of the distance to the boundary.
 TO_BOUNDARY = 0.99
 # The central path is followed to this share of the best gap. It ends after this many steps without a better gap.
 GAP_SHARE, PATIENCE = 0.03, 30
-# Corrector steps per factorisation, as long as each makes the step longer.
+# The most corrector steps per factorisation. They stop earlier if one does not make the step longer.
 CORRECTORS = 3
 
 
@@ -61,7 +61,7 @@ class BallProblem:
 
 @dataclass
 class Incumbent:
-    """Best primal point (θ, b) and best dual point (p, s) seen so far, each with its own bound."""
+    """The best primal point (θ, b) and the best dual point (p, s), each with its own bound."""
 
     theta: FloatArray
     b: float
@@ -76,7 +76,7 @@ class Incumbent:
         return self.upper - self.lower
 
     def merge(self, other: Incumbent) -> None:
-        """Keep the better of each bound; iterations add up."""
+        """Keep the better of each bound, and add up the iterations."""
         if other.upper < self.upper:
             self.upper, self.theta, self.b = other.upper, other.theta, other.b
         if other.lower > self.lower:
@@ -119,7 +119,7 @@ class BallIterate:
         return self.cone.degree + (self.hinge.degree if self.hinge is not None else 0.0)
 
     def mu(self) -> float:
-        """Average complementarity."""
+        """The average complementarity."""
         total = self.cone.complementarity()
         if self.hinge is not None:
             total += self.hinge.complementarity()
@@ -133,7 +133,7 @@ class BallIterate:
         self.equations.factor(w * (self.curvature + D), w * D, self.cone.system())
 
     def direct(self, mu: float, correct: bool) -> None:
-        """Newton direction towards barrier weight mu, with the second-order term of the last direction if `correct`."""
+        """Compute the Newton direction for barrier weight mu. `correct` adds the last direction's second-order term."""
         w, d = self.problem.w, self.d
         s = self.hinge.gradient(mu, correct) if self.hinge is not None else np.zeros_like(self.z)
         g_theta, g_lam = self.cone.gradient(mu, correct)
@@ -146,7 +146,7 @@ class BallIterate:
             self.hinge.direct(self.dz - self.kappa * self.dlam, mu, correct)
 
     def max_steps(self) -> tuple[float, float]:
-        """Primal and dual step to the boundary."""
+        """Return the primal and the dual step to the boundary."""
         primal, dual = self.cone.max_steps()
         if self.hinge is not None:
             other = self.hinge.max_steps()
@@ -154,18 +154,18 @@ class BallIterate:
         return primal, dual
 
     def safe_steps(self) -> tuple[float, float]:
-        """Primal and dual step of the iteration: short of the boundary, at most one."""
+        """Return the primal and the dual step of the iteration: short of the boundary, at most one."""
         primal, dual = self.max_steps()
         return min(1.0, TO_BOUNDARY * primal), min(1.0, TO_BOUNDARY * dual)
 
     def merit(self, step: float, mu: float) -> float:
-        """Barrier function of weight mu at a step along the direction."""
+        """Return the barrier function of weight mu after a step along the direction."""
         value = self.problem.radius * (self.lam + step * self.dlam) + mu * self.cone.barrier(step)
         value += float(self.problem.w @ np.logaddexp(0.0, -(self.z + step * self.dz)))
         return value + (self.hinge.value(step, mu) if self.hinge is not None else 0.0)
 
     def dual_candidate(self) -> tuple[FloatArray, FloatArray]:
-        """(p, s) after a full Newton step: the linear dual constraints hold there up to rounding."""
+        """Return (p, s) after a full Newton step, which satisfies the linear dual constraints up to rounding."""
         s = self.hinge.s + self.hinge.ds if self.hinge is not None else np.zeros_like(self.z)
         return self.p - self.curvature * self.dz, s
 
@@ -183,7 +183,7 @@ class BallIterate:
 
 
 def _central_lambda(problem: BallProblem, z: FloatArray, size: float, mu: float) -> float:
-    """λ > ‖θ‖_* at which the λ-row of the perturbed optimality conditions holds, by bisection in log λ."""
+    """Find λ > ‖θ‖_* that solves the λ-row of the perturbed optimality conditions, by bisection in log λ."""
     kappa, degree = problem.label_cost, CONES[problem.norm].degree
     low, high = np.log(1e-12 + 1.05 * size), np.log(1.0 + 2 * size + (degree + 2.0) * mu / problem.radius)
     for _ in range(60):
@@ -226,19 +226,19 @@ def interior_point(
 
 
 def _offer_balanced(state: BallIterate, best: Incumbent) -> None:
-    """If ε is below the rounding of Σ w_i (p_i − s_i) y_i x_i, offer the dual point for which this sum vanishes."""
+    """If ε is below the rounding error of Σ w_i (p_i − s_i) y_i x_i, offer a dual point whose sum vanishes."""
     p, s = (np.clip(v, 0.0, 1.0) for v in state.dual_candidate())
     if np.isfinite(p).all() and np.isfinite(s).all():
         best.offer_dual(state.problem, balanced(state.A, state.problem.w, p, s), s)
 
 
 def _iterate(state: BallIterate, best: Incumbent, tol: float) -> bool:
-    """Take one predictor-corrector iteration. Returns False if rounding leaves no finite direction."""
+    """Take one predictor-corrector iteration. Return False if rounding leaves no finite direction."""
     mu, degree = state.mu(), state.degree
     state.factor()
     state.direct(0.0, correct=False)
     reach = min(1.0, *state.max_steps())
-    # μ must not run ahead of the logistic part, which shows in the gap only
+    # μ must not fall faster than the logistic part converges, which shows in the gap only
     target = max(
         (1.0 - reach) ** 3 * mu, 1e-3 * mu, GAP_SHARE * min(best.gap, np.log(2.0)) / degree, 0.2 * tol / degree
     )
@@ -255,7 +255,7 @@ def _iterate(state: BallIterate, best: Incumbent, tol: float) -> bool:
 
 
 def _recentre(state: BallIterate, affine: BallIterate, target: float, correct: bool) -> tuple[float, float]:
-    """Lengthen the steps by up to three centrality correctors on the hinge (Gondzio, 1996). Returns the steps.
+    """Lengthen the steps by up to three centrality correctors on the hinge (Gondzio, 1996), and return the steps.
 
     Each corrector costs one more solve with the current factor. `affine` holds the state after the predictor, from
     which each corrected direction is computed.
@@ -282,7 +282,7 @@ def _recentre(state: BallIterate, affine: BallIterate, target: float, correct: b
 
 
 def _guard(state: BallIterate, step: float, target: float, slack: float) -> float:
-    """Halve the primal step, at most ten times, until the barrier function rises by no more than the slack."""
+    """Halve the primal step, at most ten times, until the barrier function rises by at most the slack."""
     ceiling = state.merit(0.0, target) + slack
     for _ in range(10):
         if state.merit(step, target) <= ceiling:

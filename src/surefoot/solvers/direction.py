@@ -1,4 +1,4 @@
-"""Newton's direction: the linear system of a step, damped until it is solvable, and the ray of the radius."""
+"""Compute Newton's direction: solve the linear system of a step, damped if necessary, along the ray of the radius."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from surefoot._validation import FloatArray
 from surefoot.dual.objective import Evaluation
 from surefoot.kernels.arrays import arrays_of
 
-# With this ridge or more, the scaled matrix is far from singular.
+# A scaled matrix with at least this ridge is far from singular.
 _WELL_CONDITIONED = 1e-8
 
 
 class StallError(RuntimeError):
-    """Newton's method made no progress at this τ: rounding errors are as large as the predicted decrease."""
+    """Newton's method made no progress at this τ: rounding errors have reached the size of the predicted decrease."""
 
 
 class Local(Protocol):
@@ -33,7 +33,7 @@ class Local(Protocol):
 
 
 class Factorized(Protocol):
-    """Return a solver of matrix · x = right. The lower triangle is overwritten; tame : far from singular."""
+    """Return a solver of matrix · x = right. Overwrites the lower triangle. tame : the matrix is far from singular."""
 
     def __call__(self, matrix: Any, *, tame: bool) -> Callable[[FloatArray], FloatArray]: ...
 
@@ -43,9 +43,9 @@ Here = TypeVar("Here", bound=Local)
 
 @dataclass(frozen=True)
 class Direction(Generic[Here]):
-    """Newton's direction, its decrement and the ridge that was used.
+    """Newton's direction, the decrement, and the ridge used.
 
-    decrement_at : the decrement at another point, with the second derivatives of this one.
+    decrement_at : returns the decrement at another point, with the second derivatives of this point.
     """
 
     step: FloatArray
@@ -64,7 +64,7 @@ def newton_direction(
     """Solve (H + ridge·(diag H + natural)) Δ = −g. The ridge grows until the factorisation succeeds.
 
     Coordinates: α is replaced by the multiple of `ray`, along which α, β and λ grow together. Near the minimal radius,
-    optimal points are far out on that ray, and a ridge on β must not hold them back.
+    the optimal points are far out along the ray. A ridge on β must not keep the steps from reaching them.
     """
     if evaluation.hessian is None:
         raise ValueError("newton_direction requires an evaluation with second_order=True")
@@ -107,7 +107,7 @@ def newton_direction(
 
 
 def along_ray(H: Any, gradient: FloatArray, ray: FloatArray, alpha: slice) -> tuple[Any, FloatArray]:
-    """H (lower triangle) and gradient in coordinates in which α is replaced by the multiple of the ray."""
+    """Return H (lower triangle) and the gradient in coordinates in which α is replaced by the multiple of the ray."""
     turned = _turned(H, ray, alpha)
     if turned is None:
         return H, gradient
@@ -117,7 +117,7 @@ def along_ray(H: Any, gradient: FloatArray, ray: FloatArray, alpha: slice) -> tu
 
 
 def _turned(H: Any, ray: FloatArray, alpha: slice) -> FloatArray | None:
-    """The row of α in H after α is replaced by the multiple of the ray; None if nothing changes."""
+    """Return the row of α in H after α is replaced by the multiple of the ray, or None if nothing changes."""
     if alpha.stop == alpha.start or np.count_nonzero(ray) <= 1:
         return None
     product: FloatArray = arrays_of(H).symmetric_product(H, ray)
@@ -126,13 +126,13 @@ def _turned(H: Any, ray: FloatArray, alpha: slice) -> FloatArray | None:
 
 
 def _place(H: Any, row: FloatArray, at: int) -> None:
-    """Write a row and the column that mirrors it to the lower triangle of a matrix."""
+    """Write a row, and the column that mirrors the row, to the lower triangle of a matrix."""
     send = arrays_of(H).send
     H[at, :at], H[at:, at] = send(row[:at]), send(row[at:])
 
 
 def gradient_along_ray(gradient: FloatArray, ray: FloatArray, alpha: slice) -> FloatArray:
-    """The gradient in coordinates in which α is replaced by the multiple of the ray."""
+    """Return the gradient in coordinates in which α is replaced by the multiple of the ray."""
     if alpha.stop == alpha.start:
         return gradient
     turned = gradient.copy()

@@ -1,9 +1,9 @@
-"""A primal–dual interior-point method for learning over one decision set, from a point of the smoothed path.
+"""A primal–dual interior-point method for learning over one decision set. It starts from a point of the smoothed path.
 
-If groups of anchors share almost no rows, Newton's method on the softmax is very slow: the step that balances the
-groups is right only while the weights stay as they are. Here the weights are separate variables, the multipliers of the
+If groups of anchors share almost no rows, Newton's method on the softmax is very slow. The step that balances the
+groups is right only while the weights do not change. Here the weights are separate variables, the multipliers of the
 constraints, and a few steps give the last digits. Far from the optimum this method is slower, so it starts from a point
-of the path. The problem:
+of the path. It solves:
 
     min  Σ_j m_j log Σ_k exp x_jᵀθ_k + ½ θᵀRθ + αε + Σ_i w_i β_i + Σ_k (λ̄_k p_hi − λ_k p_lo) + Σ_j m_j ψ_j
     s.t. α d_ji + β_i − u_jc(i) ≥ 0                                  multiplier π_ji: the plan
@@ -11,8 +11,8 @@ of the path. The problem:
          α, λ̄_k, λ_k ≥ 0
 
 This is the robust problem with each maximum written as linear constraints: ψ_j + log Σ exp is Φ_j. The rows (u_j, ψ_j)
-are coupled through the global variables only, and are eliminated one by one in closed form, because u_jc is coupled to
-ψ_j only.
+are coupled through the global variables only. Within a row, u_jc is coupled to ψ_j only, so each row is eliminated in
+closed form.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ from surefoot.problem.sets import DecisionSet
 
 @dataclass(frozen=True, eq=False)
 class InteriorProblem:
-    """A decision set and a linear model over its rows; `free` (L,) are the classes that have a multiplier.
+    """A decision set and a linear model over its rows. `free` (L,) lists the classes that have a multiplier.
 
-    An exact probability has one multiplier of either sign, stored in `up`. An interval has two, `up` and `down`.
+    An exact probability has one multiplier of either sign, stored in `up`. An interval has two multipliers, `up` and
+    `down`.
     """
 
     ds: DecisionSet
@@ -57,34 +58,34 @@ class InteriorProblem:
 
     @property
     def n_constraints(self) -> int:
-        """The number of constraints, with those of rows counted by row weight."""
+        """The number of constraints. A constraint on a row counts with the row's weight."""
         return len(self.ds.anchor_weights) + self.ds.present_label_cost.size + 1 + 2 * int(self.is_interval.sum())
 
     def spread(self, table: FloatArray) -> FloatArray:
-        """(N, n) table from one entry per row and class, (N, C)."""
+        """Return the table (N, n) with the entry of each row and class (N, C) at every anchor of the class."""
         return np.repeat(table, np.diff(self.ds.class_offsets), axis=1)
 
     def gather(self, table: FloatArray) -> FloatArray:
-        """(N, C) sums over the anchors of each class."""
+        """Return the sums (N, C) over the anchors of each class."""
         return np.add.reduceat(table, self.ds.class_offsets[:-1], axis=1)
 
     def lam(self, free: FloatArray) -> FloatArray:
-        """(K,) net multipliers of all classes."""
+        """Return the net multipliers (K,) of all classes."""
         lam = np.zeros(self.ds.n_classes)
         lam[self.free] = free
         return lam
 
     def per_interval(self, above: FloatArray | float, below: FloatArray) -> FloatArray:
-        """(L,) a quotient for classes with an interval, 0 for the rest."""
+        """Return a quotient (L,) for classes with an interval, and 0 for all other classes."""
         return np.divide(above, below, out=np.zeros(len(self.free)), where=self.is_interval)
 
 
 @dataclass(frozen=True)
 class Variables:
-    """Variables and multipliers, or a step of them.
+    """Variables and multipliers at a point, or their changes in a step.
 
-    theta (K−1, p); up, down (L,); beta (n,); u (N, C), psi (N,); plan (N, n), labels (N, K, C) and the prices are
-    multipliers.
+    theta (K−1, p); up, down (L,); beta (n,); u (N, C), psi (N,). The multipliers are plan (N, n), labels (N, K, C) and
+    the prices.
     """
 
     theta: FloatArray
@@ -118,7 +119,7 @@ class Slacks:
 
     @classmethod
     def at_variables(cls, problem: InteriorProblem, at: Variables) -> Slacks:
-        """Slacks at variables, or of a step, because the constraints are linear without a constant."""
+        """Compute slacks at variables, or of a step: the constraints are linear without a constant."""
         ds = problem.ds
         plan = at.alpha * ds.distances
         plan += at.beta
@@ -141,7 +142,7 @@ class Multipliers:
 
 @dataclass(frozen=True)
 class Gradient:
-    """Derivatives of the Lagrangian by u (N, C), ψ (N,), α, λ̄ and λ (L,), β (n,), and by the scores (N, K)."""
+    """Derivatives of the Lagrangian in u (N, C), ψ (N,), α, λ̄ and λ (L,), β (n,), and in the scores (N, K)."""
 
     u: FloatArray
     psi: FloatArray
@@ -167,9 +168,9 @@ class Gradient:
 
 
 class RowSystem:
-    """Second derivatives at a point, with the rows eliminated.
+    """Second derivatives at a point, after the rows are eliminated.
 
-    The remaining columns are z = (α, λ (L,), β (n,)), and the scores η_k = x_jᵀ dθ_k of each row.
+    The remaining columns are z = (α, λ (L,), β (n,)) and the scores η_k = x_jᵀ dθ_k of each row.
     """
 
     def __init__(self, problem: InteriorProblem, at: Variables, slacks: Slacks):
@@ -192,12 +193,12 @@ class RowSystem:
         self.curve = self.curve_up + self.curve_down
 
     def solve_rows(self, u: FloatArray, psi: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """The inverse of the rows' own block, applied to (N, C) and (N,)."""
+        """Apply the inverse of the rows' own block to (N, C) and (N,)."""
         moved = (psi - (self.ratio * u).sum(axis=1)) / self.corner
         return u / self.diagonal - self.ratio * moved[:, None], moved
 
     def assemble(self) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Blocks of z with itself (m, m), lower triangle valid, and with θ (m, q); weights of rows in θ (K, K, N)."""
+        """Return the block of z (m, m), lower triangle valid, of z and θ (m, q), and row weights in θ (K, K, N)."""
         problem, X, W, free = self.problem, self.problem.model.X, self.W, self.problem.free
         K, L, n = problem.ds.n_classes, len(free), len(self.at.beta)
         own, border = np.zeros((1 + L + n, 1 + L + n)), np.zeros((1 + L + n, K - 1, X.shape[1]))
@@ -227,7 +228,7 @@ class RowSystem:
         return own, border.reshape(len(border), -1), scores
 
     def _anchors(self) -> FloatArray:
-        """(n, n) the block of β: Σ_j diag W_j − W_jᵀ (1/diagonal + ratio ratioᵀ / corner) W_j."""
+        """Return the block (n, n) of β: Σ_j diag W_j − W_jᵀ (1/diagonal + ratio ratioᵀ / corner) W_j."""
         problem, W = self.problem, self.W
         joint = W * problem.spread(self.ratio / np.sqrt(self.corner)[:, None])
         block = -(joint.T @ joint)
@@ -235,11 +236,11 @@ class RowSystem:
         for lo, hi in problem.ds.class_columns:
             block[lo:hi, lo:hi] -= inside[:, lo:hi].T @ inside[:, lo:hi]
         block[np.diag_indices(len(block))] += W.sum(axis=0)
-        # β + 1, u + 1 and ψ − 1 change nothing, so the step in this direction is set to zero
+        # the shift (β + 1, u + 1, ψ − 1) changes nothing, so the step in this direction is set to zero
         return np.asarray(block + block.diagonal().mean() / len(block))
 
     def reduced(self, g: Gradient) -> tuple[FloatArray, FloatArray]:
-        """A gradient after elimination of rows and parts of λ: by z (m,), and by the scores of each row (N, K)."""
+        """Eliminate rows and parts of λ from a gradient: return it in z (m,), and in the scores of each row (N, K)."""
         problem = self.problem
         u, psi = self.solve_rows(g.u, g.psi)
         scores = g.scores - np.einsum("knc,nc->nk", self.u_scores, u) - self.psi_scores * psi[:, None]
@@ -250,7 +251,7 @@ class RowSystem:
         return np.concatenate([[alpha], lam, beta]), scores
 
     def step(self, g: Gradient, theta: FloatArray, z: FloatArray, to: Multipliers) -> tuple[Variables, Slacks]:
-        """The step of all variables, multipliers and slacks, from the step of θ and z."""
+        """Return the step of all variables, multipliers and slacks, from the step of θ and z."""
         problem, at, L = self.problem, self.at, len(self.problem.free)
         alpha, lam, beta = float(z[0]), z[1 : 1 + L], z[1 + L :]
         eta = problem.model.scores(theta, slice(None)) + problem.lam(lam)
@@ -273,25 +274,25 @@ class RowSystem:
         return found, moved
 
 
-# The method itself: predictor and corrector steps until the gap no longer falls.
+# The method: predictor and corrector steps until the gap stops falling.
 
 
-# Share of the distance to the boundary that a step covers. The ridge grows between the next two until a factorisation
-# succeeds.
+# A step covers at most this share of the distance to the boundary. The ridge grows from the second value to the third
+# until a factorisation succeeds.
 _TO_BOUNDARY = 0.95
 _RIDGE, _LARGEST_RIDGE = 1e-12, 1e-6
 # The method stops if the gap does not fall by this factor within this many steps.
 _LEAST_FALL, _PATIENCE = 0.85, 5
-# Share of the central plan, whose products with the slacks are equal, in the first plan. The remainder is the softmax
-# plan.
+# The first plan contains this share of the central plan, whose products with the slacks are equal. The remainder is the
+# softmax plan.
 _CENTRAL = 0.1
-# Gap of the central plan, in units of that of the softmax plan.
+# Gap of the central plan, in units of the gap of the softmax plan.
 _FIRST_GAP = 3.0
 
 
 @dataclass(frozen=True, eq=False)
 class InteriorState:
-    """A strictly interior point; gap : Σ multiplier · slack; unpaid : mass error at the anchors, times its price."""
+    """A strictly interior point. gap : Σ multiplier · slack; unpaid : mass error at the anchors, times its price."""
 
     at: Variables
     slacks: Slacks
@@ -308,7 +309,7 @@ class InteriorState:
         return DualPoint(at.theta, at.alpha, problem.lam(at.up - at.down), at.beta)
 
     def plan(self, problem: InteriorProblem) -> tuple[FloatArray, FloatArray]:
-        """P(label, class of anchor | row) (N, K, C) and P(anchor | row, class) (N, n)."""
+        """Return P(label, class of anchor | row) (N, K, C) and P(anchor | row, class) (N, n)."""
         labels, plan = self.at.labels, self.at.plan
         totals = problem.gather(plan)
         return labels / labels.sum(axis=(1, 2), keepdims=True), plan / problem.spread(totals)
@@ -321,11 +322,11 @@ class InteriorPoint:
         self.problem = InteriorProblem.from_decision_set(ds, model)
 
     def start(self, point: DualPoint, tau: float, gap: float) -> InteriorState:
-        """Start from a point of the path: each row at its centre, and mostly the softmax plan.
+        """Start from a point of the path. Each row starts at its centre, and most of the plan is the softmax plan.
 
         gap : the smoothing gap at the point.
         """
-        with np.errstate(all="ignore"):  # from a point that is not finite there are no steps
+        with np.errstate(all="ignore"):  # a point that is not finite allows no steps
             return self._start(point, tau, gap)
 
     def _start(self, point: DualPoint, tau: float, gap: float) -> InteriorState:
@@ -354,7 +355,7 @@ class InteriorPoint:
         return InteriorState(replace(at, plan=plan, labels=labels), slacks)
 
     def steps(self, state: InteriorState, most: int) -> Iterator[InteriorState]:
-        """Points of decreasing gap. Ends at the precision of float64, or if the gap no longer falls."""
+        """Yield points of decreasing gap. Stop at the precision of float64, or if the gap stops falling."""
         left = []
         for _ in range(most):
             try:
@@ -368,7 +369,7 @@ class InteriorPoint:
                 return
 
     def _next(self, state: InteriorState) -> InteriorState:
-        """Blocks of z with itself (m, m), lower triangle, and with θ (m, q); weights of rows in θ (K, K, N)."""
+        """Return the state after one predictor-corrector step."""
         problem, at, slacks = self.problem, state.at, state.slacks
         system, mu = NewtonSystem(problem, at, slacks), _gap(at, slacks) / problem.n_constraints
         ahead, moved = system.direction(_without_barriers(at))
@@ -391,13 +392,13 @@ class InteriorPoint:
 
 
 def _gap(at: Variables, slacks: Slacks) -> float:
-    """Σ multiplier · slack."""
+    """Return Σ multiplier · slack."""
     rows = np.vdot(at.plan, slacks.plan) + np.vdot(at.labels, slacks.labels)
     return float(rows + at.alpha * at.price + at.up @ at.price_up + at.down @ at.price_down)
 
 
 def _without_barriers(at: Variables) -> Multipliers:
-    """All multipliers zero."""
+    """Return multipliers that are all zero."""
     zero = np.zeros_like(at.up)
     return Multipliers(np.zeros_like(at.plan), np.zeros_like(at.labels), 0.0, zero, zero)
 
@@ -405,7 +406,7 @@ def _without_barriers(at: Variables) -> Multipliers:
 def _corrected(
     problem: InteriorProblem, state: InteriorState, mu: float, bent: float, step: Variables, moved: Slacks
 ) -> Multipliers:
-    """Products of μ, minus a share `bent` of the second-order terms of a predictor step."""
+    """Return (μ − a share `bent` of the predictor's second-order term) / slack for each product."""
     at, slacks, m = state.at, state.slacks, problem.ds.row_weights
     return Multipliers(
         (mu * m[:, None] - bent * (moved.plan * step.plan)) / slacks.plan,
@@ -417,7 +418,7 @@ def _corrected(
 
 
 def _lengths(at: Variables, slacks: Slacks, step: Variables, moved: Slacks, share: float = 1.0) -> tuple[float, float]:
-    """The longest steps, at most 1, of variables and multipliers that cover a share of the distance to the boundary."""
+    """Return the longest steps ≤ 1 of variables and multipliers within a share of the distance to the boundary."""
     intervals = at.price_up > 0
     primal = [(moved.plan, slacks.plan), (moved.labels, slacks.labels), (np.array(step.alpha), at.alpha)]
     primal += [(step.up[intervals], at.up[intervals]), (step.down[intervals], at.down[intervals])]
@@ -428,7 +429,7 @@ def _lengths(at: Variables, slacks: Slacks, step: Variables, moved: Slacks, shar
 
 
 class NewtonSystem:
-    """The linear system of one step: rows in closed form, z by Cholesky, then θ."""
+    """The linear system of one step: eliminate the rows, then z by Cholesky, then solve for θ."""
 
     def __init__(self, problem: InteriorProblem, at: Variables, slacks: Slacks):
         self.problem, self.at, self.rows = problem, at, RowSystem(problem, at, slacks)
@@ -444,7 +445,7 @@ class NewtonSystem:
             for b in range(a, k):
                 p, q = self.proba[:, a + 1], self.proba[:, b + 1]
                 weight = weights[a + 1, b + 1] + m * p * (float(a == b) - q)
-                sign = 1.0 if a == b else -1.0  # of every weight up to rounding, so half a product suffices
+                sign = 1.0 if a == b else -1.0  # all weights have this sign up to rounding, so half a product suffices
                 Y = model.X * np.sqrt(np.maximum(sign * weight, 0.0))[:, None]
                 blocks[a, b] += sign * (Y.T @ Y)
         corner = -(self.border.T @ self.border)
@@ -453,7 +454,7 @@ class NewtonSystem:
         self.scale, self.upper = _factor(corner + whole)
 
     def direction(self, to: Multipliers) -> tuple[Variables, Slacks]:
-        """The step towards the target multipliers."""
+        """Return the step towards the target multipliers."""
         model, m, X = self.problem.model, self.problem.ds.row_weights, self.problem.model.X
         gradient = Gradient.at_slacks(self.problem, to)
         z, scores = self.rows.reduced(gradient)
@@ -466,7 +467,7 @@ class NewtonSystem:
 
 
 def _factor(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Scale (m,) and Cholesky factor U of the scaled matrix, UᵀU, from its lower triangle, with a ridge as needed."""
+    """Return the scale (m,) and the Cholesky factor U of the scaled matrix, UᵀU, with a ridge if necessary."""
     diagonal, ridge = np.maximum(matrix.diagonal(), 0.0), _RIDGE
     if not np.isfinite(matrix).all():
         raise LinAlgError("the system of a step is not finite")
@@ -476,7 +477,7 @@ def _factor(matrix: FloatArray) -> tuple[FloatArray, FloatArray]:
         scaled *= scale
         np.fill_diagonal(scaled, 1.0)
         try:
-            # the lower triangle in C order is the upper one in Fortran order, so LAPACK makes no copy
+            # the lower triangle in C order is the upper triangle in Fortran order, so LAPACK makes no copy
             return scale, cholesky(scaled.T, lower=False, overwrite_a=True, check_finite=False)
         except LinAlgError:
             ridge *= 100.0

@@ -1,11 +1,11 @@
-"""The smoothed dual of learning against one decision set, or a union of sets over the same rows, for Newton's method.
+"""The smoothed dual of learning against one decision set, or a union of sets over the same rows.
 
 F_τ(θ, v_1, …, v_S) = min_t  t − μ Σ_s log((t − D_s(θ, v_s)) / μ),   μ = BARRIER·τ
 
 D_s is the smoothed dual of set s (`dual.py`) and v_s = (α_s, λ_s, β_s) its multipliers. F_τ is a smooth maximum of the
-D_s: at the best t the weights p_s = μ / (t − D_s) sum to one and are the derivatives ∂F_τ / ∂D_s. Softmax weights fall
-exponentially, but these fall only as fast as μ, so that the multipliers of an inactive set remain determined. With one
-set, F_τ is D_1 up to a constant, which is omitted.
+D_s: at the best t the weights p_s = μ / (t − D_s) sum to one and are the derivatives ∂F_τ / ∂D_s. Softmax weights would
+fall exponentially. These weights fall only in proportion to μ, so the multipliers of an inactive set remain determined.
+With one set, F_τ is D_1 up to a constant, which is omitted.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from surefoot.solvers.newton import OneSet
 
 @dataclass(frozen=True)
 class JointPoint:
-    """One dual point per set, all with the same θ."""
+    """One dual point per set, all with one common θ."""
 
     parts: tuple[DualPoint, ...]
 
@@ -41,12 +41,12 @@ class JointPoint:
 
 
 def smooth_maximum(values: FloatArray, barrier: float) -> tuple[float, FloatArray]:
-    """min_t t − μ Σ_s log((t − D_s)/μ) of values D (S,), and its derivatives (S,): positive weights that sum to one."""
-    if not np.isfinite(values).all():  # a trial step too far, which the line search rejects
+    """Return min_t t − μ Σ_s log((t − D_s)/μ) of values D (S,), and its derivatives (S,), weights that sum to one."""
+    if not np.isfinite(values).all():  # a trial step was too long, and the line search rejects it
         return np.inf, np.full(len(values), 1.0 / len(values))
     top = float(values.max())
     below = (top - values) / barrier
-    # Σ_s 1/(x + below_s) = 1 by Newton from the left, because the function is convex and falling
+    # solve Σ_s 1/(x + below_s) = 1 by Newton from the left: the function is convex and falling
     x = 1.0
     for _ in range(60):
         shares = 1.0 / (x + below)
@@ -60,9 +60,9 @@ def smooth_maximum(values: FloatArray, barrier: float) -> tuple[float, FloatArra
 
 @dataclass(frozen=True)
 class JointEvaluation:
-    """F_τ at a point: its value and gradient, the evaluations of its sets and their weights p (S,).
+    """F_τ at a point: value and gradient, the evaluations of the sets, and their weights p (S,).
 
-    theta_curvature : lower triangle of Σ_s p_s ∂²D_s/∂θ², if the Hessians of the sets have no rows of θ.
+    theta_curvature : lower triangle of Σ_s p_s ∂²D_s/∂θ², if the Hessians of the sets do not contain the rows of θ.
     """
 
     value: float
@@ -83,7 +83,7 @@ class JointEvaluation:
 
     @property
     def hessian(self) -> tuple[FloatArray, ...] | None:
-        """Second derivatives of the sets, or None if a set has none."""
+        """The second derivatives of the sets, or None if a set has none."""
         found = [part.hessian for part in self.parts if part.hessian is not None]
         return tuple(found) if len(found) == len(self.parts) else None
 
@@ -140,7 +140,7 @@ class JointDual:
         return replace(joined, theta_curvature=curvature)
 
     def balance(self, point: JointPoint, here: JointEvaluation, tau: float) -> tuple[JointPoint, JointEvaluation]:
-        """Balance each set separately, which changes only β_s."""
+        """Balance each set separately. This changes only β_s."""
         triples = zip(self._objectives, point.parts, here.parts, strict=True)
         moved = [one.balance(part, local, tau) for one, part, local in triples]
         if all(local is before for (_, local), before in zip(moved, here.parts, strict=True)):
@@ -149,20 +149,20 @@ class JointDual:
         return JointPoint(parts), self._joined(JointPoint(parts), locals_, tau, second_order=True)
 
     def smoothing_gap(self, point: JointPoint, here: JointEvaluation, tau: float) -> float:
-        """Σ_s p_s (gap of set s), and max_s D_s − Σ_s p_s D_s = μ (S − 1 / max_s p_s)."""
+        """Return Σ_s p_s (gap of set s) + (max_s D_s − Σ_s p_s D_s). The last term is μ (S − 1 / max_s p_s)."""
         triples = zip(self._objectives, point.parts, here.parts, strict=True)
         gaps = np.array([one.smoothing_gap(part, local, tau) for one, part, local in triples])
         return float(here.weights @ gaps + here.barrier * (len(self.duals) - 1.0 / here.weights.max()))
 
     def smoothing_cost(self, here: JointEvaluation, tau: float) -> float:
-        """`smoothing_gap` without the widened radii."""
+        """Return `smoothing_gap` without the part due to widened radii."""
         costs = np.array(
             [one.smoothing_cost(part, tau) for one, part in zip(self._objectives, here.parts, strict=True)]
         )
         return float(here.weights @ costs + here.barrier * (len(self.duals) - 1.0 / here.weights.max()))
 
     def direction(self, here: JointEvaluation, ridge: float) -> Direction[JointEvaluation]:
-        """Newton's direction. The ridge grows until the factorisation succeeds, as in `newton_direction`."""
+        """Compute Newton's direction. The ridge grows until the factorisation succeeds, as in `newton_direction`."""
         if len(self.duals) == 1:
             one = self._objectives[0].direction(here.parts[0], ridge)
             return Direction(one.step, one.decrement, one.ridge, lambda there: one.decrement_at(there.parts[0]))
@@ -175,7 +175,7 @@ class JointDual:
                 factors = arrow.factorized(ridge)
                 step, decrement = factors.solve(gradient)
             except LinAlgError:
-                decrement = np.inf  # not positive definite to rounding: a larger ridge follows
+                decrement = np.inf  # not positive definite up to rounding: try a larger ridge
             if np.isfinite(decrement) and decrement >= 0:
 
                 def decrement_at(there: JointEvaluation, factors: _ArrowFactors = factors) -> float:
@@ -188,7 +188,7 @@ class JointDual:
 
 @dataclass(frozen=True)
 class _ArrowGradient:
-    """The gradient in Newton's coordinates: corner (p+1,) of (θ, t), and the gradient of each v_s."""
+    """The gradient in Newton's coordinates: corner (p+1,) in (θ, t), and the gradient in each v_s."""
 
     corner: FloatArray
     own: list[FloatArray]
@@ -203,10 +203,10 @@ class _ArrowGradient:
 
 @dataclass(frozen=True)
 class _Block:
-    """The part of one set in Newton's system, in coordinates in which α_s is replaced by the multiple of its ray.
+    """The part of Newton's system that belongs to one set, with α_s replaced by the multiple of its ray.
 
     own : (m, m) block of v_s, lower triangle valid; border : (m, p+1) block of v_s and (θ, t); natural : (m,); ray :
-    (m,) the direction of α_s, whose position is alpha.
+    (m,) the direction of α_s; alpha : the position of α_s.
     """
 
     own: FloatArray
@@ -216,19 +216,19 @@ class _Block:
     alpha: slice
 
     def eliminate(self, ridge: float) -> tuple[FloatArray, FloatArray, FloatArray]:
-        """Scale (m,), Cholesky factor L of the scaled, damped block, and L⁻¹ border (m, p+1)."""
+        """Return the scale (m,), Cholesky factor L of the scaled, damped block, and L⁻¹ border (m, p+1)."""
         diagonal = np.maximum(self.own.diagonal(), 0.0)
         scale = 1.0 / np.sqrt(diagonal + ridge * (diagonal + self.natural) + 1e-300)
         scaled = self.own * scale[:, None]
         scaled *= scale
         np.fill_diagonal(scaled, 1.0)
-        # the lower triangle in C order is the upper one in Fortran order, so LAPACK makes no copy
+        # the lower triangle in C order is the upper triangle in Fortran order, so LAPACK makes no copy
         upper = cholesky(scaled.T, lower=False, overwrite_a=True, check_finite=False)
         right = self.border * scale[:, None]
         return scale, upper, solve_triangular(upper, right, trans=1, overwrite_b=True, check_finite=False)
 
     def turned_back(self, step: FloatArray) -> FloatArray:
-        """The step in (α, λ, β)."""
+        """Return the step in (α, λ, β)."""
         along = step[self.alpha].sum()  # the step of α
         step = step.copy()
         step[self.alpha] = 0.0
@@ -237,10 +237,10 @@ class _Block:
 
 @dataclass(frozen=True)
 class _Arrow:
-    """Newton's system in (θ, t) and the v_s. Each v_s is coupled to (θ, t) only, so it is eliminated separately.
+    """Newton's system in (θ, t) and the v_s. Each v_s is coupled only to (θ, t), so it is eliminated separately.
 
-    H = Σ_s p_s ∇²D_s + p_s²/μ (∇D_s − e_t)(∇D_s − e_t)ᵀ. The coordinate t moves with the weighted mean of the ∂D_s/∂θ,
-    which removes it from the block of θ.
+    H = Σ_s p_s ∇²D_s + p_s²/μ (∇D_s − e_t)(∇D_s − e_t)ᵀ. The coordinate t moves with the weighted mean of the ∂D_s/∂θ.
+    This removes t from the block of θ.
     """
 
     blocks: list[_Block]
@@ -275,7 +275,7 @@ class _Arrow:
         return cls(blocks, corner, natural)
 
     def factorized(self, ridge: float) -> _ArrowFactors:
-        """The factors of H + ridge·(diag H + natural)."""
+        """Compute the factors of H + ridge·(diag H + natural)."""
         diagonal = np.maximum(self.corner.diagonal(), 0.0)
         damped = diagonal + ridge * (diagonal + self.natural) + 1e-300
         eliminated = [block.eliminate(ridge) for block in self.blocks]
@@ -292,9 +292,9 @@ class _Arrow:
 def _along_ray(
     H: FloatArray, gradient: FloatArray, ray: FloatArray, alpha: slice, p: int
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Rows (m, p+m) of v_s in the Hessian of its set, lower triangle, with α_s replaced by the multiple of the ray.
+    """Replace α_s by the multiple of the ray in rows (m, p+m) of v_s in the Hessian of its set, lower triangle.
 
-    Returned: the block with θ (m, p), the block of v_s (m, m), and the gradient (m,).
+    Returns the block with θ (m, p), the block of v_s (m, m), and the gradient (m,).
     """
     border, own = H[:, :p], gradient_along_ray(gradient, ray, slice(alpha.start + p, alpha.stop + p))[p:]
     if alpha.stop == alpha.start or np.count_nonzero(ray) <= 1:
@@ -315,7 +315,7 @@ class _ArrowFactors:
     factor: tuple[FloatArray, bool]
 
     def solve(self, gradient: _ArrowGradient) -> tuple[FloatArray, float]:
-        """The step in (θ, v_1, …, v_S), and its decrement."""
+        """Return the step in (θ, v_1, …, v_S), and the decrement."""
         right, halfway = gradient.corner.copy(), []
         for (size, upper, border), own in zip(self.eliminated, gradient.own, strict=True):
             halfway.append(solve_triangular(upper, size * own, trans=1, overwrite_b=True, check_finite=False))

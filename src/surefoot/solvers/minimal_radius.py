@@ -1,4 +1,4 @@
-"""The minimal radius, the smallest radius at which the decision set is not empty, in closed form."""
+"""Compute the minimal radius in closed form: the smallest radius at which the decision set is not empty."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from surefoot.solvers.transport import solve_transport
 
 # The cheapest relabeling: transport of label frequencies into their intervals, in exact arithmetic.
 
-# An interval that misses a frequency by no more than this contains it.
+# An interval that misses a frequency by at most this much counts as containing it.
 _RELABELING_ROUNDING = 1e-15
 
 
@@ -30,12 +30,12 @@ class ShareTransport:
 
 
 def cheapest_label_flow(p: FloatArray, intervals: FloatArray, label_cost: FloatArray) -> ShareTransport:
-    """Min Σ_kc f_kc κ_kc over flows f ≥ 0 (K, K) with Σ_k f_kc = p_c and p_lo_k ≤ Σ_c f_kc ≤ p_hi_k.
+    """Minimise Σ_kc f_kc κ_kc over flows f ≥ 0 (K, K) with Σ_k f_kc = p_c and p_lo_k ≤ Σ_c f_kc ≤ p_hi_k.
 
     p : (K,) label frequencies; intervals : (K, 2); label_cost : (K, K), κ_kc ≥ 0 the cost of changing c to k.
 
-    Frequencies are sums of weights. A bound that a frequency misses by rounding is moved to the frequency, and the
-    rounding difference between the sums of p and of the intervals is added to the largest bound.
+    Frequencies are sums of weights, with rounding errors. A bound that misses a frequency by rounding is moved to the
+    frequency. The rounding difference between the sums of p and of the intervals is added to the largest bound.
     """
     K = len(p)
     least, most = intervals.T
@@ -61,14 +61,14 @@ def cheapest_label_flow(p: FloatArray, intervals: FloatArray, label_cost: FloatA
 
 
 def _integers(*arrays: FloatArray) -> tuple[list[list[int]], int]:
-    """Multiply numbers by a unit, a power of two that makes all of them whole."""
+    """Multiply numbers by a common unit, a power of two that makes every number an integer."""
     ratios = [[float(value).as_integer_ratio() for value in array] for array in arrays]
     unit = max(below for row in ratios for _, below in row)
     return [[above * (unit // below) for above, below in row] for row in ratios], unit
 
 
 def _admit(total: int, lo: list[int], hi: list[int]) -> None:
-    """Make Σ lo ≤ total ≤ Σ hi hold exactly."""
+    """Change the bounds so that Σ lo ≤ total ≤ Σ hi holds exactly."""
     surplus, lack = sum(lo) - total, total - sum(hi)
     if surplus > 0:
         lo[lo.index(max(lo))] -= surplus
@@ -79,8 +79,9 @@ def _admit(total: int, lo: list[int], hi: list[int]) -> None:
 class _LabelNetwork:
     """Flow from labels c to labels k and on to a sink, by shortest augmenting paths.
 
-    Nodes: given label c (c), wanted label k (K + k), the sink (2K). The arc from k to the sink has capacity p_lo_k at a
-    price −M that any plan pays for, then p_hi_k − p_lo_k at price zero, so lower bounds are satisfied first.
+    Nodes: given label c (c), wanted label k (K + k), the sink (2K). The arc from k to the sink has capacity p_lo_k at
+    price −M, then p_hi_k − p_lo_k at price zero. −M outweighs the price of any plan, so lower bounds are satisfied
+    first.
     """
 
     def __init__(self, K: int, supply: list[int], lo: list[int], hi: list[int], costs: list[list[int]]) -> None:
@@ -109,7 +110,7 @@ class _LabelNetwork:
         return self.room[2 * (k * self.K + c) + 1]
 
     def send_all(self) -> None:
-        """Send the supply of all labels along cheapest paths. Each path saturates an arc or a supply."""
+        """Send the supply of all labels along cheapest paths. Each path saturates an arc or exhausts a supply."""
         while any(self.left):
             starts = [c for c in range(self.K) if self.left[c]]
             distance, arrived_by = self._distances(dict.fromkeys(starts, 0))
@@ -126,14 +127,14 @@ class _LabelNetwork:
                 self.room[arc ^ 1] += amount
 
     def potentials(self) -> tuple[list[int], list[int]]:
-        """Multipliers of the wanted and of the given labels that prove the flow to be the cheapest."""
+        """Return multipliers of the wanted and of the given labels that prove that the flow is the cheapest."""
         distance, _ = self._distances(dict.fromkeys(range(2 * self.K + 1), 0))
         at_sink = distance[self.sink]
         wanted = [at_sink - distance[self.K + k] for k in range(self.K)]
         return wanted, [at_sink - distance[c] for c in range(self.K)]
 
     def _distances(self, distance: dict[int, int]) -> tuple[dict[int, int], dict[int, int | None]]:
-        """Shortest distances over arcs with capacity, from nodes at given distances, and the last arc to each node."""
+        """Return shortest distances over arcs with capacity, from nodes at given distances, and the last arcs."""
         arrived_by: dict[int, int | None] = dict.fromkeys(distance)
         changed = list(distance)
         while changed:
@@ -158,7 +159,7 @@ _ROUNDING = 64.0 * float(np.finfo(float).eps)
 
 
 class FeatureTransport(Protocol):
-    """Plain transport between rows and anchors: upper and lower bound of its cost, and the potentials (n,)."""
+    """Plain transport between rows and anchors: upper and lower bound on the cost, and the potentials (n,)."""
 
     @property
     def cost(self) -> float: ...
@@ -167,16 +168,17 @@ class FeatureTransport(Protocol):
     @property
     def potentials(self) -> FloatArray: ...
     def adversary(self, ds: DecisionSet, relabel: FloatArray, cost: float) -> Adversary:
-        """The plan, with the share relabel (K, K), [k, c], of each anchor class c changed to label k."""
+        """Return the plan's adversary, with the share relabel (K, K), [k, c], of anchor class c changed to label k."""
 
 
 @dataclass(frozen=True)
 class MinimalRadius:
     """ε_min = W_d(P_X, P̂_X) + cheapest relabeling of p̂ into the intervals, and the adversary that attains it.
 
-    value : an upper bound, at which the set is known not to be empty; lower : a lower bound, equal up to rounding if
-    rows are in memory. anchor_potentials b (n,) and label_potentials l (K,) prove it: d_ji + κ_kc + b_i + l_k ≥ u_j for
-    all, tight on the plan.
+    value : an upper bound, at which the set is known not to be empty; lower : a lower bound, equal to value up to
+    rounding if the rows are in memory.
+    anchor_potentials b (n,) and label_potentials l (K,) prove the lower bound: d_ji + κ_kc + b_i + l_k ≥ u_j for all,
+    tight on the plan.
     """
 
     value: float
@@ -189,7 +191,7 @@ class MinimalRadius:
 
     @classmethod
     def from_transport(cls, ds: DecisionSet, transport: FeatureTransport) -> MinimalRadius:
-        """Combine the two parts, because features and labels move independently of each other (docs/solver.md)."""
+        """Combine both parts. Features and labels move independently of each other (docs/solver.md)."""
         relabeling = cheapest_relabeling(ds)
         value = transport.cost + relabeling.cost
         return cls(
@@ -203,7 +205,7 @@ class MinimalRadius:
         )
 
     def excess(self, radius: float) -> float:
-        """The radius minus the dual value of the potentials; 0 if the difference may be rounding."""
+        """Return the radius minus the dual value of the potentials, or 0 if the difference may be a rounding error."""
         size = self.value + float(np.abs(self.anchor_potentials).max() + np.abs(self.label_potentials).max())
         unproved = self.value - self.lower
         return max(radius - self.value, 0.0) + (unproved if unproved > _ROUNDING * size else 0.0)
@@ -214,19 +216,19 @@ class MinimalRadius:
 
 
 def solve_minimal_radius(ds: DecisionSet, transport: FeatureTransport | None = None) -> MinimalRadius:
-    """Evaluate the closed form for rows in memory, or with a known transport."""
+    """Evaluate the closed form, for rows in memory or from a known transport."""
     if transport is None:
         transport = solve_transport(ds.distances, ds.row_weights, ds.anchor_weights)
     return MinimalRadius.from_transport(ds, transport)
 
 
 def cheapest_relabeling(ds: DecisionSet) -> ShareTransport:
-    """Cheapest transport of the labeled frequencies into the intervals."""
+    """Return the cheapest transport of the label frequencies into their intervals."""
     return cheapest_label_flow(ds.label_frequencies, ds.intervals, ds.label_cost)
 
 
 def check_radius(ds: DecisionSet, minimal: MinimalRadius) -> None:
-    """Reject an empty decision set before any iteration, and a set that may be empty."""
+    """Reject an empty decision set, and a set that may be empty, before any iteration."""
     if ds.radius < min(minimal.lower, minimal.value) * (1.0 - _RADIUS_ACCURACY):
         raise InfeasibleRadiusError(ds.radius, minimal.value)
     if ds.radius < minimal.value * (1.0 - _RADIUS_ACCURACY):

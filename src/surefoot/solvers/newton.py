@@ -1,7 +1,7 @@
-"""Exact solver: damped Newton on the smoothed dual, following the smoothing τ down to a target gap.
+"""Exact solver: damped Newton on the smoothed dual. The smoothing τ falls until the gap reaches its target.
 
-The method itself (`follow`, `centre_objective`) uses only the interface `SmoothObjective`. `follow_path` and `centre`
-run it on the dual of one decision set.
+`follow` and `centre_objective` are the method itself. They use only the interface `SmoothObjective`. `follow_path` and
+`centre` run the method on the dual of one decision set.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from surefoot.solvers.direction import Direction, Here, StallError, newton_direc
 
 # The first ridge of a damped step, on a scaled diagonal of ones.
 _FIRST_DAMPING = 1e-4
-# If rounds take one step, τ falls by up to this power of `decrease` in a round. A round that then takes this many steps
-# is abandoned, and τ falls by `decrease` alone.
+# While rounds take one step, τ falls by up to this power of `decrease` in a round. If a round then takes this many
+# steps, it is abandoned, and τ falls by `decrease` alone.
 _FASTEST, _LONG = 3, 12
-# A point counts as centred if second derivatives from the previous step find at most this share of the allowed
-# decrement.
+# A point counts as centred if its decrement, with second derivatives from the previous step, is at most this share of
+# the allowed decrement.
 _SAFE = 0.5
-# A Sinkhorn update moves an anchor whose mass is off by this factor (logarithm) or more. With many anchors the smaller
-# factor applies.
+# A Sinkhorn update moves an anchor if the logarithm of its mass is off by at least this much. The second value applies
+# if there are many anchors.
 _OFF, _OFF_OF_MANY = 0.3, 0.1
 # A mass below this share of the anchor's weight is a rounding error.
 _SMALLEST_MASS = 1e-14
@@ -36,11 +36,11 @@ _SMALLEST_MASS = 1e-14
 
 @dataclass(frozen=True)
 class NewtonOptions:
-    """How τ falls and when a round ends.
+    """How fast τ falls, and when a round ends.
 
     `decrease` is the factor on τ between rounds. A round ends once the Newton decrement is below the share `centering`
-    of the smoothing cost. `max_steps` bounds the Newton steps of the whole path, and `smallest_tau` ends the path at
-    the precision of float64. `smallest_ridge` is the ridge of an undamped step, on a scaled diagonal of ones.
+    of the smoothing cost. `max_steps` bounds the Newton steps of the whole path. `smallest_tau` ends the path at the
+    precision of float64. `smallest_ridge` is the ridge of an undamped step, on a scaled diagonal of ones.
     """
 
     decrease: float = 0.5
@@ -59,7 +59,7 @@ Point = TypeVar("Point")
 
 @dataclass(frozen=True)
 class PathState(Generic[Point]):
-    """A point on the path with its smoothing, used by warm starts and by the certificate."""
+    """A point on the path and its smoothing, for warm starts and for the certificate."""
 
     point: Point
     tau: float
@@ -72,15 +72,15 @@ PathPoint = PathState[DualPoint]
 
 
 class SmoothObjective(Protocol[Point, Here]):
-    """The interface of a smooth convex function F_τ to Newton's method."""
+    """The interface between a smooth convex function F_τ and Newton's method."""
 
     @property
     def positive(self) -> NDArray[np.intp]:
-        """Coordinates of the packed point that must remain positive."""
+        """The coordinates of the packed point that must remain positive."""
 
     @property
     def rounding(self) -> float:
-        """Rounding error of a value of size 1: no step is refused for less."""
+        """The rounding error of a value of size 1. No step is rejected for a smaller increase."""
 
     def pack(self, point: Point) -> FloatArray: ...
     def unpack(self, vector: FloatArray, template: Point) -> Point: ...
@@ -88,23 +88,23 @@ class SmoothObjective(Protocol[Point, Here]):
         """Evaluate F_τ. If F_τ is above `limit`, return it or any smaller function that is also above `limit`."""
 
     def balance(self, point: Point, here: Here, tau: float) -> tuple[Point, Here]:
-        """A cheap move for points where Newton's model fails, with the second derivatives at its end."""
+        """Move cheaply away from a point where Newton's model fails. Return the point with its second derivatives."""
 
     def direction(self, here: Here, ridge: float) -> Direction[Here]:
-        """Newton's direction, with at least the given ridge."""
+        """Compute Newton's direction, with at least the given ridge."""
 
     def smoothing_gap(self, point: Point, here: Here, tau: float) -> float:
-        """The gap that τ causes at a minimiser of F_τ."""
+        """Return the gap that τ causes at a minimiser of F_τ."""
 
     def smoothing_cost(self, here: Here, tau: float) -> float:
-        """The part of the gap due to entropy and barriers. Points are centred to a share of it."""
+        """Return the part of the gap due to entropy and barriers. Points are centred to a share of this part."""
 
 
 @dataclass(frozen=True)
 class OneSet:
     """The smoothed dual of one decision set as an objective of Newton's method.
 
-    apart : True for one of several sets whose curvature in θ is computed together.
+    apart : True for one of several sets if their curvature in θ is computed together.
     """
 
     dual: SmoothedDual
@@ -135,8 +135,8 @@ class OneSet:
         weights = self.dual.set.anchor_weights
         least = _OFF if len(weights) < MANY_ANCHORS else _OFF_OF_MANY
         for _ in range(6):
-            # a mass below rounding error is unknown: a step shorter than the exact one still lowers F, a longer one may
-            # not
+            # a mass below the rounding error is unknown. A step shorter than the exact one still lowers F; a longer
+            # step may raise F
             ratio = np.log(np.maximum(1.0 - here.gradient[self.dual.layout.beta] / weights, _SMALLEST_MASS))
             if np.abs(ratio).max() < 1.0:
                 break
@@ -151,7 +151,7 @@ class OneSet:
         return newton_direction(here, ridge, self.dual.ray, self.dual.layout.alpha, self.dual.factorized)
 
     def smoothing_gap(self, point: DualPoint, here: Evaluation, tau: float) -> float:
-        """Entropy and barrier terms between F_τ and its own plan, and the widened radius."""
+        """Return the entropy and barrier terms between F_τ and its own plan, and the effect of the widened radius."""
         widened = self.dual.radius(tau) - self.dual.set.radius
         return self.smoothing_cost(here, tau) + 2.0 * point.alpha * widened
 
@@ -181,12 +181,12 @@ def follow(
     final_tau: float = 0.0,
     finished: Callable[[PathState[Point]], bool] | None = None,
 ) -> PathState[Point]:
-    """Shrink τ, centring at each, until the smoothing gap is at most target_gap, or τ at most final_tau.
+    """Reduce τ, and centre at each value, until the smoothing gap is at most target_gap or τ is at most final_tau.
 
     `finished` is called after each round and may end the path earlier.
     """
     state, tau, power, used = start, start.tau, 1, 2
-    # with α fixed, θ may diverge along directions of vanishing curvature: the path is then followed step by step
+    # with α fixed, θ may diverge along directions of vanishing curvature, so the path is then followed step by step
     fixed = len(objective.positive) == 0
     older: PathState[Point] | None = None
     while state.steps < options.max_steps and tau >= options.smallest_tau:
@@ -208,17 +208,17 @@ def follow(
             on_round(state)
         if state.smoothing_gap <= target_gap or tau <= final_tau or (finished is not None and finished(state)):
             break
-        # τ stays on a grid for every gap, so that the last τ, and the result, do not depend on rounding
+        # τ takes values on a fixed grid for every gap, so the last τ, and the result, do not depend on rounding
         widened = state.smoothing_gap > 2.0 * objective.smoothing_cost(
             here, tau
-        )  # α then grows as τ falls, and must be followed
+        )  # α grows as τ falls, so the path must be followed
         power = 1 if fixed or widened or used > 3 else min(power + 1, _FASTEST) if used <= 1 else power
         tau *= np.sqrt(options.decrease) if used > 12 else _fall(state, power, target_gap, final_tau, options)
     return state
 
 
 def _fall(state: PathState[Point], power: int, target_gap: float, final_tau: float, options: NewtonOptions) -> float:
-    """The factor on τ: a power of `decrease`, but no smaller than the power at which the path is likely to end."""
+    """Return the factor on τ: a power of `decrease`, no smaller than the power at which the path is likely to end."""
     for smaller in range(1, power):
         factor = float(options.decrease**smaller)
         if factor * state.smoothing_gap <= target_gap or factor * state.tau <= final_tau:
@@ -229,7 +229,7 @@ def _fall(state: PathState[Point], power: int, target_gap: float, final_tau: flo
 def _predict(
     objective: SmoothObjective[Point, Here], state: PathState[Point], older: PathState[Point] | None, tau: float
 ) -> Point:
-    """Secant predictor along τ, used only if it lowers F_τ. The path is linear in τ near τ = 0, but not far from it."""
+    """Predict along the secant in τ, if this lowers F_τ. The path is linear in τ only near τ = 0."""
     if older is None or state.smoothing_gap > 1e-1:
         return state.point
     now, before = objective.pack(state.point), objective.pack(older.point)
@@ -265,10 +265,10 @@ def centre_objective(
 ) -> tuple[Point, Here, int]:
     """Take damped Newton steps at fixed τ until the point is centred.
 
-    By default a point is centred if half the decrement is at most a share of the smoothing cost. `centred` is an
-    alternative test of a point, its evaluation and its decrement. From step `expected` on, if not 0, a point is first
-    tested with the second derivatives of the previous step. If they suffice, its own are never computed, and the
-    returned evaluation has none.
+    By default, a point is centred if half the decrement is at most a share of the smoothing cost. `centred` is an
+    alternative test, given the point, its evaluation and its decrement. If `expected` is not 0, from that step on a
+    point is first tested with the second derivatives of the previous step. If the test succeeds, the point's own second
+    derivatives are never computed, and the returned evaluation has none.
     """
     smallest = options.smallest_ridge
     point, ridge, eager = start, smallest, True
@@ -283,7 +283,7 @@ def centre_objective(
         if near:
             if ridge == smallest:
                 return point, here, step
-            ridge = smallest  # a damped direction proves nothing: test again without damping
+            ridge = smallest  # a damped direction does not prove that the point is centred
             continue
         patient = centred is None and 0 < expected <= step + 1
         point, here, move, trials = _line_search(objective, point, here, move, tau, eager and not patient)
@@ -298,7 +298,7 @@ def centre_objective(
 
 @dataclass(frozen=True)
 class _Move(Generic[Here]):
-    """Newton's direction, and the largest step that keeps α positive."""
+    """Newton's direction, and the largest step along it that keeps α positive."""
 
     newton: Direction[Here]
     largest: float
@@ -321,7 +321,7 @@ class _Move(Generic[Here]):
     ) -> _Move[Here]:
         newton = objective.direction(here, ridge)
         while newton.decrement > max(1.0, abs(here.value)) and newton.ridge < _FIRST_DAMPING:
-            newton = objective.direction(here, 100.0 * newton.ridge)  # F cannot fall so far: H is nearly singular
+            newton = objective.direction(here, 100.0 * newton.ridge)  # F cannot fall this much, so H is nearly singular
         change = newton.step[objective.positive]
         falling = change < 0
         limits = -0.9 * objective.pack(point)[objective.positive][falling] / change[falling]
@@ -331,10 +331,10 @@ class _Move(Generic[Here]):
 def _line_search(
     objective: SmoothObjective[Point, Here], point: Point, here: Here, move: _Move[Here], tau: float, eager: bool
 ) -> tuple[Point, Here, _Move[Here], int]:
-    """Cubic backtracking. Every second failure after the first two also damps the direction (Levenberg–Marquardt).
+    """Backtrack by cubic interpolation. After two failures, every second one also damps the direction.
 
-    If the search is `eager`, the first trial computes its Hessian, because it will most likely be accepted. Later
-    trials do not.
+    The damping is that of Levenberg and Marquardt. If the search is `eager`, the first trial also computes its Hessian,
+    because it will most likely be accepted. Later trials compute no Hessian.
     """
     vector, size = objective.pack(point), move.largest
     noise = objective.rounding * max(1.0, abs(here.value))
@@ -355,7 +355,7 @@ def _line_search(
 
 
 def _cubic_step(f0: float, g0: float, f1: float, g1: float, size: float) -> float:
-    """Minimiser of the cubic with values f0, f1 and slopes g0, g1 at 0 and size, kept inside [0.05, 0.8]·size."""
+    """Return the minimiser of the cubic with values f0, f1 and slopes g0, g1 at 0 and size, in [0.05, 0.8]·size."""
     d1 = g0 + g1 - 3.0 * (f1 - f0) / size
     radicand = d1 * d1 - g0 * g1
     if radicand < 0:

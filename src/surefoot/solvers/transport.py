@@ -25,14 +25,14 @@ from surefoot.problem.rows import fingerprints
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.newton import NewtonOptions, PathPoint, follow_path
 
-# POT's network simplex, without the array libraries that POT imports.
+# The network simplex of POT, without the array libraries that POT imports.
 
 _BACKENDS = ("PYTORCH", "JAX", "TENSORFLOW", "CUPY")
 _lock = Lock()
 
 
 def network_simplex() -> Callable[..., Any]:
-    """`ot.emd`, from POT itself if it has been imported."""
+    """Return `ot.emd`, from POT itself if POT has been imported."""
     with _lock:
         return _emd()
 
@@ -48,7 +48,7 @@ def _emd() -> Callable[..., Any]:
 
         emd = ot.emd
     for name in [name for name in list(sys.modules) if name == "ot" or name.startswith("ot.")]:
-        # compiled modules cannot be loaded twice: another import shares them
+        # a compiled module cannot be loaded twice, so a later import of POT shares this one
         if not isinstance(getattr(sys.modules[name].__spec__, "loader", None), ExtensionFileLoader):
             del sys.modules[name]
     return emd
@@ -69,7 +69,7 @@ def _without_backends() -> Iterator[None]:
                 os.environ[name] = value
 
 
-# Rows at equal distances from all anchors are merged if at most half of the rows are distinct, because ties between few
+# Rows at equal distances from all anchors are merged if at most half of the rows are distinct. Ties between few
 # distinct points make the network simplex cycle.
 
 
@@ -98,13 +98,13 @@ class EqualRows:
 
     @property
     def distinct_weights(self) -> FloatArray:
-        """(D,) sums over equal rows."""
+        """(D,) the total weight of each group of equal rows."""
         return np.asarray(np.bincount(self.member_of, self.weights, len(self.first)), dtype=np.float64)
 
     def spread(self, plan: csr_array) -> csr_array:
-        """The plan (N, n) of all rows from the plan of the distinct ones (D, n).
+        """Return the plan (N, n) of all rows from the plan of the distinct rows (D, n).
 
-        Equal rows fill the anchors of their group one after the other, so that few of them are split.
+        Equal rows fill the anchors of their group one after another, so few rows are split.
         """
         entries = np.diff(plan.indptr)
         alone = np.flatnonzero((entries[self.member_of] == 1) & (self.weights > 0))
@@ -123,7 +123,7 @@ class EqualRows:
 
 
 def _north_west(rows: FloatArray, columns: FloatArray) -> tuple[NDArray[np.intp], NDArray[np.intp], FloatArray]:
-    """Row, column and mass of the entries of a plan with these marginals: rows fill the columns in turn."""
+    """Return row, column and mass of the entries of a plan with these marginals. Rows fill the columns in turn."""
     below, right = np.cumsum(rows), np.cumsum(columns)
     right *= below[-1] / right[-1]
     right[-1] = below[-1]
@@ -134,29 +134,29 @@ def _north_west(rows: FloatArray, columns: FloatArray) -> tuple[NDArray[np.intp]
     return np.searchsorted(below, middle), np.searchsorted(right, middle), sizes
 
 
-# Transport over few pairs of rows and anchors: the network simplex, with more pairs until none is missing.
+# Transport over few pairs of rows and anchors: the network simplex, which adds pairs until none is missing.
 
-# Initial numbers of nearest anchors per row, and of nearest rows per anchor in units of N / n; pairs added per row and
-# round.
+# Initial numbers of nearest anchors per row, and of nearest rows per anchor in units of N / n; pairs added per row in
+# each round.
 _NEAREST_ANCHORS, _NEAREST_ROWS, _ADDED = 6, 2, 12
-# Rounds after which the method gives up. Each round except the last few brings the bounds much closer.
+# The method gives up after this many rounds. Each round except the last few brings the bounds much closer.
 _MOST_ROUNDS = 60
-# The bounds agree if they differ by at most this share of the cost. Pairs that gain less than this share of the largest
-# distance are not missing.
+# The bounds agree if they differ by at most this share of the cost. A pair counts as missing only if it gains more than
+# this share of the largest distance.
 _AGREE, _ROUNDING = 1e-12, 1e-15
 
 
 def transport_over_pairs(
     distances: DistanceRows, rows: FloatArray, anchors: FloatArray, max_steps: int
 ) -> tuple[csr_array, FloatArray] | None:
-    """Plan (N, n) and potentials (n,), exact to rounding; None if the simplex takes more pivots than `max_steps`.
+    """Find a plan (N, n) and potentials (n,), exact to rounding. Return None if the simplex exceeds `max_steps` pivots.
 
     All rows and anchors must have positive weight.
     """
     emd, (N, n) = network_simplex(), distances.shape
     anchors = anchors * (rows.sum() / anchors.sum())
     pairs, largest = _first_pairs(distances, rows, anchors)
-    # the simplex has absolute tolerances, so the largest distance must be near 1; powers of two lose no digits
+    # the simplex uses absolute tolerances, so the largest distance must be near 1; powers of two lose no digits
     exponent = int(np.frexp(largest)[1])
     for _ in range(_MOST_ROUNDS):
         row, anchor = pairs // n, pairs % n
@@ -178,7 +178,7 @@ def transport_over_pairs(
 
 
 def _first_pairs(distances: DistanceRows, rows: FloatArray, anchors: FloatArray) -> tuple[NDArray[np.int64], float]:
-    """Sorted indices j·n + i of near pairs and of the pairs of one feasible plan, and the largest distance."""
+    """Return sorted indices j·n + i of near pairs and of the pairs of a feasible plan, and the largest distance."""
     from surefoot.kernels.compiled import nearest_rows
 
     N, n = distances.shape
@@ -196,7 +196,7 @@ def _first_pairs(distances: DistanceRows, rows: FloatArray, anchors: FloatArray)
 
 
 def _pairs_of_a_plan(rows: FloatArray, anchors: FloatArray) -> NDArray[np.int64]:
-    """Indices of the pairs of the plan that fills one anchor after the other, which ensure that a plan exists."""
+    """Return the pairs of the plan that fills one anchor after another. They ensure that a plan exists."""
     row = anchor = 0
     left, room = float(rows[0]), float(anchors[0])
     found = []
@@ -215,7 +215,7 @@ def _pairs_of_a_plan(rows: FloatArray, anchors: FloatArray) -> NDArray[np.int64]
 
 
 def _nearest(distances: DistanceRows, potentials: FloatArray, count: int) -> tuple[NDArray[np.int64], FloatArray]:
-    """For each row the anchors (N, count) of least d_ji + b_i, and these values."""
+    """Return, for each row, the anchors (N, count) of least d_ji + b_i, and these values."""
     from surefoot.kernels.compiled import nearest_anchors
 
     N = distances.shape[0]
@@ -226,7 +226,7 @@ def _nearest(distances: DistanceRows, potentials: FloatArray, count: int) -> tup
 
 
 def _lengths(distances: DistanceRows, row: NDArray[np.int64], anchor: NDArray[np.int64]) -> FloatArray:
-    """Distances of pairs, in the order of their rows."""
+    """Return the distances of pairs, in the order of their rows."""
     found = np.empty(len(row))
     for part, chunk in distances.chunks():
         inside = slice(*np.searchsorted(row, [part.start, part.stop]))
@@ -234,8 +234,7 @@ def _lengths(distances: DistanceRows, row: NDArray[np.int64], anchor: NDArray[np
     return found
 
 
-# With at most this many entries, or rows per anchor, the network simplex alone is faster than Newton and a small
-# simplex.
+# With at most this many entries, or rows per anchor, the network simplex is faster without Newton's method.
 _SIMPLEX_ENTRIES, _SIMPLEX_ROWS = 1_500_000, 30
 # From this many entries on, with many rows per anchor, equal rows are merged.
 _MERGE_ENTRIES = 100_000
@@ -249,7 +248,7 @@ _FEWEST_STEPS, _ATTEMPTS = 300_000, 4
 
 @dataclass(frozen=True)
 class TransportSolution:
-    """W_d between rows and anchors: a plan, the potentials that prove it, and both bounds.
+    """W_d between rows and anchors: a plan, the potentials that prove optimality, and both bounds.
 
     Attributes
     ----------
@@ -265,7 +264,7 @@ class TransportSolution:
     potentials: FloatArray
 
     def adversary(self, ds: DecisionSet, relabel: FloatArray, cost: float) -> LabelTable:
-        """Labels (N, K) of the plan, with the share relabel (K, K), [k, c], of class c changed to label k."""
+        """Return labels (N, K) of the plan, with the share relabel (K, K), [k, c], of class c changed to label k."""
         by_class = np.zeros((self.plan.shape[0], ds.n_classes))
         entries = self.plan.tocoo()
         np.add.at(by_class, (entries.row, ds.anchor_labels[entries.col]), entries.data)
@@ -275,11 +274,11 @@ class TransportSolution:
 
 
 def solve_transport(distances: FloatArray, row_weights: FloatArray, anchor_weights: FloatArray) -> TransportSolution:
-    """Solve transport (N, n) exactly, for N possibly much larger than n.
+    """Solve transport (N, n) exactly. N may be much larger than n.
 
-    Equal rows are moved as one. Large problems are solved by smoothed Newton in the n potentials alone. Rows whose best
-    anchor is clear are then fixed, and the network simplex solves the rest. The result is a vertex, exact to rounding,
-    at a fraction of the cost.
+    Equal rows are moved as one. Large problems are solved by smoothed Newton in the n potentials alone. Each row with a
+    clear best anchor is then fixed to that anchor, and the network simplex solves the rest. The result is a vertex,
+    exact to rounding, at a fraction of the cost of the simplex alone.
     """
     N, n = distances.shape
     equal = (
@@ -302,15 +301,15 @@ def solve_transport(distances: FloatArray, row_weights: FloatArray, anchor_weigh
 
 
 def pairs_pay(shape: tuple[int, ...]) -> bool:
-    """Return True if (N, n) distances are many, with few rows per anchor."""
+    """Return True if there are many (N, n) distances and few rows per anchor."""
     N, n = shape
     return N * n > _PAIRS_ENTRIES and N / n <= _SIMPLEX_ROWS
 
 
 def transport_by_pairs(distances: DistanceRows, rows: FloatArray, anchors: FloatArray) -> TransportSolution | None:
-    """Solve transport exactly with few pairs of rows and anchors at a time; None if this is slower or failed.
+    """Solve transport exactly with few pairs of rows and anchors at a time. Return None if slower or if it fails.
 
-    It is faster for many pairs with few rows per anchor. All rows and anchors must have positive weight.
+    This is faster for many pairs with few rows per anchor. All rows and anchors must have positive weight.
     """
     if not pairs_pay(distances.shape) or rows.min() <= 0 or anchors.min() <= 0:
         return None
@@ -323,16 +322,16 @@ def _steps(shape: tuple[int, ...]) -> int:
 
 
 def _simplex(distances: FloatArray, rows: FloatArray, anchors: FloatArray) -> tuple[FloatArray, FloatArray]:
-    """Plan (N, n) and potentials (n,) by the network simplex.
+    """Compute a plan (N, n) and potentials (n,) by the network simplex.
 
-    On degenerate problems the simplex may cycle. Another order of the rows leads to other pivots.
+    On degenerate problems the simplex may cycle. Another order of the rows leads to different pivots.
     """
     emd = network_simplex()
     anchors = anchors * (rows.sum() / anchors.sum())
     # absolute tolerances require a largest distance near 1; powers of two lose no digits
     exponent = int(np.frexp(distances.max())[1])
     if 0 <= exponent <= 2:
-        exponent = 0  # 1/2 to 4 is near enough, and avoids a copy
+        exponent = 0  # 1/2 to 4 is close enough to 1, and avoids a copy
     else:
         distances = np.ldexp(distances, -exponent)
     rng, back = np.random.default_rng(0), None  # back: the index of each row in the problem
@@ -371,8 +370,8 @@ def cross_over(
 ) -> TransportSolution:
     """Solve transport exactly from nearly optimal potentials (n,).
 
-    Rows whose best anchor leads by the widest margins are fixed to it, the simplex solves the rest, and more rows are
-    freed until the plan is optimal.
+    Rows whose best anchor leads by the widest margins are fixed to that anchor, and the simplex solves the rest. More
+    rows are then freed until the plan is optimal.
     """
     best, lead = _leaders(distances, potentials)
     order = np.argsort(lead)
@@ -389,7 +388,7 @@ def cross_over(
 
 
 def _leaders(distances: DistanceRows, potentials: FloatArray) -> tuple[NDArray[np.intp], FloatArray]:
-    """The anchor of least reduced cost of each row, and its lead over the second."""
+    """Return the anchor of least reduced cost of each row, and its lead over the second-best anchor."""
     N, n = distances.shape
     best, lead = np.zeros(N, dtype=np.intp), np.full(N, np.inf)
     for rows, chunk in distances.chunks():

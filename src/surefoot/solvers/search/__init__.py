@@ -1,1 +1,1 @@
-"""Exact search: follow the smoothed dual until upper and lower bound agree."""
+"""Exact search: follow the smoothed dual until the upper and the lower bound agree."""

@@ -1,4 +1,4 @@
-"""Beginnings and ends of a search: coarse starts, the interior-point end, polishing."""
+"""Start and end a search: coarse starts, the interior-point end, polishing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from surefoot.solvers.search.best_bounds import BestBounds, JointState
 from surefoot.solvers.search.linear_programs import MOST_ENTRIES
 from surefoot.solvers.transport import TransportSolution
 
-# The stages of a search, in order. A vertex or an interior point may end a path. Usually there is one path.
+# The stages of a search, in order. A vertex or an interior point may end a path. Most searches follow one path.
 AT_MINIMUM, WARM, QUICK, COLD = "minimal radius", "warm start", "path", "path from zero"
 PROGRAM, VERTEX, INSIDE = "linear program", "vertex", "interior point"
 
@@ -38,7 +38,7 @@ class Stage:
 
 @dataclass
 class StopRule:
-    """When the search over one set may stop early: its risk is at most `below`, or clearly larger than `above`."""
+    """Stop the search over one set early if its risk is at most `below`, or clearly larger than `above`."""
 
     below: float = -np.inf
     above: float = np.inf
@@ -52,46 +52,45 @@ class StopRule:
 
 @dataclass
 class SearchLog:
-    """A record of a search: its stages, the number of Newton steps, and the states visited on the latest paths."""
+    """A record of a search: the stages, the number of Newton steps, and the states visited on the latest paths."""
 
     stages: list[Stage] = field(default_factory=list)
     n_steps: int = 0
     visited: list[JointState] = field(default_factory=list)
 
     def ended_by(self, name: str, gap: float) -> None:
-        """Record a stage that reached the target inside another one."""
+        """Record a stage that reached the target inside another stage."""
         self.stages.append(Stage(name, gap, True))
 
 
-# The end of a path by an interior-point method, for learning against one set with rows in memory.
+# An interior-point method may end the path when learning against one set with rows in memory.
 
-# It starts at this τ, in units of the loss. It starts at the second τ if a round took more than this many steps, where
-# Newton is slow.
+# The method starts at this τ, in units of the loss. If a round took more than this many steps, Newton is slow, and the
+# method starts at the second τ.
 _TAU, _EARLY_TAU, _MANY_STEPS = 4e-3, 2e-2, 15
-# If it failed, it is tried again once τ has fallen to this share.
+# If the method fails, it is tried again once τ has fallen to this share.
 _AGAIN = 0.1
-# It gives up after this many steps.
+# The method gives up after this many steps.
 _MOST_INTERIOR_STEPS = 60
-# Bounds are computed once the method's own gap and its unpaid mass are at most the first share of tol, and again at the
-# second.
+# Bounds are computed once its own gap and unpaid mass are at most the first share of tol, and again at the second.
 _SURE, _SURER = 0.2, 0.1
-# On small problems it continues to this gap, so that neither the order of rows nor the start affects the result.
+# On small problems the method continues to this gap, so that the order of rows and the start do not affect the result.
 _EXACT = 1e-8
 
 
 @dataclass
 class InteriorEnd:
-    """When a path may end by the interior-point method, and its state.
+    """The interior-point end of a path: when to try it, and its state.
 
-    at : the next τ at which it is tried; early : the τ for slow Newton steps; due : True if it should run now; taken :
-    its steps.
+    at : the next τ at which the method is tried; early : the τ that applies if Newton takes many steps; due : True if
+    the method should run now; taken : the steps it took.
     """
 
     judge: BestBounds
     tol: float
     at: float
     early: float
-    steps: int = 0  # of the path at the last check
+    steps: int = 0  # steps of the path at the last check
     due: bool = False
     taken: int = 0
 
@@ -115,7 +114,7 @@ class InteriorEnd:
         return judge.sweep.distances.size <= MOST_ENTRIES
 
     def run(self, path: JointState, *, exact: bool) -> bool:
-        """Return True if it brought the certified gap within tol; exact : then continue to `_EXACT`."""
+        """Run the method. Return True if the certified gap is within tol. exact : continue to the gap `_EXACT`."""
         judge, member, sweep, model = self.judge, self.judge.members[0], self.judge.sweep, self.judge.model
         if not isinstance(model, LinearModel) or not isinstance(sweep, InMemoryRows):
             raise TypeError("the interior-point method requires a linear model over rows in memory")
@@ -136,21 +135,21 @@ class InteriorEnd:
                     return True
                 sure = min(sure, _SURER * state.left)
         if done and last is not None:
-            found, judge.upper = judge.upper, None  # the last point, not one that is better by chance
+            found, judge.upper = judge.upper, None  # keep the last point, not an earlier point that is better by chance
             self._certify(method, last, path)
             if judge.gap > self.tol:
                 judge.upper = found
         return done
 
     def _certify(self, method: InteriorPoint, state: InteriorState, path: JointState) -> None:
-        """Improve both bounds."""
+        """Improve both bounds from a point of the method."""
         judge, sweep = self.judge, self.judge.sweep
         if not isinstance(sweep, InMemoryRows):
             raise TypeError("plans require rows in memory")
         point, one = state.point(method.problem), np.ones(1)
         joint, share = state.plan(method.problem)
         without = sweep.weights <= 0
-        if without.any():  # rows that the method omits get the labels of the softmax plan
+        if without.any():  # the method omits these rows, so they get the labels of the softmax plan
             losses = judge.model.over(sweep).losses(point.theta, slice(None))
             soft = soft_plan(judge.problems[0].decision_set, sweep.distances, losses, point, path.tau)
             soft[0][~without], soft[1][~without] = joint, share
@@ -160,16 +159,16 @@ class InteriorEnd:
         judge.consider_points([point], [judge.risk(0, point)], one, replace(path, point=JointPoint((point,))))
 
 
-# Polishing that takes more Newton steps than this has stalled.
+# Polishing that takes more than this many Newton steps has stalled.
 _MOST_POLISHING_STEPS = 30
 
 
 def polish(
     joint: JointDual, path: JointState, options: NewtonOptions, *, tol: float, scale: float, typical: float
 ) -> tuple[JointState, bool]:
-    """Centre until the repair of the plans' marginals costs the lower bound far less than tol.
+    """Centre until repairing the marginals of the plans costs the lower bound far less than tol.
 
-    Also returns True if it ran out of steps.
+    Also returns True if polishing ran out of steps.
     """
     allowed = max(0.05 * tol, 0.3 * (tol - path.smoothing_gap))
 
@@ -191,7 +190,7 @@ def polish(
 def _repair_costs(
     dual: SmoothedDual, point: DualPoint, gradient: FloatArray, scale: float, typical: float
 ) -> tuple[float, float]:
-    """Approximate cost for the adversary to make its anchor marginal, and its label probabilities, exact."""
+    """Estimate the adversary's costs of making its anchor marginal and its label probabilities exact."""
     ds, at = dual.set, dual.layout
     price = point.alpha if at.alpha_free else scale / typical
     off, label_cost = gradient[at.beta], float(ds.label_cost.max())
@@ -200,17 +199,17 @@ def _repair_costs(
     return float(anchors), float(np.abs(gradient[at.lam]).sum() * (price * label_cost + 4.0 * scale))
 
 
-# A coarse start has about this many rows, and between these numbers per anchor, with a smaller minimum if anchors are
-# many.
+# A coarse start has about this many rows, and between these numbers of rows per anchor. The last value is the minimum
+# if there are many anchors.
 COARSE_ROWS = 2000
 _FEWEST_PER_ANCHOR, _MOST_PER_ANCHOR, _FEWEST_OF_MANY = 3, 60, 2
-# A sample of more than this share of the rows saves no time.
+# A sample that contains more than this share of the rows saves no time.
 LARGEST_SHARE = 0.4
 
 
 @dataclass(frozen=True)
 class CoarseProblem:
-    """A decision set over some of the rows, its model, and a starting point."""
+    """A decision set over a sample of the rows, the model, and a starting point."""
 
     decision_set: DecisionSet
     model: Model
@@ -226,11 +225,11 @@ def coarsen(
     rng: np.random.Generator,
     n_sets: int = 1,
 ) -> CoarseProblem | None:
-    """Keep a few rows of each anchor of an optimal plan, with weights that preserve every anchor's mass.
+    """Keep a few rows of each anchor of an optimal plan, with weights that preserve the mass of every anchor.
 
     The kept part of the plan still has zero reduced cost under the potentials, so it is optimal between the kept rows
-    and the anchors. The coarse minimal radius is its cost, and the excess over it can be kept exactly. Returns None if
-    too few rows would be saved. `scale` is the size of the losses. With more sets, fewer rows are kept.
+    and the anchors. Its cost is the coarse minimal radius, and the excess over this radius can be kept exactly. Returns
+    None if too few rows would be saved. `scale` is the size of the losses. With more sets, fewer rows are kept.
     """
     N, n = distances.shape
     fewest = _FEWEST_OF_MANY if n >= MANY_ANCHORS else _FEWEST_PER_ANCHOR
@@ -259,7 +258,7 @@ def coarsen(
 
 
 def cold_start(ds: DecisionSet, model: Model, scale: float, distance: float) -> PathPoint:
-    """A start for every path: θ = 0, potentials zero, τ as large as the losses; `distance` is a typical distance."""
+    """Return a start for every path: θ = 0, zero potentials, τ the size of the losses; `distance` : a typical one."""
     labels, anchors = np.zeros(ds.n_classes), np.zeros(len(ds.anchor_weights))
     return PathPoint(DualPoint(np.zeros(model.shape), scale / distance, labels, anchors), tau=scale)
 
@@ -267,9 +266,9 @@ def cold_start(ds: DecisionSet, model: Model, scale: float, distance: float) -> 
 def start_from_potentials(
     ds: DecisionSet, model: Model, potentials: FloatArray, cost: float, scale: float
 ) -> PathPoint:
-    """Potentials (n,) of the minimal radius at a smoothing τ of a twentieth of `scale`, the size of the losses.
+    """Start from potentials (n,) of the minimal radius at smoothing τ = `scale` / 20; scale : the size of the losses.
 
-    They are scaled so that τ smooths over a twentieth of `cost`, the non-zero cost of the transport.
+    The potentials are scaled so that τ smooths over a twentieth of `cost`, the non-zero cost of the transport.
     """
     tau = 0.05 * scale
     alpha = 20.0 * tau / cost

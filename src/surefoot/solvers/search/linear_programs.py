@@ -1,4 +1,4 @@
-"""Linear programs of a search: the vertex that ends it for fixed losses, and the repair of its adversaries."""
+"""Linear programs of a search: the vertex that ends it for fixed losses, and the repair of adversaries."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from surefoot.dual.row_store import RowStore, table_of
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.search.best_bounds import BestBounds, JointState
 
-# Linear programs over the triples (row, label, anchor) that may be used: exact, and cheap if they are few.
+# Linear programs over the triples (row, label, anchor) that may be used. They are exact, and cheap for few triples.
 
-# A whole plan is held at once if it has at most this many entries; larger problems are left to the path.
+# A whole plan is stored if it has at most this many entries. Larger problems are left to the path.
 MOST_ENTRIES = 400_000
 _EXACT = {"primal_feasibility_tolerance": 1e-10, "dual_feasibility_tolerance": 1e-10}
-# A second program solves for the residual of the first, enlarged by this factor.
+# A second program solves for the residual of the first program, enlarged by this factor.
 _ENLARGED, _SIDES = 1e7, (("A_ub", "b_ub"), ("A_eq", "b_eq"))
-# Rows from which the slack of a given number of triples is estimated.
+# The slack of a given number of triples is estimated from this many rows.
 _SAMPLE = 400
 
 
@@ -35,9 +35,9 @@ _SAMPLE = 400
 class Triples:
     """Triples (row j, label k, anchor i) that a plan may use, and the decision set's constraints on the plan.
 
-    row_weights : (N,) of all rows; largest_cost : of any row and anchor.
-    rows, labels, anchors, short, cost, loss : (T,) of each triple. `short` is the gap between the best value of the row
-    and the value of the triple at some dual point, cost the ground cost, loss the loss of row and label.
+    row_weights : (N,) of all rows; largest_cost : the largest cost of any row and anchor.
+    rows, labels, anchors, short, cost, loss : (T,) of each triple. `short` is the gap between the value of the triple
+    and the best value of its row at a dual point; `cost` is the ground cost; `loss` is the loss of row and label.
     """
 
     decision_set: DecisionSet
@@ -71,7 +71,7 @@ class Triples:
         return self.rows, self.labels, self.anchors, self.short, self.cost, self.loss
 
     def nearest(self, count: int) -> tuple[Triples, float]:
-        """The `count` triples of smallest `short`, with ties, and the largest such value (infinite if fewer)."""
+        """Return the `count` triples of smallest `short`, with ties, and their largest `short` (infinite if fewer)."""
         slack = float(np.partition(self.short, count - 1)[count - 1]) if count <= len(self) else np.inf
         return self[self.short <= slack], slack
 
@@ -79,7 +79,7 @@ class Triples:
         return csr_array((np.ones(len(index)), (index, np.arange(len(index)))), shape=(size, len(index)))
 
     def constraints(self, radius: float) -> dict[str, Any]:
-        """A_ub, b_ub (cost, labels from above, labels from below) and A_eq, b_eq (rows, anchors) of linprog."""
+        """Return A_ub, b_ub (cost, upper and lower label bounds) and A_eq, b_eq (rows, anchors) for linprog."""
         ds = self.decision_set
         by_label = self.sums_over(self.labels, ds.n_classes)
         by_row = self.sums_over(self.rows, len(self.row_weights))
@@ -93,7 +93,7 @@ class Triples:
         }
 
     def mass_of_single(self, single: NDArray[np.bool_]) -> tuple[FloatArray, FloatArray, float]:
-        """Mass on anchors (n,), on labels (K,), and the cost, of the rows that have only one triple."""
+        """Return the mass on anchors (n,) and on labels (K,), and the cost, of the rows with only one triple."""
         ds, fixed = self.decision_set, self[single]
         mass = self.row_weights[fixed.rows]
         on_anchors = np.bincount(fixed.anchors, weights=mass, minlength=len(ds.anchor_weights))
@@ -101,15 +101,15 @@ class Triples:
         return cast("FloatArray", on_anchors), cast("FloatArray", on_labels), float(mass @ fixed.cost)
 
     def may_hold_a_plan(self) -> bool:
-        """Return False if some row has no triple, or if rows with one triple exceed the mass of an anchor."""
+        """Return False if a row has no triple, or if rows with one triple exceed the mass of an anchor."""
         count = np.bincount(self.rows, minlength=len(self.row_weights))
         on_anchors = self.mass_of_single(count[self.rows] == 1)[0]
         return bool(count.min() > 0 and np.all(on_anchors <= self.decision_set.anchor_weights + 1e-12))
 
     def transport_cost(self, plan: FloatArray) -> float:
-        """Cost of a plan (T,) after correcting marginals that a solver satisfies only up to its tolerance.
+        """Compute the cost of a plan (T,) after correcting marginals that are exact only up to the solver tolerance.
 
-        Rows are scaled to their weight. Mass that exceeds an anchor's weight is moved at the largest cost.
+        Each row is scaled to its weight. Mass that exceeds the weight of an anchor is moved at the largest cost.
         """
         ds, weights = self.decision_set, self.row_weights
         total = np.bincount(self.rows, weights=plan, minlength=len(weights))
@@ -120,7 +120,7 @@ class Triples:
         return float(exact @ self.cost) + moved * self.largest_cost
 
     def adversary(self, plan: FloatArray) -> LabelTable:
-        """Labels of a plan (T,) on the triples, and its cost."""
+        """Return the labels of a plan (T,) on the triples, and the cost."""
         K = self.decision_set.n_classes
         q = np.zeros((len(self.row_weights), K))
         np.add.at(q, (self.rows, self.labels), plan)
@@ -139,13 +139,13 @@ def slack_of_nearest(sweep: RowStore, problem: DualProblem, point: DualPoint, co
 
 
 def triples_near(sweep: RowStore, problem: DualProblem, point: DualPoint, most: int) -> Triples:
-    """About the `most` triples with the smallest gap to the best of their row."""
+    """Return about `most` triples with the smallest gap to the best triple of their row."""
     slack = slack_of_nearest(sweep, problem, point, [int(1.1 * most)])[0]
     return _triples(sweep, problem, sweep.gather(problem, Block.near_triples, point, slack))
 
 
 def triples_within(sweep: RowStore, problem: DualProblem, point: DualPoint, slack: float) -> Triples | None:
-    """Triples within slack of the best of their row; None if they are too many."""
+    """Return the triples within slack of the best triple of their row, or None if there are too many."""
     if sweep.n_rows > MOST_ENTRIES:
         return None
     found = sweep.gather(problem, Block.near_triples, point, slack)
@@ -153,7 +153,7 @@ def triples_within(sweep: RowStore, problem: DualProblem, point: DualPoint, slac
 
 
 def cheapest_triples(sweep: RowStore, problem: DualProblem, prices: DualPoint, slack: float) -> Triples | None:
-    """Triples of reduced cost at most slack, which make up the cheapest plans; None if they are too many."""
+    """Return triples of reduced cost at most slack, which make up the cheapest plans, or None if there are too many."""
     if sweep.n_rows > MOST_ENTRIES:
         return None
     found = sweep.gather(problem, Block.cheapest_triples, prices, slack)
@@ -163,9 +163,9 @@ def cheapest_triples(sweep: RowStore, problem: DualProblem, prices: DualPoint, s
 def with_violated(
     sweep: RowStore, problem: DualProblem, triples: Triples, point: DualPoint, slack: float
 ) -> Triples | None:
-    """Add the triples that a dual point prices above all triples of their row by more than slack.
+    """Add the triples whose value at a dual point exceeds all known triples of their row by more than slack.
 
-    At most the best triple of each row and label is added. Returns None if there is none.
+    At most the best triple of each row and label is added. Returns None if no triple is added.
     """
     price = point.lam[triples.labels] + point.alpha * triples.cost + point.beta[triples.anchors]
     kept = np.full(sweep.n_rows, -np.inf)
@@ -184,13 +184,13 @@ def _triples(sweep: RowStore, problem: DualProblem, table: FloatArray) -> Triple
 
 
 def solve_restricted(triples: Triples, priced: Triples | None = None) -> tuple[LabelTable, DualPoint] | None:
-    """Max Σ π_jki ℓ_jk over plans π on some triples (j, k, i), by HiGHS: a vertex, and its multipliers.
+    """Maximise Σ π_jki ℓ_jk over plans π on the given triples (j, k, i), by HiGHS. Return a vertex and its multipliers.
 
-    The decision set's constraints are exact, so the plan is feasible. It is optimal for the whole set if enough triples
-    were kept, which the dual value at the returned point (without θ) shows. Returns None if the kept triples admit no
-    plan.
-    priced : the same triples with other costs, and a decision set whose radius bounds their sum. The plan is then exact
-    to the rounding of float64.
+    The program contains the exact constraints of the decision set, so the plan is feasible. The plan is optimal for the
+    whole set if enough triples were kept. The dual value at the returned point (without θ) shows whether it is. Returns
+    None if the kept triples admit no plan.
+    priced : the same triples with other costs, and a decision set whose radius bounds the sum of these costs. The plan
+    is then exact to the rounding of float64.
     """
     exactly, priced = priced is not None, triples if priced is None else priced
     ds = priced.decision_set
@@ -204,7 +204,7 @@ def solve_restricted(triples: Triples, priced: Triples | None = None) -> tuple[L
     room = ds.anchor_weights - on_anchors
     free = priced[~single]
     open_rows, position = np.unique(free.rows, return_inverse=True)
-    # redundant constraints are dropped: with them, rounding alone could make the program infeasible
+    # drop redundant constraints: rounding in them alone could make the program infeasible
     binding = free_label_multipliers(ds.intervals)
     by_label = free.sums_over(free.labels, K)[binding]
     lo, hi = (ds.intervals[binding] - on_labels[binding, None]).T
@@ -239,9 +239,9 @@ def _refined(loss: FloatArray, program: dict[str, Any], x: FloatArray) -> FloatA
 
 
 def _only_plan(triples: Triples, on_labels: FloatArray, radius: float) -> tuple[LabelTable, DualPoint] | None:
-    """Return the only plan, if each row has one triple and the plan is feasible, with multipliers of zero.
+    """Return the only plan, with multipliers of zero, if each row has one triple and this plan is feasible.
 
-    Zero multipliers price nothing, so that missing triples become visible.
+    Zero multipliers price nothing, so missing triples become visible.
     """
     ds = triples.decision_set
     found = triples.adversary(triples.row_weights[triples.rows])
@@ -252,9 +252,9 @@ def _only_plan(triples: Triples, on_labels: FloatArray, radius: float) -> tuple[
 
 
 def nearest_feasible(triples: Triples, wanted: FloatArray, radius: float) -> LabelTable | None:
-    """A plan within radius, on these triples, whose labels differ least, in mass, from `wanted` (N, K).
+    """Find the plan within radius, on these triples, whose labels differ least, in mass, from `wanted` (N, K).
 
-    min Σ_jk |Σ_i π_jki − m_j q_jk| over plans. Returns None under the conditions of `solve_restricted`.
+    Solves min Σ_jk |Σ_i π_jki − m_j q_jk| over plans. Returns None under the conditions of `solve_restricted`.
     """
     N, K, T = len(triples.row_weights), triples.decision_set.n_classes, len(triples)
     parts = triples.constraints(radius)
@@ -275,9 +275,9 @@ def nearest_feasible(triples: Triples, wanted: FloatArray, radius: float) -> Lab
     return triples.adversary(np.maximum(solved.x[:T], 0.0) / N) if solved.status == 0 else None
 
 
-# Triples beyond one per row in the two linear programs tried for fixed losses: share of N, minimum per anchor, maximum.
+# Triples beyond one per row in the two programs tried for fixed losses: share of N, minimum per anchor, maximum.
 _VERTEX_SIZES = ((0.3, 10, 4000), (0.4, 20, 6000))
-# Number of programs over triples, each with the triples missing in the last one, before the path continues.
+# At most this many programs run before the path continues. Each adds the triples missing in the program before.
 _MOST_ADDITIONS, _MOST_ADDED = 6, 2000
 # At the minimal radius, triples with reduced cost below about twice this share of the allowance are used.
 _TIGHT = 0.2
@@ -285,14 +285,14 @@ _TIGHT = 0.2
 _ROUNDING = 1e-12
 # A program over at most this many triples takes about a second.
 _FEW_TRIPLES = 20_000
-# A program over more rows takes longer than the path.
+# A program over more than this many rows takes longer than the path.
 _MOST_ROWS = 1 << 21
 
 
 def try_vertex(judge: BestBounds, path: JointState, tol: float) -> None:
-    """Try a linear program, for fixed losses, over the triples that may be used at this τ.
+    """Try a linear program for fixed losses, over the triples that may be used at this τ.
 
-    Few triples make a small program, but they must contain an optimal vertex, so their slack must be a few τ wide.
+    Few triples make a small program. They must contain an optimal vertex, so their slack must be a few τ wide.
     """
     sweep, problem, point = judge.sweep, judge.problems[0], path.point.parts[0]
     N, n = sweep.n_rows, len(problem.decision_set.anchor_weights)
@@ -311,17 +311,17 @@ def try_vertex(judge: BestBounds, path: JointState, tol: float) -> None:
 
 
 def vertex_at_minimal_radius(judge: BestBounds, path: JointState, tol: float) -> None:
-    """Solve the program over the triples of cheapest plans. At the minimal radius, every plan is a cheapest one.
+    """Solve the program over the triples of the cheapest plans. At the minimal radius, every plan is a cheapest plan.
 
-    The potentials (b, l) of the minimal radius identify these triples: their reduced cost d + κ + b + l − u is zero.
-    With a price α on the reduced cost, and α (b, l) added to the multipliers of the program, all other triples are
-    excluded. A little above the minimal radius, other triples are admitted up to the excess, if the problem is small.
+    The potentials (b, l) of the minimal radius identify these triples: their reduced cost d + κ + b + l − u is zero. A
+    price α on the reduced cost, with α (b, l) added to the multipliers of the program, excludes all other triples. A
+    little above the minimal radius, other triples are admitted up to the excess, if the problem is small.
     """
     member, model = judge.members[0], judge.model
     ds, minimal = member.decision_set, member.minimal
     tight = allowance(ds, minimal.value) or _ROUNDING * (float(ds.label_cost.max()) + ds.median_distance)
     if tight <= 0:
-        return  # nothing has a cost: any plan is optimal
+        return  # all costs are zero, so any plan is optimal
     steep = model.scale / (_TIGHT * tight)
     _vertex_beyond(judge, path, 0.0, 2.0 * _TIGHT * tight, (0.1 * steep, steep, 10.0 * steep))
     few = judge.sweep.n_rows * ds.n_classes * len(ds.anchor_weights) <= _FEW_TRIPLES
@@ -354,17 +354,17 @@ def _vertex_beyond(judge: BestBounds, path: JointState, room: float, slack: floa
 
 
 def _cheapest_only(triples: Triples, prices: DualPoint) -> Triples:
-    """Remove all costs. A label with a price has its largest, or smallest, allowed probability."""
+    """Remove all costs. A label with a price is fixed at its largest, or smallest, allowed probability."""
     ds, rest = triples.decision_set, np.flatnonzero(prices.lam == 0)
     lo, hi = ds.intervals.T
     paid = np.where(prices.lam != 0, np.where(prices.lam > 0, hi, lo), [lo, hi]).T
-    if len(rest) == 1:  # it is determined by the rest, and needs no multiplier
+    if len(rest) == 1:  # the rest determine this label, so it needs no multiplier
         paid[rest] = 1.0 - np.delete(paid[:, 0], rest).sum()
     return replace(triples, decision_set=replace(ds, intervals=paid, radius=1.0), cost=np.zeros(len(triples)))
 
 
 def _beyond_cheapest(triples: Triples, prices: DualPoint, room: float) -> Triples:
-    """Use the cost beyond the cheapest plan: reduced costs, and labels less frequent than in the cheapest plan."""
+    """Use only the cost beyond the cheapest plan: reduced costs, and label probabilities below the cheapest plan's."""
     ds = triples.decision_set
     cheapest = float(np.where(prices.lam > 0, ds.intervals[:, 1], ds.intervals[:, 0]) @ prices.lam)
     cost = triples.short - prices.lam[triples.labels]
@@ -372,7 +372,7 @@ def _beyond_cheapest(triples: Triples, prices: DualPoint, room: float) -> Triple
 
 
 def vertices_within(judge: BestBounds, slack: float, tol: float) -> None:
-    """Solve the program over all triples within slack at the best dual point so far, if they are not too many."""
+    """Solve the program over all triples within slack at the best dual point, if there are not too many."""
     if judge.upper is None:
         return
     opened = DualProblem.from_decision_set(judge.members[0].opened, judge.model)
@@ -399,12 +399,12 @@ def _solve_with_additions(
             return
         more = with_violated(judge.sweep, problem, wanted, point, 1e-9 * judge.model.scale)
         if more is None or len(more) - len(triples) > _MOST_ADDED:
-            return  # nothing is missing, or the prices are far off: a smaller τ gives better ones
+            return  # no triple is missing, or the prices are poor and improve at a smaller τ
         wanted = more
 
 
 def repair_by_linear_program(judge: BestBounds, slack: float) -> None:
-    """Make the labels of each soft plan feasible by the smallest possible move."""
+    """Make the labels of each soft plan feasible by the smallest possible change."""
     if judge.upper is None:
         return
     points, weights, path = list(judge.upper.points), judge.upper.weights, judge.upper.path

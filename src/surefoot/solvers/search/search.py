@@ -1,8 +1,7 @@
-"""Search for both bounds of a robust problem: follow paths of the smoothed dual, certify, repair, continue.
+"""Search for both bounds of a robust problem: follow paths of the smoothed dual, certify, repair, and continue.
 
-One loop serves one decision set, a union of sets, rows in memory and rows in blocks. Sets of a union that turn out
-inactive are dropped as τ falls. The upper bound checks all sets, and a dropped set that is active after all is added
-again.
+One loop serves one decision set, a union of sets, rows in memory and rows in blocks. As τ falls, inactive sets of a
+union are dropped. The upper bound checks all sets. If a dropped set turns out to be active, it is added again.
 """
 
 from __future__ import annotations
@@ -43,32 +42,31 @@ from surefoot.solvers.search.linear_programs import (
     vertices_within,
 )
 
-# If no classifier beats a constant one, which gives every label the same probability, the worst case is log K. If F_τ
-# is that of a constant classifier, bounds are computed early, and again each time τ has fallen to this share.
+# If no classifier beats a constant classifier, which gives every label the same probability, the worst case is log K.
+# If F_τ suggests a constant classifier, bounds are computed early, and again each time τ has fallen to this share.
 _ASK_AGAIN = 0.2
-# This is skipped if smoothing costs more than this multiple of log K, because F_τ is then large in any case.
+# The early bounds are skipped if smoothing costs more than this multiple of log K. F_τ is then large in any case.
 _TOO_SMOOTH = 0.05
-# A set for which some classifier beats a constant one by this multiple of tol needs no hedge.
+# A set needs no hedge if some classifier beats a constant classifier over this set by this multiple of tol.
 _BETTER = 0.6
 # Near the minimal radius the set is widened by this share of the ground cost per unit of relative smoothing.
 ROOM = 2e-2
-# At the minimal radius itself, α is fixed at these multiples of loss / ground cost, one after the other, because the
-# sufficient value depends on ties among plans. The last number is the limit on Newton steps for each, unless the
-# problem is small.
+# At the minimal radius, α is fixed at these multiples of loss / ground cost, one after another, because the sufficient
+# value depends on ties among plans. The last number limits the Newton steps at each value, unless the problem is small.
 _STEEP, _STEPS_AT_MINIMUM = (1e4, 3e5, 1e7), 200
-# There the path of a union ends at this share of tol at the latest, because a smaller τ only adds rounding errors.
+# At the minimal radius, the path of a union ends at this share of tol. A smaller τ would only add rounding errors.
 _SMOOTH_ENOUGH = 0.1
-# A set is inactive if its dual value is below the largest by this multiple of the smoothing gap. Inactive sets are
-# dropped each time τ has fallen to this share, and once they are this share of all sets. A dropped set rejoins at a τ
-# of at least the last number.
+# A set is inactive if its dual value is below the largest by more than this multiple of the smoothing gap. Inactive
+# sets are dropped each time τ has fallen to the second number's share, and once they are the third number's share of
+# all sets. A dropped set rejoins at a τ of at least the last number.
 _FAR, _STAGE, _MANY, _REJOIN_TAU = 2.0, 0.3, 0.25, 3e-3
-# If polishing runs out of steps, a linear program over this share of the loss repairs the adversary, on problems of at
-# most this many distances, summed over all sets.
+# If polishing runs out of steps, a linear program over this share of the loss repairs the adversary. The second number
+# limits the distances, summed over all sets.
 _REPAIR_SHARE, _FEW_TO_REPAIR = 1e-2, 2_000_000
-# Learning over all classifiers ends at a smoothing gap of this multiple of tol, because bounds are much closer than
-# that, and of half of it for costs. Its steps have at least a ridge of this share of tol.
+# Learning over all classifiers ends at a smoothing gap of this multiple of tol (half of it for costs), because the
+# bounds are much closer than the smoothing gap. The ridge of a step is at least the second number's share of tol.
 _RESPONSE_GAP, _RESPONSE_RIDGE = 8.0, 1e-3
-# Problems of at most this many distances are solved to rounding at their last τ, unless tol is at least this.
+# Problems with at most this many distances are solved to rounding at their last τ, unless tol is at least this large.
 SMALL, _ROUGH_TOL = 100_000, 2e-3
 
 
@@ -76,10 +74,10 @@ SMALL, _ROUGH_TOL = 100_000, 2e-3
 class Search:
     """A search in progress.
 
-    typical : size of a distance; scale : size of the losses.
-    points : (S) latest dual point of each set. `tau_when_left` has the τ at which a set was dropped.
+    typical : the size of a distance; scale : the size of the losses.
+    points : (S) the latest dual point of each set. `tau_when_left` : the τ at which a set was dropped.
     fixed_alpha : True if α is fixed, at the minimal radius.
-    tau_of_constant : the τ at which a constant classifier was tried last.
+    tau_of_constant : the τ at which a constant classifier was last tried.
     interior : the interior-point end of the current path.
     """
 
@@ -136,7 +134,7 @@ class Search:
         return self.judge.sweep.n_rows * len(self.members[0].decision_set.anchor_weights)
 
     def run(self, start: JointState | None, quick: Callable[[Search], JointState | None]) -> None:
-        """Run the stages in order until the gap is within tol, from `start`, or from the start given by `quick`."""
+        """Run the stages in order until the gap is within tol, from `start` or from the start that `quick` returns."""
         if any(member.closed for member in self.members):
             self._stage(AT_MINIMUM, self._at_minimal_radius)
         if not self.ended and start is None and len(self.members) > 2 and self.judge.model.learns:
@@ -159,13 +157,13 @@ class Search:
         self.log.stages[at:] = [Stage(name, self.gap, improved and not inner), *inner]
 
     def cold(self) -> JointState:
-        """The start of a path from zero."""
+        """Return the start of a path at θ = 0."""
         model = self.judge.model
         starts = [cold_start(one.decision_set, model, self.scale, self.typical) for one in self.members]
         return PathState(JointPoint(tuple(one.point for one in starts)), self.scale)
 
     def dual(self, member: SetAtRadius, *, exact: bool = True) -> SmoothedDual:
-        """The smoothed problem of one set, with a wider radius while τ is large, or with α fixed if it is."""
+        """Return the smoothed problem of one set. Either its radius is wider while τ is large, or α is fixed."""
         model, sweep, minimal = member.model(self.judge.model), self.judge.sweep, member.minimal
         if self.fixed_alpha and member.closed:
             return SmoothedDual(member.decision_set, model, sweep, alpha_free=False, exact=exact)
@@ -180,7 +178,7 @@ class Search:
         )
 
     def ground(self, member: SetAtRadius) -> float:
-        """Size of ground costs, the unit of radii."""
+        """Return the size of ground costs, the unit of radii."""
         return member.minimal.value or self.typical
 
     def _joint(self, inside: list[int], *, exact: bool) -> JointDual:
@@ -189,7 +187,7 @@ class Search:
     def _at_minimal_radius(self) -> None:
         """Solve a linear program over the cheapest plans for fixed losses; else fix α of the sets without interior.
 
-        α is so large that no loss justifies leaving the cheapest plans: with losses of size `scale`, a plan that costs
+        α is so large that no loss justifies leaving the cheapest plans. With losses of size `scale`, a plan that costs
         δ more would have to gain αδ.
         """
         if self.fixed_losses and len(self.members) == 1:
@@ -205,7 +203,7 @@ class Search:
             if self.gap <= self.tol:
                 break
         self.fixed_alpha, self.options = False, options
-        self.log.visited.clear()  # no other problem should start from an α this large
+        self.log.visited.clear()  # an α this large is a poor start for other problems
 
     def _steep_start(self, member: SetAtRadius, steepness: float) -> DualPoint:
         model, minimal = self.judge.model, member.minimal
@@ -216,7 +214,7 @@ class Search:
         return DualPoint(np.zeros(model.shape), alpha, alpha * lam, alpha * beta)
 
     def _by_linear_program(self) -> None:
-        """If Newton stalls: solve the problem for fixed losses, or repair an adversary, by a linear program."""
+        """If Newton stalls, use a linear program to solve the problem for fixed losses, or to repair an adversary."""
         if self.judge.model.responds:
             return
         shares = (1e-3, 1e-2, 1e-1)
@@ -229,7 +227,7 @@ class Search:
                 return
 
     def descend(self, start: JointState, final_tau: float) -> JointState:
-        """Follow the early part of the path, to a smoothing from which a larger problem continues."""
+        """Follow the early part of the path, down to a smoothing at which a larger problem continues."""
         joint = self._joint(list(range(len(self.members))), exact=False)
         path = follow(joint, start, 0.0, self.options, self._visit, final_tau)
         self.log.visited.clear()
@@ -283,21 +281,21 @@ class Search:
         return leave_behind and (~self._near(joint, path)).mean() >= _MANY
 
     def _looks_constant(self, joint: JointDual, path: JointState) -> bool:
-        """Return True if, judging by F_τ, a constant classifier may be optimal."""
+        """Return True if F_τ indicates that a constant classifier may be optimal."""
         log_k = np.log(self.members[0].decision_set.n_classes)
         if not self.judge.model.learns or self.fixed_alpha or path.tau > _ASK_AGAIN * self.tau_of_constant:
             return False
         if path.smoothing_gap > _TOO_SMOOTH * log_k:
             return False
         value = joint.evaluate(path.point, path.tau, second_order=False).value
-        self.tau_of_constant = 0.0 if value < log_k else path.tau  # F_τ falls with τ: below log K it stays there
+        self.tau_of_constant = 0.0 if value < log_k else path.tau  # F_τ falls with τ, so it stays below log K
         return bool(value >= log_k)
 
     def _hedge_against_one_set(self, quick: Callable[[Search], JointState | None]) -> None:
-        """Solve the set with the largest excess alone.
+        """Solve the problem of the set with the largest excess alone.
 
-        If no classifier beats a constant one over this set, none does over the union. If some classifier does, the path
-        shows that early.
+        If no classifier beats a constant classifier over this set, none does over the union. If some classifier does,
+        the path shows this early.
         """
         members, judge = self.members, self.judge
         s = int(np.argmax([one.decision_set.radius - one.minimal.value for one in members]))
@@ -320,7 +318,7 @@ class Search:
         self.log.ended_by(QUICK, judge.gap)
 
     def _ends_inside(self, path: JointState) -> bool:
-        """Try to end by an interior-point method, if it is due."""
+        """Try to end by the interior-point method, if it is due."""
         if self.stop.reached or not self.interior.due:
             return False
         found = self.interior.run(path, exact=self.exact)
@@ -363,14 +361,14 @@ class Search:
 
     @staticmethod
     def _near(joint: JointDual, path: JointState) -> NDArray[np.bool_]:
-        """Mask of the active sets, whose dual values are close to the largest."""
+        """Return a mask of the active sets, whose dual values are close to the largest."""
         here = joint.evaluate(path.point, path.tau, second_order=False)
         values = np.array([part.value for part in here.parts])
         near: NDArray[np.bool_] = values >= values.max() - _FAR * path.smoothing_gap
         return near
 
     def _rejoin(self, inside: list[int], path: JointState) -> JointState:
-        """Restart from the current points, at a τ at which the sets that rejoin can still change much."""
+        """Restart from the current points, at a τ large enough for the rejoining sets to change."""
         point = JointPoint.with_theta(path.point.theta, [self.points[s] for s in inside])
         return PathState(point, max(path.tau, _REJOIN_TAU), path.steps)
 
@@ -395,9 +393,9 @@ class Search:
         return [s for s, (risk, _) in enumerate(found) if risk > allowed]
 
     def _worst_case(self, s: int, theta: FloatArray, allowed: float) -> tuple[tuple[float, float], DualPoint]:
-        """The risk of a classifier over one set, penalty included, its smallest Φ, and the dual point that proves it.
+        """Return the risk of a classifier over one set with penalty, the smallest Φ, and the dual point as proof.
 
-        It is only as exact as necessary to decide whether it is at most `allowed`.
+        The risk is only as exact as necessary to decide whether it is at most `allowed`.
         """
         model = self.judge.problems[s].model
         if not isinstance(model, LinearModel):
@@ -431,14 +429,14 @@ class Search:
         return polish(joint, path, self.options, tol=self.tol, scale=self.scale, typical=self.typical)
 
     def _repair(self) -> None:
-        """Repair the adversary by a linear program, on small problems: a smaller τ would not move the missing mass."""
+        """Repair the adversary by a linear program, on small problems. A smaller τ would not move the missing mass."""
         if self.judge.model.learns and self.n_distances * len(self.members) <= _FEW_TO_REPAIR:
             repair_by_linear_program(self.judge, _REPAIR_SHARE * self.scale)
             if self.gap <= self.tol:
                 self.log.ended_by(PROGRAM, self.gap)
 
     def _refine(self, joint: JointDual, inside: list[int], path: JointState) -> JointState:
-        """On small problems, continue to rounding at the last τ, so that the order of rows and steps has no effect."""
+        """On small problems, solve to rounding at the last τ, so that the order of rows and of steps has no effect."""
         if not self.exact:
             return path
         options, before = replace(self.options, round_steps=12), np.inf
@@ -451,7 +449,7 @@ class Search:
         try:
             point, _, used = centre_objective(joint, path.point, path.tau, options, centred=no_smaller)
         except StallError:
-            return path  # no decrease is left: the point is as good as float64 allows
+            return path  # F_τ cannot decrease further in float64
         exact = replace(path, point=point, steps=path.steps + used)
         found, self.judge.upper = self.judge.upper, None
         self._certify(joint, inside, exact)
@@ -460,9 +458,9 @@ class Search:
         return exact
 
     def checkpoints(self) -> tuple[JointState, ...]:
-        """An early and the last point of the path, to start a nearby or a very near problem; none if no path led here.
+        """Return an early and the last point of the path, to start nearby problems; empty if there was no path.
 
-        The early one is smooth.
+        The early point is smooth enough to start a nearby problem. The last point starts a very near problem.
         """
         if not self.log.visited:
             return ()
@@ -474,10 +472,10 @@ class Search:
 
 
 def response_options(options: NewtonOptions, tol: float) -> NewtonOptions:
-    """Options for learning over all classifiers, where anchors that share no row can move together at no cost."""
+    """Return options for learning over all classifiers, where anchors that share no row can move together freely."""
     return replace(options, smallest_ridge=max(_RESPONSE_RIDGE * min(tol, 1e-4), options.smallest_ridge))
 
 
 def fixed_loss_options(options: NewtonOptions) -> NewtonOptions:
-    """Options for fixed losses, where a linear program ends the path, which need not be followed closely."""
+    """Return options for fixed losses. A linear program ends the path, so the path is not followed closely."""
     return replace(options, decrease=options.decrease**2)

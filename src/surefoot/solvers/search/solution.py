@@ -1,4 +1,4 @@
-"""Solve a robust problem to a certified gap, and the quick start of problems in memory."""
+"""Solve a robust problem to a certified gap, and start problems in memory quickly."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ from surefoot.solvers.transport import TransportSolution
 
 @dataclass(frozen=True, eq=False)
 class SetSolution:
-    """One set of a solution: the dual point (with the common θ) that proves `risk`, and an adversary in the set.
+    """The part of a solution for one set: the dual point (with the common θ) that proves `risk`, and an adversary.
 
-    floor : the smallest Φ over the rows. If a set has no weight in the mixture, its adversary is an arbitrary element.
+    floor : the smallest Φ over the rows. If a set has no weight in the mixture, its adversary is an arbitrary element
+    of the set.
     """
 
     decision_set: DecisionSet
@@ -50,16 +51,15 @@ class Solution:
 
     parts : one per set, in the order given.
     weights : (S,) of the adversaries in the mixture. They sum to one, and are zero for inactive sets.
-    adversary : Σ_s weights_s · (adversary of set s). Its transport cost mixes theirs, each in the label cost of its
-    set, so
-        it bounds W_c of the mixture only if all sets have the same label cost.
-    risk, lower : bounds of min_θ max_s max_μ E_μ ℓ_θ + penalty; the first holds for this θ, the second for every θ.
+    adversary : Σ_s weights_s · (adversary of set s). Its transport cost mixes the costs of these adversaries, each in
+    the label cost of its set. It therefore bounds W_c of the mixture only if all sets have the same label cost.
+    risk, lower : bounds of min_θ max_s max_μ E_μ ℓ_θ + penalty. `risk` holds for this θ, `lower` for every θ.
     status : "optimal" (gap ≤ tol), "separable" (no finite θ attains the minimum; the bounds are valid), or "stopped"
-        (gap > tol).
+    (gap > tol).
     path : the state at which the upper bound was found.
-    checkpoints : an early point of the path, smooth enough to start a nearby problem from, and its last one; empty if
-        no path led here.
-    stages : of the search, in order; n_steps : the total of their Newton steps.
+    checkpoints : an early point of the path, smooth enough to start a nearby problem, and its last point; empty if
+    there was no path.
+    stages : the stages of the search, in order; n_steps : the total of their Newton steps.
     """
 
     model: Model
@@ -86,7 +86,7 @@ class Solution:
                 search.members, upper.points, lower.adversaries, upper.risks, upper.floors, strict=True
             )
         )
-        # if the bounds cross, the adversary attains more than was proved: the attained value is reported
+        # if the bounds cross, the adversary attains more than was proved, so the attained value is reported
         risk, least = max(upper.risk, lower.bound.value), meet(upper.risk, lower.bound.value)
         status = "stopped" if not risk - least <= search.tol else "separable" if lower.bound.unbounded else "optimal"
         return cls(
@@ -131,7 +131,7 @@ class Solution:
 
     @property
     def label_proba(self) -> FloatArray:
-        """(N, K) labels of the mixture, for rows in memory."""
+        """The labels (N, K) of the mixture, for rows in memory."""
         return np.asarray(self.adversary.label_proba)
 
 
@@ -162,9 +162,10 @@ def solve(
 ) -> Solution:
     """Solve min_θ max_s max_{μ ∈ set s} E_μ ℓ_θ + penalty (max_μ alone for fixed losses) to a certified gap ≤ tol.
 
-    sweep : over the rows; model : without rows; members : decision sets over the same rows, each with its minimal
-    radius; typical : size of a distance. `quick` returns a later start of the path than zero. `stop_below` : stop if
-    the upper bound of a single set is below this. The solution lists its stages (docs/solver.md).
+    sweep : sums over the rows; model : the model without rows; members : decision sets over the same rows, each with
+    its minimal radius; typical : the size of a distance. `quick` returns a later start of the path than zero.
+    `stop_below` : stop once the upper bound of a single set is below this value. The solution lists its stages
+    (docs/solver.md).
     """
     for member in members:
         check_radius(member.decision_set, member.minimal)
@@ -187,7 +188,7 @@ def solve_certified(
     n_jobs: int | None = 1,
     on_round: Callable[[JointState], None] | None = None,
 ) -> Solution:
-    """`solve` for one decision set whose rows, with those of its model, are in memory."""
+    """Run `solve` for one decision set with all rows in memory, in the set and in the model."""
     minimal = minimal if minimal is not None else solve_minimal_radius(ds)
     return solve_held(
         [(ds, minimal)], model, tol=tol, warm_start=warm_start, options=options, n_jobs=n_jobs, on_round=on_round
@@ -204,7 +205,7 @@ def solve_held(
     n_jobs: int | None = 1,
     on_round: Callable[[JointState], None] | None = None,
 ) -> Solution:
-    """`solve` for sets over the same rows, in memory. Label costs, intervals and radii may differ."""
+    """Run `solve` for sets over the same rows, in memory. Label costs, intervals and radii may differ."""
     _check_sets(sets, model)
     with solver_threads(n_jobs) as executor:
         rows = InMemoryRows.from_decision_set(sets[0][0], model, executor)
@@ -222,7 +223,7 @@ def solve_held(
 
 
 def typical_distance(rows: InMemoryRows, ds: DecisionSet) -> float:
-    """Mean distance between rows and anchors, or the label cost if all rows are equal."""
+    """Return the mean distance between rows and anchors, or the label cost if all rows are equal."""
     return rows.mean_distance(ds.anchor_weights) or float(ds.label_cost.max())
 
 
@@ -247,14 +248,14 @@ def _check_sets(sets: Sequence[tuple[DecisionSet, MinimalRadius]], model: Model)
             )
 
 
-# The early part of the path runs over few rows down to this τ, in units of the loss.
+# The early part of the path runs over a few rows down to this τ, in units of the loss.
 _COARSE_TAU = 0.02
 
 
 def quick_start_in_memory(search: Search) -> JointState | None:
-    """Follow the early part of the path over a few rows, the same for all sets, if that saves rows.
+    """Follow the early part of the path over a few rows, the same for all sets, if this is a large enough saving.
 
-    Returns None if the potentials of the minimal radius give no start, or if the path over few rows failed.
+    Returns None if the potentials of the minimal radius give no start, or if the path over a few rows failed.
     """
     sweep, model = search.judge.sweep, search.judge.model
     if not isinstance(sweep, InMemoryRows):
@@ -264,7 +265,7 @@ def quick_start_in_memory(search: Search) -> JointState | None:
         transport = member.minimal.transport
         if not isinstance(transport, TransportSolution) or transport.cost <= 0:
             return None
-        rng = np.random.default_rng(0)  # the same seed for each, because the sets must keep the same rows
+        rng = np.random.default_rng(0)  # one seed for all sets, which must keep the same rows
         found = coarsen(
             replace(member.opened, row_weights=sweep.weights),
             sweep.distances,
