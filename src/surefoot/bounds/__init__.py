@@ -1,1 +1,1 @@
-"""Bounds on the error rate of a classifier. Each says its kind of guarantee: theorem, conditional or measured."""
+"""Bounds on the error rate of a classifier. Each states its kind of guarantee: theorem, conditional or measured."""

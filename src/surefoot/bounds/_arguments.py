@@ -1,4 +1,4 @@
-"""Losses observed at labels, and the arguments that bounds and audits share."""
+"""Losses observed at labels, and arguments shared by bounds and audits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from surefoot.problem.rows import Unlabeled, unwrap
 
 @dataclass(frozen=True, eq=False)
 class ObservedLosses:
-    """Losses (n,) in [low, high] at labeled rows, the predictions (n,), and which of them are wrong (n,)."""
+    """Losses (n,) in [low, high] at labeled rows, predictions (n,), and whether each prediction is wrong (n,)."""
 
     values: FloatArray
     predicted: NDArray[Any]
@@ -34,7 +34,7 @@ class ObservedLosses:
     high: float
 
     def at_rows(self, chosen: NDArray[Any]) -> ObservedLosses:
-        """Some of the rows."""
+        """Return the losses at a subset of the rows."""
         return replace(self, values=self.values[chosen], predicted=self.predicted[chosen], wrong=self.wrong[chosen])
 
     @property
@@ -47,7 +47,7 @@ class ObservedLosses:
 
     @property
     def counts(self) -> dict[str, Any]:
-        """The fields of an `ErrorBound` that count labels."""
+        """The label counts and the mean loss, as fields of an `ErrorBound`."""
         mean = float(self.values.mean()) if self.n else 0.0
         return {"n_labels": self.n, "n_errors": self.n_errors, "mean_loss": mean}
 
@@ -55,7 +55,7 @@ class ObservedLosses:
 def observe(
     classifier: Any, X: Any, y: NDArray[Any], classes: NDArray[Any], loss: str | ArrayLike, clip: float
 ) -> ObservedLosses:
-    """Losses of a fitted classifier at rows X with labels y, each among `classes`."""
+    """Return the losses of a fitted classifier at rows X with labels y from `classes`."""
     judged = ClassifierLoss.from_arguments(classifier, classes, loss, clip, own=False)
     if judged.losses is None:
         raise TypeError("internal error: a classifier must have losses")
@@ -68,7 +68,7 @@ def observe(
 
 
 def expected_error(classifier: Any, X: Any) -> FloatArray:
-    """Return (N,) the probability of a wrong prediction according to the classifier itself, 1 − max_k p_k."""
+    """Return the classifier's own probability (N,) of a wrong prediction, 1 − max_k p_k."""
     if not callable(getattr(classifier, "predict_proba", None)):
         raise ParameterError(
             "classifier",
@@ -227,7 +227,7 @@ def known_labels(y: ArrayLike | None, N: int, classes: list[Any] | None) -> dict
     return {row: check_known_label(v, classes) for row, v in values if v is not None and v == v}  # noqa: PLR0124 - NaN
 
 
-# In place of a prediction that is missing: no label is like it.
+# Replaces a missing prediction. No label equals it.
 NO_PREDICTION = ""
 
 
@@ -246,7 +246,7 @@ def check_predictions(predictions: ArrayLike, classes: list[Any] | None) -> list
 
 
 def check_scores(scores: ArrayLike, N: int) -> FloatArray:
-    """Return scores (N,), larger for surer predictions. For probabilities (N, K), take the largest of each row."""
+    """Return scores (N,), larger for surer predictions. For probabilities (N, K), take the row maximum."""
     given = check_finite_array(scores, "scores")
     if given.ndim not in (1, 2) or len(given) != N or not given.size:
         raise ParameterError(
@@ -265,7 +265,7 @@ def check_seed(random_state: int | None) -> int:
 
 
 def check_uniform_fraction(value: float) -> float:
-    """Check a fraction η in [0.2, 1]. Every row then keeps a chance, and no weight 1/(N q) exceeds 5."""
+    """Check a fraction η in [0.2, 1]. Then every row can be sampled, and no weight 1/(N q) exceeds 5."""
     share = check_unit_scalar(value, "uniform_fraction")
     if share < LEAST_UNIFORM_SHARE:
         raise ParameterError(
@@ -281,7 +281,7 @@ def known_classes_of(clf: Any, classes: ArrayLike | None) -> list[Any] | None:
 
 
 def known_classes(classifier: Any, y: NDArray[Any], classes: ArrayLike | None) -> NDArray[Any]:
-    """Return all classes, sorted: `classes` if given, otherwise those of a fitted classifier, otherwise those of y."""
+    """Return all classes, sorted: `classes` if given, else the classes of a fitted classifier, else the labels in y."""
     own = getattr(classifier, "classes_", None)
     if classes is None and own is None:
         return np.unique(y)

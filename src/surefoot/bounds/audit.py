@@ -40,7 +40,7 @@ from surefoot.problem.losses import ZERO_ONE
 
 KIND = "surefoot.audit"
 CLASSIFIER = "this classifier"
-# Weighted sampling needs fewer labels from about this number on, and more below 100 (docs/bounds.md).
+# From about this number of labels on, weighted sampling needs fewer labels. Below 100 it needs more (docs/bounds.md).
 WEIGHTED_FROM = 200
 _FROZEN = "the classifier was frozen before anyone saw these labels, and its predictions have not changed"
 _FIXED = "the predictions were fixed before anyone saw these labels"
@@ -51,7 +51,7 @@ class Audit:
     """Prove that a finished classifier, or any predictions, misclassify at most a target share of a pool.
 
     Call `next` for a row, pass its label to `record`, and read `anytime_bound` at any time. `proved` is True once the
-    target is reached. The audit samples the rows at random, and only the labels of these rows count. `next_rows`
+    target is reached. The audit samples rows at random, and only the labels of the sampled rows count. `next_rows`
     returns several rows, which you may label in any order. `finish` returns the rows that annotators must label so
     that the finished table has few wrong labels.
 
@@ -60,30 +60,31 @@ class Audit:
     clf : fitted classifier or None, default=None
         The finished classifier to audit. None if `predictions` is given.
     X_pool : array of shape (N, d) or None, default=None
-        The rows of the pool. With `predictions`, they only serve to check that a journal belongs to the same rows.
+        The rows of the pool. With `predictions`, they are only used to check that a journal belongs to the same rows.
     y : array of shape (N,) or None, default=None
-        Labels known from the start, such as the training labels, with NaN or None for missing labels. They count as
-        they are and are not sampled. The bound accounts for the other rows. None: the labels in the journal, if any.
+        Labels known from the start, such as the training labels, with NaN or None for missing labels. Known labels
+        count as given, and their rows are never sampled. The bound accounts for all remaining rows. None: the labels in
+        the journal, if any.
     predictions : array of shape (N,) or None, default=None
         A class per row, instead of a classifier: from a language model, a vendor, a rule or an older model. An empty
-        text is no prediction, which is wrong whatever the label is.
+        text means no prediction and always counts as wrong.
     scores : array of shape (N,) or (N, K), or None, default=None
         A score per prediction (larger means surer), or the probabilities of the classes, fixed before the first label.
-        The default is the largest probability of a classifier that has predict_proba.
+        The default is the largest class probability if the classifier has predict_proba.
     level : float in (0, 1), default=0.9
         Confidence level of the bound.
     target_error : float or None, default=None
         The error rate to prove.
     target : dict or None, default=None
-        Another metric to prove, declared before the first label: {"recall": 0.9}, {"precision": ...}, {"f1": ...} at
-        least, or {"cost": ...} at most. With None as value the metric is bounded, and nothing is to be proved.
-        Requires n_labels. Rows are sampled per predicted class, in numbers fixed by the sizes alone.
+        Another metric to prove, declared before the first label: at least {"recall": 0.9}, {"precision": ...} or
+        {"f1": ...}, or at most {"cost": ...}. With the value None, the audit bounds the metric without a target.
+        Requires n_labels. Rows are sampled per predicted class. Only the class sizes determine the sample sizes.
     positive : label or None, default=None
-        The class whose precision, recall or F1 is meant. None: the mean over all classes.
+        The class for precision, recall or F1. None: the mean over all classes.
     cost_matrix : array of shape (K, K) or None, default=None
         Cost per true class (row) and predicted class, for {"cost": ...}, with the classes sorted or as in `classes`.
     n_labels : int or None, default=None
-        Planned number of labels, fixed in advance. The audit ends when it is reached.
+        Planned number of labels, fixed in advance. The audit ends at this number.
     rule : {"anytime", "planned"} or None, default=None
         The bound that proves the target, chosen in advance. The default is "planned" if n_labels is given.
     sampling : {"uniform", "weighted", "auto"}, default="uniform"
@@ -95,11 +96,11 @@ class Audit:
     classes : array of shape (K,) or None, default=None
         All classes, if labels may contain a class that the classifier does not know.
     journal : path, log or None, default=None
-        File that stores every label before it is acknowledged. An existing file is resumed. No other process can write
-        to it until the audit is closed or deleted. An object with `read() -> list of dict` and `append(dict)` also
-        works.
+        File that stores every label before `record` returns. An existing file is resumed. No other process can write
+        to the file until the audit is closed or deleted. An object with `read() -> list of dict` and `append(dict)`
+        also works.
     random_state : int or None, default=None
-        Seed of the sampling. The order of the rows also depends on the predictions.
+        Seed of the sampling. The sampling order also depends on the predictions.
 
     Attributes
     ----------
@@ -172,7 +173,7 @@ class Audit:
             "rows": len(predicted),
             "pool": hash_rows([] if X_pool is None else X_pool),
             "predictions": hash_predictions(predicted, belief),
-            "known": [list(pair) for pair in sorted(known.items())],  # as JSON gives it back
+            "known": [list(pair) for pair in sorted(known.items())],  # the form that JSON returns
             "level": self.level,
             "n_labels": self.planned,
             "rule": self.rule,
@@ -236,7 +237,7 @@ class Audit:
 
     @property
     def done(self) -> bool:
-        """Whether the audit ended: target proved, planned labels recorded, no row left, or closed."""
+        """Whether the audit has ended: target proved, planned labels recorded, no row left, or closed."""
         used_up = self.planned is not None and self.n_labels >= self.planned
         return self._closed or used_up or self._engine.next_draw() is None
 
@@ -254,12 +255,12 @@ class Audit:
     def next_rows(self, n: int) -> list[int]:
         """Return the next rows to label, in any order.
 
-        A label counts once all rows sampled before it have labels.
+        A label counts as soon as all rows sampled earlier have labels.
 
         Parameters
         ----------
         n : int
-            How many rows.
+            Number of rows.
 
         Returns
         -------
@@ -278,7 +279,9 @@ class Audit:
         return [draw.row for draw in draws]
 
     def record(self, row: int, label: Any) -> None:
-        """Record the label of a row returned by `next` or `next_rows`. It is in the journal when this method returns.
+        """Record the label of a row returned by `next` or `next_rows`.
+
+        The journal contains the label when this method returns.
 
         Parameters
         ----------
@@ -330,7 +333,7 @@ class Audit:
     def bound(self) -> ErrorBound | MetricBound:
         """Compute the exact bound at the planned number of labels. Missing labels count as errors.
 
-        Without a planned number, the bound is computed as if the present number had been planned.
+        Without a planned number, the bound treats the present number as planned.
 
         Returns
         -------
@@ -353,21 +356,22 @@ class Audit:
         return audit_bound(self._engine, None, self._subject)
 
     def compare(self, others: Mapping[str, ArrayLike], name: str = "audited") -> Comparison:
-        """Compare the audited predictions with others on the same sample.
+        """Compare the audited predictions with other predictions on the same sample.
 
-        All bounds hold simultaneously: on the error rate of each, and on the difference of each two.
+        The bounds cover the error rate of each set of predictions and the difference of each pair. All bounds hold
+        simultaneously.
 
         Parameters
         ----------
         others : dict of array of shape (N,)
-            More predictions, by name. Fixed before the first label of this audit.
+            Other predictions, by name, fixed before the first label of this audit.
         name : str, default="audited"
             Name of the audited predictions.
 
         Returns
         -------
         Comparison
-            The bounds.
+            Bounds on all error rates and differences.
 
         Examples
         --------
@@ -411,14 +415,14 @@ class Audit:
     def finish(self, max_error: float = 0.05) -> FinishPlan:
         """Find the rows that annotators must label, so that at most this share of all labels is wrong.
 
-        The model labels the rows of which its scores are the largest. The labels of this audit tell how many rows these
-        may be. With `n_labels` the bound is exact at that number; otherwise it holds at every number of labels, and
-        annotators have more rows to label.
+        The model labels the rows with the largest scores. The labels of this audit determine how many rows the model
+        may label. With `n_labels` the bound is exact at that number. Otherwise the bound holds at every number of
+        labels, and annotators have more rows to label.
 
         Parameters
         ----------
         max_error : float, default=0.05
-            Share of wrong labels in the finished table, chosen before any plan is seen.
+            Share of wrong labels in the finished table. Choose it before you see any plan.
 
         Returns
         -------
@@ -456,14 +460,14 @@ class Audit:
         return write_evidence(Path(path), data, [claim], model=model_data(self._subject), seed=self.seed)
 
     def claim(self, features: str | None, table: dict[str, Any] | None = None) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Describe the rows, and the bound that decides with its proof, as evidence holds them.
+        """Describe the rows, and the bound named by `rule` with its proof, in the format of evidence.
 
         Parameters
         ----------
         features : str or None
             SHA-256 of the rows.
         table : dict or None, default=None
-            How the rows are read from a table; None for arrays.
+            How to read the rows from a table. None for arrays.
 
         Returns
         -------
@@ -503,8 +507,8 @@ class Audit:
     def expected_size(self, expected_error: float) -> AuditSize:
         """Compute how many labels the target requires at an expected error rate. Call it before the first label.
 
-        Rows with labels known from the start are not sampled. The size refers to the other rows, and to the number of
-        errors that the target leaves for them.
+        Rows with labels known from the start are not sampled. The size covers only the unlabeled rows, and the number
+        of errors that the target allows among them.
 
         Parameters
         ----------
@@ -571,7 +575,7 @@ class Audit:
 
 
 def _check_metric_audit(target_error: float | None, planned: int | None, rule: str, how: str) -> None:
-    """Refuse what a metric other than the error rate does not allow."""
+    """Reject options that metrics other than the error rate do not support."""
     for name, is_wrong, rule_, got, fix in (
         (
             "target_error",
@@ -589,7 +593,7 @@ def _check_metric_audit(target_error: float | None, planned: int | None, rule: s
 
 
 def _check_classifier(clf: Any, X_pool: ArrayLike | None) -> ArrayLike:
-    """The rows of the pool, where a fitted classifier is given with them."""
+    """Return the rows of the pool. Require a fitted classifier."""
     if clf is None or X_pool is None:
         name = "clf" if clf is None else "X_pool"
         raise ParameterError(name, "must be given without predictions", "None", "Pass it, or pass predictions=.")

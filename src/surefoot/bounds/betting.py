@@ -1,14 +1,14 @@
-"""Upper bounds that hold at all numbers of labels simultaneously, so that you may look and stop at any time.
+"""Upper bounds that hold at all numbers of labels simultaneously, so that you may stop at any time.
 
-For each error rate m, the likelihood ratio compares a mixture of all smaller error rates with m:
+For each error rate m, a likelihood ratio compares a mixture of all smaller error rates with m:
 
     L_t(m) = Σ_{m' < m} π(m') P_{m'}(labels) / (π(m' < m) P_m(labels)),
 
 where π is a beta–binomial prior with parameters 1/2, 1/2. Under m, the ratio is a martingale that starts at 1, so with
-probability at least `level` it never reaches 1/(1 − level) (Ville). Error rates at which it did are rejected, and the
-largest remaining one is the bound. This is the one-sided version of the prior–posterior ratio of Waudby-Smith and
-Ramdas (2020), and always gives a smaller bound than the two-sided ratio. A rejected error rate stays rejected, so the
-bound never grows.
+probability at least `level` it never reaches 1/(1 − level) (Ville). An error rate is rejected once its ratio reaches
+this value. The bound is the largest error rate that is not rejected. This is the one-sided version of the
+prior–posterior ratio of Waudby-Smith and Ramdas (2020), and always gives a smaller bound than the two-sided ratio. A
+rejected error rate stays rejected, so the bound never grows.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from scipy.stats import beta
 from surefoot._validation import FloatArray
 from surefoot.certificates.fresh import bernstein_term
 
-# Upper bounds on a mean: Clopper and Pearson's for errors; empirical Bernstein and betting for values in a range.
+# Upper bounds on a mean: Clopper–Pearson for errors; empirical Bernstein and betting for values in a range.
 
-# Betting is used below this number of independent draws, and the empirical Bernstein bound from it on. The rule uses
-# the number of labels only, because the smaller of two bounds at one confidence level does not hold at that level.
+# Below this number of independent draws, use betting. From this number on, use empirical Bernstein. The rule depends
+# only on the number of labels, because the smaller of two bounds at one confidence level does not hold at that level.
 BERNSTEIN_FROM = 5000
 
 _STAKES = np.array([0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97])
@@ -40,16 +40,16 @@ class BettingBound:
     def __init__(self, level: float) -> None:
         self._least_evidence = -np.log1p(-level)
         self._draws: list[tuple[float, float, float]] = []
-        self._uppers = [1.0]  # before the first draw, and after each
+        self._uppers = [1.0]  # before the first draw, and after each draw
 
     @property
     def upper(self) -> float:
         return self._uppers[-1]
 
     def add(self, value: float, top: float = 1.0, spent: float = 0.0) -> float:
-        """Add Z_t, its largest possible value, and the earlier Σ_{drawn} f_i / N. Return the new bound.
+        """Add a draw: Z_t, its largest possible value, and the earlier Σ_{drawn} f_i / N. Return the new bound.
 
-        For independent draws from a population, pass the loss as value and keep the other defaults.
+        For independent draws from a population, pass the loss as value and keep the defaults.
         """
         return self.add_all(np.array([value]), np.array([top]), np.array([spent]))
 
@@ -86,7 +86,7 @@ class BettingBound:
         values, tops, spent = np.array(self._draws).reshape(-1, 3).T
         expected: FloatArray = m - spent
         room = tops - expected
-        # neither a draw nor its expectation exceeds `top`; if the expectation equals `top`, so does the draw
+        # a draw and its expectation are at most `top`; if the expectation equals `top`, so does the draw
         certain = np.abs(room) <= _ROUNDING
         if (room < -_ROUNDING).any() or (values < tops - _ROUNDING)[certain].any():
             return np.inf
@@ -167,7 +167,7 @@ def bounded_upper(
     n, bound = len(scaled), BettingBound(level)
     if N is None:
         return low + bound.add_all(scaled, np.ones(n), np.zeros(n)) * (high - low)
-    left = (N - np.arange(n)) / N  # 1 / (N q) of a uniform draw from the rows left
+    left = (N - np.arange(n)) / N  # 1 / (N q) of a uniform draw from the remaining rows
     drawn = (np.cumsum(scaled) - scaled) / N
     return low + bound.add_all(scaled * left, left, drawn) * (high - low)
 
@@ -178,7 +178,7 @@ def rule_in_words(n: int, *, pool: bool, anytime: bool) -> str:
     return "empirical Bernstein" if bernstein else "betting"
 
 
-# Jeffreys' prior: close to the best of several priors for error rates from 1 % to 15 % and 20 to 400 labels
+# Jeffreys' prior: close to the best of several tested priors for error rates from 1 % to 15 % and 20 to 400 labels
 _PRIOR = 0.5
 _GRID = 256
 
@@ -208,7 +208,7 @@ class PoolErrors:
         x = self._seen[-1][0] + int(error)
         M = np.arange(x, min(self.upper, N - (n - x)) + 1)
         possible = M[self.evidence(M, x, n) < self.least_evidence]
-        # all numbers are rejected with probability at most 1 - level; the bound is then the number observed
+        # with probability at most 1 - level all numbers are rejected; then the bound is the observed number
         self._seen.append((x, int(possible[-1]) if len(possible) else x))
         return self.upper
 
@@ -219,7 +219,7 @@ class PoolErrors:
     def labels_needed(self, bad: int, n: int, x: int, rate: float) -> int | None:
         """Return the number of further labels until `bad` errors are rejected, if errors continue at this rate.
 
-        So far x of n labels are errors. The result is None if labeling every row would not reject them.
+        The first n labels contain x errors. Return None if labeling every row would not reject `bad` errors.
         """
         low, high, step = -1, self.N - n, 16
         if bad <= x or high < 0:
@@ -239,15 +239,15 @@ class PoolErrors:
         return high
 
     def rejects(self, M: int, x: int, n: int) -> bool:
-        """Whether x errors in n draws reject M errors in all."""
+        """Return True if x errors in n draws reject M errors in total."""
         if x >= M:
             return False
         if n - x > self.N - M:
-            return True  # more correct predictions than M errors leave
+            return True  # more correct predictions than M errors allow
         return bool(self.evidence(np.arange(x, M + 1), x, n)[-1] >= self.least_evidence)
 
     def evidence(self, M: NDArray[np.intp], x: int, n: int) -> FloatArray:
-        """Return log L_n at M = x, x + 1, ... errors in all, given x errors in n draws. At M = x it is −inf."""
+        """Return log L_n at M = x, x + 1, ... errors in total, given x errors in n draws. It is −inf at M = x."""
         logs = self._log_factorial
         right = self.N - M
         likelihood = logs[M] - logs[M - x] + logs[right] - logs[right - (n - x)]

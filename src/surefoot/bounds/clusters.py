@@ -1,9 +1,10 @@
 """Clusters of dependent labeled rows. Each cluster stays in one fold or half, and counts as one draw.
 
-If copies of a row are in both halves, a classifier can predict from memory, and one label counts several times. Rows
-with equal features, or of one group that the user names, therefore form a cluster. The bound is the larger of two: one
-from all tested rows, and one from a random row of each cluster. It holds if the clusters are independent draws (copies)
-and, with unseen labels, also if the rows are independent draws (features with few values).
+If copies of a row are in both halves, a classifier can memorize the label, and one label counts several times.
+Therefore rows with equal features form a cluster, or rows of one group that the user names. The bound is the larger of
+two bounds: one from all tested rows, and one from a random row of each cluster. It holds if the clusters are
+independent draws (copies). With unseen labels, it also holds if the rows are independent draws (features with few
+values).
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from surefoot.priors import ClopperPearson
 LABELED_ROWS = "the labeled rows"
 LABELED_GROUPS = "groups of labeled rows (equal features, or cv_groups; each stays in one fold or half, counted once)"
 
-# positions of the labels, rows of the pool or None, the level, whether each label represents a cluster -> the bound
+# (positions of the labels, rows of the pool or None, level, whether each label represents a cluster) -> bound
 OneBound = Callable[[NDArray[np.intp], NDArray[np.intp] | None, float, bool], ErrorBound]
 
 
@@ -34,7 +35,7 @@ OneBound = Callable[[NDArray[np.intp], NDArray[np.intp] | None, float, bool], Er
 class Clusters:
     """The cluster number of each row, in order of appearance: labeled rows first, then the rows of the pool, if known.
 
-    named : whether the user named the clusters. Otherwise they are the rows with equal features.
+    named : whether the user named the clusters. Otherwise rows with equal features form a cluster.
     """
 
     numbers: NDArray[np.intp]
@@ -44,7 +45,7 @@ class Clusters:
 
     @classmethod
     def check(cls, cv_groups: ArrayLike | None, X: Any, U: Any, random_state: int | None) -> Clusters:
-        """Return the clusters that the user named, for X or for X and U, or clusters of rows with equal features."""
+        """Return the clusters named by the user, for X or for X and U, or clusters of rows with equal features."""
         n, M = np.shape(X)[0], 0 if U is None else np.shape(U)[0]
         if cv_groups is None:
             return cls(equal_rows(X) if U is None else equal_rows(X, U), n, False, random_state)
@@ -74,7 +75,7 @@ class Clusters:
         return self.n_clusters < self.n_labeled
 
     def check_several(self, n: int) -> None:
-        """Require at least n clusters, so that some can test a classifier trained on the others."""
+        """Require at least n clusters, so that there are clusters for training and for testing."""
         if self.n_clusters < n:
             what = "cv_groups" if self.named else "rows with different features"
             raise ParameterError(
@@ -109,7 +110,7 @@ class Clusters:
     ) -> ErrorBound:
         """Compute the bound from the labels of `rows`, or the largest of G group bounds, each at 1 − (1 − level)/G.
 
-        groups : groups of the pool, which begins with `rows`, or of `rows`.
+        groups : groups of the pool (`rows` come first), or of `rows` only.
         """
         if groups is None:
             return self._larger(rows, np.arange(len(rows)), pool, level, bound_of)
@@ -158,7 +159,7 @@ class Clusters:
         )
 
     def warn(self) -> None:
-        """Warn that equal rows count once, unless the user named the clusters."""
+        """Warn that equal rows count once. No warning if the user named the clusters."""
         if self.repeat and not self.named:
             n, m = self.n_labeled, self.n_clusters
             warn_caller(

@@ -1,6 +1,6 @@
 """The audit engine, and the policy that decides when an audit begins and when it stops without a proof.
 
-A policy may use everything seen so far. The guarantees of a series of audits hold jointly under any policy.
+A policy may use all past observations. The guarantees of a series of audits hold jointly under any policy.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from surefoot.priors.clopper_pearson import hypergeometric_upper
 
 @dataclass(frozen=True)
 class Draw:
-    """A sampled row, and its probability when it was drawn from the remaining rows."""
+    """A sampled row, and its sampling probability among the remaining rows."""
 
     row: int
     probability: float
@@ -60,7 +60,7 @@ class RowSampler:
         return mixed / mixed.sum()
 
     def draw(self, left: NDArray[np.intp], step: int) -> tuple[int, FloatArray]:
-        """Return the position of the next row among the remaining ones, and the sampling probabilities (r,)."""
+        """Return the position of the next row among the remaining rows, and the sampling probabilities (r,)."""
         probabilities = self.probabilities(left)
         point = np.random.default_rng([*self.seed, step]).random()
         position = int(np.searchsorted(np.cumsum(probabilities), point, side="right"))
@@ -74,14 +74,15 @@ class AuditEngine:
     ----------
     predictions : list of N plain labels
     known : mapping from row to label
-        Labels known from the start. They count as they are (None counts as an error) and are never sampled.
+        Labels known from the start. They count as given (None counts as an error), and their rows are never sampled.
     target : float or None
         The error rate to prove. Once it is proved, further labels do not count.
     plan : int or None
-        Prove the target by the exact bound at this number of labels. None: by the anytime bound.
+        Number of labels at which the exact bound must prove the target. None: the anytime bound proves it.
     belief : array of shape (N,) or None
         Estimated probabilities of a wrong prediction, which weight the sampling. None: sample uniformly.
-    uniform_fraction : float, of weighted sampling.
+    uniform_fraction : float
+        Fraction of uniform draws in weighted sampling.
     """
 
     def __init__(
@@ -151,7 +152,7 @@ class AuditEngine:
         return (self.anytime_upper if self.plan is None else self.planned_upper(self.plan)) <= self.target
 
     def planned_upper(self, n: int) -> float:
-        """Return the exact bound for n labels, planned in advance and sampled uniformly. Missing ones are errors."""
+        """Return the exact bound for n labels, planned in advance and sampled uniformly. Missing labels are errors."""
         n = min(n, self.n_drawable)
         first = self._outcomes[:n]
         return self._planned(sum(first) + n - len(first), n)
@@ -175,7 +176,7 @@ class AuditEngine:
         return self.draws[place] if place is not None and is_given and row not in self._settled else None
 
     def open_draws(self, n: int, most: int) -> tuple[list[Draw], int]:
-        """Return the first n draws without a label, among the first `most` draws, and how many draws were scanned."""
+        """Return the first n unlabeled draws among the first `most` draws, and the number of draws scanned."""
         found: list[Draw] = []
         ahead = self.n_labels
         while len(found) < n and ahead < min(most, self.n_drawable):
@@ -213,12 +214,12 @@ class AuditEngine:
             self._count_from(self._place.get(row))
 
     def aim(self, target: float) -> None:
-        """Prove another target. Labels that arrived after the first one was proved count now."""
+        """Change the target. Labels recorded after the first target was proved now count."""
         self.target = target
         self._count_from(None)
 
     def can_still_prove(self, n: int) -> bool:
-        """Return True if n labels in all, or the planned labels, can prove the target without further errors."""
+        """Return True if n labels in total, or the planned labels, can prove the target without further errors."""
         if self.target is None or self.proved:
             return self.proved
         n = min(n if self.plan is None else self.plan, self.n_drawable)
@@ -229,15 +230,15 @@ class AuditEngine:
         )
 
     def labels_needed(self, rate: float | None = None, target: float | None = None) -> int | None:
-        """Estimate the labels until the anytime bound proves the target, at an error rate; None if never.
+        """Estimate the labels until the anytime bound proves the target at an error rate. None if it never does.
 
-        rate : the observed one by default; target : another than that of the audit.
+        rate : by default the observed error rate; target : by default the target of the audit.
         """
         n, x = self.n_labels, self.n_errors
         return self._labels_after(n, x, (x / n if n else 0.0) if rate is None else float(f"{rate:.2g}"), target)
 
     def least_labels(self) -> int | None:
-        """Return the number of labels of this audit if there were no errors."""
+        """Return the number of labels of this audit if it finds no errors."""
         return self._labels_after(0, 0, 0.0)
 
     def _labels_after(self, n: int, x: int, rate: float, target: float | None = None) -> int | None:
@@ -254,7 +255,7 @@ class AuditEngine:
         return self._needed[case]
 
     def _too_many(self, target: float | None) -> int:
-        """The smallest number of errors among the unlabeled rows that a target rules out."""
+        """Return the smallest number of errors among the unlabeled rows that a target rules out."""
         return int(np.floor((target or 0.0) * len(self.predictions) + 1e-9)) - self.known_errors + 1
 
     def _planned(self, errors: int, n: int) -> float:
@@ -299,19 +300,20 @@ class LearningState:
     Attributes
     ----------
     n_rows : int
-        Rows of the pool.
+        Number of rows in the pool.
     n_labels : int
-        Labels so far, without those of an open audit.
+        Number of labels, excluding the labels of an open audit.
     n_wrong : int
-        How many of them the model misclassifies.
+        Number of these rows that the model misclassifies.
     n_trained : int
-        Labels from which the model learned.
+        Number of labels that the model was trained on.
     n_tested, n_errors : int
-        Random labels that tested the model in cross-validation, and the errors among them. 0 if there was no test.
+        Number of random labels that tested the model in cross-validation, and number of errors among them. 0 without a
+        test.
     n_frozen : int
-        Labels when the last audit began, or 0 if there was none.
+        Number of labels when the last audit began, or 0 without an audit.
     audit : int
-        Number of the open audit, or of the next one.
+        Number of the open audit, or of the next audit.
     target, level : float
         The error rate to prove, and the confidence level of all audits together.
     """
@@ -329,23 +331,23 @@ class LearningState:
 
 
 class ProofPlan(NamedTuple):
-    """Labels until a proof, as expected: `learn` for training first, and `audit` for the audit of that model."""
+    """Expected numbers of labels until a proof: `learn` to train the model first, then `audit` to audit it."""
 
     learn: int
     audit: int
 
     @property
     def labels(self) -> int:
-        """Both together."""
+        """Total number of labels."""
         return self.learn + self.audit
 
 
-# Beta quantile of the error rate with which labels are planned: below the median, since an audit that was too early
-# costs little, while a model that is never audited proves nothing.
+# Plans use this beta quantile of the error rate. It is below the median, because an audit that begins too early costs
+# little, while a model that is never audited proves nothing.
 _HOPE = 0.25
-# Models that learn from m times the labels have m^(-1/2) times the error rate. Numbers of labels are tried in steps.
+# A model that learns from m times the labels has m^(-1/2) times the error rate. Plans try numbers of labels in steps.
 _LEARNING, _STEP = 0.5, 1.2
-# Expected labels of an audit are those in a pool of at most this size; the difference is small.
+# Expected labels of an audit are computed for a pool of at most this size. The difference is small.
 _MOST_ROWS = 10_000
 
 
@@ -353,20 +355,20 @@ _MOST_ROWS = 10_000
 class AuditPolicy:
     """Decide when an audit begins and when it ends without a proof.
 
-    An audit begins unless learning on would need clearly fewer labels in total, for training and audit together. It
-    ends when a new audit, of a model that has learned from all labels, would need clearly fewer. Both numbers follow
-    from the errors in cross-validation and in the audit. A model that learns from m times the labels is expected to
-    have 1/√m of the error rate. The guarantees hold under any policy.
+    An audit begins unless further learning would need clearly fewer labels in total, for training and audit together.
+    It ends when a new audit, of a model that has learned from all labels, would need clearly fewer labels. The policy
+    estimates both numbers from the errors in cross-validation and in the audit. It expects a model that learns from m
+    times the labels to have 1/√m of the error rate. The guarantees hold under any policy.
 
     Attributes
     ----------
     first : int, default=20
-        Number of labels, including known ones, at which the first audit may begin, and number of labels of an audit
-        before it may end as hopeless.
+        Number of labels, including known labels, at which the first audit may begin. Also the number of labels in an
+        audit before the policy may end it without a proof.
     growth : float, default=1.2
-        Least ratio between the numbers of labels at which successive audits begin.
+        Smallest ratio between the numbers of labels at which successive audits begin.
     patience : float, default=1.25
-        An audit begins and continues if it needs at most `patience` times the labels of learning on.
+        An audit begins and continues if it needs at most `patience` times the labels of further learning.
     budget : int or None, default=None
         Maximum number of labels per audit. The audit ends once the target is out of reach within the budget. None: no
         limit with uniform sampling. With weighted sampling, the size of an audit planned for a quarter of the target.
@@ -392,7 +394,7 @@ class AuditPolicy:
         check_rule(self.rule, self.budget, "budget")
 
     def n_first(self, state: LearningState) -> int:
-        """Return the number of labels before which no audit begins.
+        """Return the smallest number of labels at which an audit may begin.
 
         Parameters
         ----------
@@ -417,7 +419,7 @@ class AuditPolicy:
         Returns
         -------
         ProofPlan or None
-            None if the target is out of reach as far as the tests show, or if there was no test yet.
+            None if the test results put the target out of reach, or before the first test.
         """
         return self._plan(state, max(self.n_first(state), state.n_labels))
 
@@ -490,7 +492,7 @@ class AuditPolicy:
         Returns
         -------
         int or None
-            None if the target is out of reach as far as the tests show, or if there was no test yet.
+            None if the test results put the target out of reach, or before the first test.
         """
         if audit is None:
             plan = self.plan(state)
@@ -523,7 +525,7 @@ class AuditPolicy:
         bad, left = int(np.floor(state.target * state.n_rows + 1e-9)) - known + 1, state.n_rows - n
         if bad <= rate * left:
             return None
-        digits = max(len(str(left)) - 2, 0)  # two digits of the pool's size, so that the numbers are computed once
+        digits = max(len(str(left)) - 2, 0)  # round the pool size to two digits, so that the cached numbers are reused
         size = min(max(round(left, -digits), 1), _MOST_ROWS)
         return _labels_in_pool(
             size, max(round(bad * size / left), 1), float(f"{rate:.2g}"), level_of(state.level, state.audit)
@@ -531,7 +533,7 @@ class AuditPolicy:
 
 
 def _hoped_rate(errors: int, tested: int) -> float:
-    """Return a hopeful estimate of an error rate."""
+    """Return an optimistic estimate of an error rate."""
     return float(betaincinv(errors + 0.5, tested - errors + 0.5, _HOPE))
 
 
@@ -546,7 +548,7 @@ def _pool_errors(size: int, level: float) -> PoolErrors:
 
 
 def check_rule(rule: str | None, planned: int | None, name: str) -> str:
-    """Return the rule. The default is the exact bound if a number of labels is planned, by the parameter `name`."""
+    """Return the rule. The default is the exact bound if the parameter `name` plans a number of labels."""
     if rule not in (None, ANYTIME, PLANNED):
         raise ParameterError("rule", "must be 'anytime', 'planned' or None", repr(rule), "Pass one of these.")
     if rule == PLANNED and planned is None:

@@ -1,18 +1,19 @@
-"""Finish a table: which rows a model may label, so that few labels of the whole table are wrong.
+"""Finish a table: choose the rows that a model may label, so that few labels of the whole table are wrong.
 
-Predictions and a score per row are fixed, and m of N rows are sampled uniformly and labeled. For a threshold u let W_u
-be the number of wrong predictions among the rows with a score above u, x_u those of them in the sample, and U(x) the
-exact hypergeometric bound on W at x. The model labels the largest set of rows above a threshold with
-U(x_u) − x_u ≤ c = ⌊ε N⌋; annotators label the rest, and have labeled the sample. No correction for the search over u is
-needed (Candès, Ilyas and Zrnic, 2025, arXiv:2506.10908, for W_u; here the x_u errors that the sample corrects count as
-well):
+The predictions and one score per row are fixed. A uniform sample of m of the N rows is labeled. For a threshold u, let
+W_u be the number of wrong predictions among the rows with a score above u, and let x_u be the number of these rows in
+the sample. Let U(x) be the exact hypergeometric bound on W at x. The model labels the largest set of rows above a
+threshold with U(x_u) − x_u ≤ c = ⌊ε N⌋. Annotators label the remaining rows, and have already labeled the sample. The
+search over u needs no correction. Candès, Ilyas and Zrnic (2025, arXiv:2506.10908) show this for W_u. Here the bound
+also subtracts the x_u errors that the sample corrects. The argument is as follows.
 
-U(x) − x does not decrease in x, so the set ends before the (a + 1)-th error of the sample, a the largest x with
-U(x) − x ≤ c. Order the wrong predictions by their score. More than c wrong labels remain only if the (c + 1)-th of them
-that is not in the sample comes before the (a + 1)-th that is: if of the first k = a + c + 1, a fixed number, at most a
-are in the sample. As U(a) < k, that has probability at most α. Where the labels were looked at as they came, W_u ≤ c
-itself must be proved by the anytime bound, at any number of labels: the failure is then that c + 1 fixed wrong
-predictions are rejected, which has probability at most α over all looks.
+U(x) − x does not decrease in x. Let a be the largest x with U(x) − x ≤ c. The set then ends before the (a + 1)-th error
+of the sample. Order the wrong predictions by their score. More than c wrong labels remain only if the (c + 1)-th wrong
+prediction outside the sample comes before the (a + 1)-th wrong prediction in the sample. Then the sample contains at
+most a of the first k = a + c + 1 wrong predictions, where k is a fixed number. As U(a) < k, this has probability at
+most α. If annotators look at the labels as they arrive, the anytime bound must prove W_u ≤ c itself, at any number of
+labels. This fails only if the bound rejects c + 1 fixed wrong predictions, which has probability at most α over all
+looks.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ _CURVE = (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2)
 
 @dataclass(frozen=True, eq=False)
 class RankedSample:
-    """A uniform sample of rows that have a score each, in the order in which they were drawn.
+    """A uniform sample of rows with scores, in sampling order.
 
-    scores (N,); open_rows: those that had no label when the sample began; drawn (m,), wrong (m,); level; anytime:
-    whether the number of labels was not fixed beforehand.
+    scores : (N,); open_rows : rows without a label before the sample began; drawn : (m,); wrong : (m,).
+    level : confidence level; anytime : True if the number of labels was not fixed in advance.
     """
 
     scores: FloatArray
@@ -55,12 +56,12 @@ class RankedSample:
     anytime: bool
 
     def errors_left(self, x: int) -> int:
-        """Bound on the wrong predictions outside the sample, where x of the sample are wrong and m was fixed."""
+        """Bound the wrong predictions outside the sample, if x in the sample are wrong and m was fixed in advance."""
         return hypergeometric_upper(x, len(self.drawn), len(self.open_rows), self.level) - x
 
     def threshold(self, most_wrong: int) -> float:
         """Return the threshold above which the model may label rows, with at most `most_wrong` wrong labels."""
-        errors: list[float] = []  # minus the scores of the wrong rows, the surest one first
+        errors: list[float] = []  # negative scores of the wrong rows, surest row first
         if not self.anytime:
             errors = sorted((-self.scores[self.drawn[self.wrong]]).tolist())
             m = len(self.drawn)
@@ -79,7 +80,7 @@ class RankedSample:
         return lowest
 
     def model_rows(self, most_wrong: int) -> NDArray[np.intp]:
-        """The rows that the model may label; none of the sample is among them."""
+        """Return the rows that the model may label, without the sampled rows."""
         chosen = self.open_rows[self.scores[self.open_rows] > self.threshold(most_wrong)]
         return np.setdiff1d(chosen, self.drawn)
 
@@ -93,24 +94,24 @@ def _threshold(errors: list[float], allowed: int) -> float:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FinishPlan(PrintsAsTable):
-    """Which rows of a table annotators must label, and which ones the model may label.
+    """Hold the rows of a table that annotators must label, and the rows that the model may label.
 
     Attributes
     ----------
     rows : array of shape (k,)
-        The rows that annotators must still label, the least sure ones first.
+        The rows that annotators must still label, least sure rows first.
     model_rows : array of shape (n_model,)
-        The rows that take the prediction as their label. All others were labeled before or in the sample.
+        The rows that take the prediction as their label. Rows in neither array already have labels.
     n_wrong : int
         Bound on the number of wrong labels in the finished table.
     max_error : float
         The requested share of wrong labels.
     level : float
-        Probability with which the bound holds.
+        Confidence level of the bound.
     n_rows : int
-        Rows of the table.
+        Number of rows in the table.
     sample : RankedSample
-        The labels that judge the predictions.
+        The sample that the bound is computed from.
     """
 
     rows: NDArray[np.intp]
@@ -123,7 +124,7 @@ class FinishPlan(PrintsAsTable):
 
     @property
     def n_model(self) -> int:
-        """How many rows the model labels."""
+        """Number of rows that the model labels."""
         return len(self.model_rows)
 
     @property
@@ -144,9 +145,10 @@ class FinishPlan(PrintsAsTable):
         return f"{first}. The model labels {count(self.n_model, 'row')}, and annotators labeled the others."
 
     def curve(self, max_errors: Iterable[float] = _CURVE) -> dict[float, int]:
-        """How many rows annotators must still label for other shares of wrong labels.
+        """Return the number of rows that annotators must still label, for other shares of wrong labels.
 
-        Each number has its own confidence. Choose the share before you look, or the guarantee is lost.
+        Each number holds at the confidence level on its own. Choose the share before you look at the numbers.
+        Otherwise the guarantee is lost.
 
         Parameters
         ----------
@@ -156,7 +158,7 @@ class FinishPlan(PrintsAsTable):
         Returns
         -------
         dict of int
-            Rows to label, by share.
+            Number of rows to label, by share.
         """
         missing = np.union1d(self.rows, self.model_rows)
         return {
@@ -178,9 +180,9 @@ class FinishPlan(PrintsAsTable):
 
 
 def plan_finish(engine: AuditEngine, scores: FloatArray | None, planned: int | None, max_error: float) -> FinishPlan:
-    """The plan that the labels of an audit allow.
+    """Return the plan that the labels of an audit allow.
 
-    planned : labels fixed beforehand, of which those not yet there count as errors; None where anybody may have looked.
+    planned : number of labels fixed in advance, where missing labels count as errors. None: the anytime rule.
     """
     share, N = check_max_error(max_error), len(engine.predictions)
     if scores is None:
@@ -208,7 +210,7 @@ def plan_finish(engine: AuditEngine, scores: FloatArray | None, planned: int | N
 
 
 def check_max_error(value: float) -> float:
-    """A share of wrong labels above 0."""
+    """Check that a share of wrong labels is above 0."""
     share = check_unit_scalar(value, "max_error")
     if share == 0:
         raise ParameterError(

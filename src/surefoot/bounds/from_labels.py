@@ -39,7 +39,7 @@ from surefoot.problem.losses import ZERO_ONE
 from surefoot.problem.placement import repeated_solves
 from surefoot.problem.rows import fingerprints
 
-# The cross-fitted bound: errors of cross-validation plus one, for the classifier trained on all labels.
+# The cross-fitted bound: the cross-validation errors plus one, for the classifier trained on all labels.
 
 _DRAWN = "{rows} are a random sample of this population: nobody chose them, and they come from no other population"
 _RECIPE = "the classifier is trained on all labels with the same settings (a clone is refitted in each fold)"
@@ -83,7 +83,7 @@ def crossfit_bound(asked: Arguments, control_variate: bool, n_folds: int, n_jobs
 
 
 def _cross_fit(asked: Arguments, control_variate: bool, n_folds: int, n_jobs: int | None) -> CrossFitted:
-    """Test every row on a clone trained on the other folds. No cluster is split between folds."""
+    """Test every row on a clone trained without its fold. No cluster is split between folds."""
     X, y, U = asked.X, asked.y, asked.X_unlabeled
     takes_rows = U is not None and has_fit_parameter(asked.classifier, "X_unlabeled")
     classes = known_classes(asked.classifier, y, asked.classes)
@@ -93,7 +93,7 @@ def _cross_fit(asked: Arguments, control_variate: bool, n_folds: int, n_jobs: in
 
     def test(held: NDArray[np.intp], rest: NDArray[np.intp]) -> tuple[ObservedLosses, FloatArray | float, float]:
         rows = _safe_indexing(X, held)
-        # the held-out rows without their labels, so that the feature marginal is that of the final fit
+        # pass the held-out rows without labels, so that the feature marginal equals the marginal of the final fit
         more = np.vstack([np.asarray(U), np.asarray(rows)]) if takes_rows else None
         with repeated_solves(n_folds):
             model = fit_clone(recipe, _safe_indexing(X, rest), y[rest], more)
@@ -123,7 +123,7 @@ def _cross_fit(asked: Arguments, control_variate: bool, n_folds: int, n_jobs: in
 
 
 def _for_folds(classifier: Any) -> Any:
-    """Return an unfitted copy for the folds. Solvers of surefoot stop at a gap that suits them, also inside others."""
+    """Return an unfitted copy for the folds. Surefoot solvers, also nested ones, stop at a gap that suits the folds."""
     recipe = clone(classifier)
     parts = [recipe, *recipe.get_params().values()]
     for part in [*parts, *(one for inner in parts if isinstance(inner, list | tuple) for one in inner)]:
@@ -136,7 +136,7 @@ def _for_folds(classifier: Any) -> Any:
 def _upper(fitted: CrossFitted, some: ObservedLosses, chosen: NDArray[np.intp], level: float) -> tuple[float, str]:
     if some.name != ZERO_ONE:
         values = some.values.copy()
-        values[values.argmin()] = some.high  # one more row at the largest loss
+        values[values.argmin()] = some.high  # add one row with the largest loss
         how = f"smallest loss replaced by the largest, {rule_in_words(some.n, pool=False, anytime=False)}"
         return bounded_upper(values, some.low, some.high, level), how
     if fitted.belief is None:
@@ -158,7 +158,7 @@ def _check_control_variate(asked: Arguments) -> None:
         )
 
 
-# Bounds from labels that the classifier has not seen: at a fixed number of labels, and at every number at once.
+# Bounds from labels that the classifier has not seen: at a fixed number of labels, or at all numbers simultaneously.
 
 _UNSEEN = "the classifier was finished before anyone looked at these labels, and was not trained on them"
 _FIXED = "the number of labels was fixed in advance"
@@ -199,7 +199,7 @@ def unseen_bound(asked: Arguments, X_train: ArrayLike | None, *, anytime: bool) 
             left = _without(clusters, train, chosen)
         if groups is not None:
             groups = groups[chosen if left is None else left]
-    # half of the labels may lack a class; the classifier then never predicts it, which counts as errors
+    # if half of the labels lack a class, the classifier never predicts it, which counts as errors
     classes = known_classes(asked.classifier, asked.y, asked.classes)
     seen = observe(classifier, _safe_indexing(asked.X, chosen), asked.y[chosen], classes, asked.loss, asked.clip)
 
@@ -245,7 +245,7 @@ def _upper_held_out(seen: ObservedLosses, level: float, N: int | None, anytime: 
 
 
 def _check_unseen(classifier: Any, X: Any, X_train: ArrayLike | None) -> None:
-    """Refuse rows that the classifier was trained on, if X_train or the classifier's own certificate lists them."""
+    """Reject rows that the classifier was trained on, if X_train or the classifier's own certificate lists them."""
     own = getattr(getattr(classifier, "certificate_", None), "row_bound", None)
     trained = X_train if X_train is not None else getattr(own, "anchors", None)
     if trained is None:
@@ -262,9 +262,9 @@ def _check_unseen(classifier: Any, X: Any, X_train: ArrayLike | None) -> None:
 
 
 def _without(clusters: Clusters, train: NDArray[np.intp], judged: NDArray[np.intp]) -> NDArray[np.intp]:
-    """Return the rows of the pool without the training rows. The judged rows come first and are a uniform sample.
+    """Return the rows of the pool without the training rows. The tested rows come first and are a uniform sample.
 
-    If labeled rows repeat, all rows of a cluster that contains a training row are removed, labeled or not.
+    If labeled rows repeat, each cluster with a training row is removed completely, labeled or not.
     """
     others = np.arange(clusters.n_labeled, len(clusters.numbers))
     if clusters.repeat:
@@ -332,7 +332,7 @@ def _by_group(
     asked: Arguments,
     other: bool,
 ) -> ErrorBound:
-    """Return the largest of the groups' bounds. All use the same decision set, so they hold simultaneously."""
+    """Return the largest group bound. All group bounds use one decision set, so they hold simultaneously."""
     groups = asked.groups(asked.X) if callable(asked.groups) else asked.groups
     labeled = np.full(seen.n, None) if other else np.asarray(groups)[: seen.n]
     found = {}

@@ -1,8 +1,8 @@
 """The journal of labels. Every event is stored before it is acknowledged, and the header never changes.
 
-A journal is a log of JSON objects. The first object, the header, describes what is labeled or audited. Each further
-object is an event. `JournalFile` stores the log in a file of JSON lines, and any object with the methods of `EventLog`
-works in its place.
+A journal is a log of JSON objects. The first object is the header, which describes the labeling or audit task. All
+later objects are events. `JournalFile` stores the log in a file of JSON lines. Any object with the methods of `EventLog`
+can replace it.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ class JournalFile:
 
 
 class Journal:
-    """A header that describes what is labeled or audited, then events. If log is None, nothing is stored.
+    """A header that describes the labeling or audit task, then events. If log is None, nothing is stored.
 
     kind : name of the writer.
     about : the header. An existing journal must have the same header.
-    free : keys of `about` whose value comes from an existing journal; the given value is then ignored.
+    free : keys of `about` that an existing journal overrides.
     """
 
     def __init__(
@@ -150,12 +150,12 @@ class Journal:
 
 
 def answer_event(row: int, label: Any, probability: float) -> dict[str, Any]:
-    """Return a label as a journal event; None for a skipped row."""
+    """Return a label as a journal event. The label of a skipped row is None."""
     return {"skip" if label is None else "label": [row, label], "p": probability}
 
 
 def answer_of(event: dict[str, Any]) -> tuple[int, Any]:
-    """Return row and label of an audit event; the label is None if the row was skipped."""
+    """Return the row and label of an audit event. The label of a skipped row is None."""
     if "skip" in event:
         row, _ = event["skip"]
         return row, None

@@ -51,29 +51,29 @@ def error_bound(  # noqa: PLR0913 - one keyword per part of the question
 ) -> ErrorBound:
     """Bound the error rate, or the mean loss, of a classifier.
 
-    Choose the method by the data that you have, not by the values: the smallest of several bounds at one confidence
-    level does not hold at that level. docs/bounds.md has a table for the choice.
+    Choose the method by the data that you have, not by the values of the bounds. The smallest of several bounds at one
+    confidence level does not hold at that level. docs/bounds.md has a table of methods.
 
     Parameters
     ----------
     classifier : classifier, or list of classifiers
         "crossfit": any scikit-learn classifier, fitted or not. The bound covers this classifier trained on all of X, y.
-        A list of candidates stands for `CombinedClassifier(candidates, rule="best")`, which chooses one of them by
-        cross-validation within each fold: the bound covers the choice as well.
+        A list of candidates means `CombinedClassifier(candidates, rule="best")`, which chooses one candidate by
+        cross-validation within each fold. The bound then also covers the choice.
         "holdout", "anytime": a fitted classifier that has not seen X, y. If it is unfitted, a clone is trained on a
-        random half of the labels and tested on the other half; the clone is the bound's `classifier`.
+        random half of the labels and tested on the second half. The bound's `classifier` is this clone.
         "transport": a fitted classifier.
     X : array of shape (n, d)
         Labeled rows. For "anytime", pass them in the order in which they were sampled.
     y : array of shape (n,)
         Their labels.
     X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
-        "holdout", "anytime": the bound covers the rows of X and X_unlabeled together, and the rows of X must be a
-        uniform sample of all. Without X_unlabeled, the bound covers the population. "transport": as in `certify`.
+        "holdout", "anytime": the bound covers the rows of X and X_unlabeled together, and X must be a uniform sample of
+        all these rows. Without X_unlabeled, the bound covers the population. "transport": as in `certify`.
         "crossfit": passed to the classifier if its fit accepts X_unlabeled, and used by control_variate.
     X_target : array of shape (M, d), Unlabeled or None, default=None
-        "transport": rows of another population, to which the bound applies, as in `certify`. The other methods cover
-        the population of the labels, and raise an error.
+        "transport": rows of another population that the bound covers, as in `certify`. All other methods cover only the
+        population of the labels, and raise an error.
     method : {"crossfit", "holdout", "transport", "anytime"} or None, default=None
         Method of the bound. None: "crossfit", or "transport" with X_target.
     level : float in (0, 1), default=0.9
@@ -82,9 +82,9 @@ def error_bound(  # noqa: PLR0913 - one keyword per part of the question
         The log loss is clipped: −log(max(p, clip)). A matrix: entry [k, c] is the loss of predicting class c if the
         true class is k.
     groups : array of shape (n,) or (n + M,), or None, default=None
-        Groups of the rows of X, or of X and X_unlabeled. Each group gets a bound, all bounds hold simultaneously, and
-        the value is the largest. "transport": one entry per row of the feature marginal, or a function of rows, as in
-        `certify`.
+        Groups of the rows of X, or of X and X_unlabeled. Each group gets a bound. All bounds hold simultaneously, and
+        the value is the largest bound. "transport": one entry per row of the feature marginal, or a function of rows,
+        as in `certify`.
     classes : array of shape (K,) or None, default=None
         All classes, if the labels contain a class that the classifier does not know.
     X_train : array of shape (m, d) or None, default=None
@@ -102,14 +102,14 @@ def error_bound(  # noqa: PLR0913 - one keyword per part of the question
         Smallest probability in the log loss, so that no loss exceeds −log(clip). It is larger than in `certify`
         because a bound from a sample grows with the largest loss.
     cv_groups : array of shape (n,) or (n + M,), or None, default=None
-        Groups of dependent rows, such as rows of one customer or document. Rows of a group stay in one fold or half,
-        and count once. One entry per row of X; for a bound on a pool, also per row of X_unlabeled. None: rows with
-        equal features form a group. Pass range(n) if equal rows are independent, as with features of few values.
+        Groups of dependent rows, such as rows of one customer or document. A group stays in one fold or half, and
+        counts once. Pass one entry per row of X; for a bound on a pool, also per row of X_unlabeled. None: rows with
+        equal features form a group. Pass range(n) if equal rows are independent, as with features that take few values.
     random_state : int or None, default=0
         Seed of the folds and of the held-out half. The fixed default gives the same bound for the same data.
     n_jobs : int or None, default=None
-        "crossfit": number of folds that are fitted at the same time, in threads. None means 1, and -1 one per core.
-        The result does not depend on it.
+        "crossfit": number of folds to fit at the same time, in threads. None means 1, and -1 one per core. The result
+        does not depend on n_jobs.
 
     Returns
     -------
@@ -184,10 +184,10 @@ def error_bounds(
     X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
         Unlabeled rows, for "crossfit" and "transport".
     X_target : array of shape (M, d), Unlabeled or None, default=None
-        Rows of another population, to which the bound applies. Only the transport bound is available for them.
+        Rows of another population that the bound covers. Only the transport bound is available for them.
     X_holdout : array of shape (m, d) or None, default=None
-        Rows that the classifier has not seen, used to test this classifier. Without them, "holdout" covers a clone
-        trained on half of X, y.
+        Rows that the classifier has not seen, used to test it. Without X_holdout, "holdout" covers a clone trained on
+        half of X, y.
     y_holdout : array of shape (m,) or None, default=None
         Their labels.
     random_labels : bool, default=True
@@ -206,7 +206,7 @@ def error_bounds(
     Returns
     -------
     ErrorBounds
-        The bounds by method, the method to read, and why the other methods are not available.
+        The bounds by method, the method to read, and the reasons why methods are not available.
 
     Examples
     --------
@@ -262,11 +262,11 @@ def error_bounds(
 def error_rate_bound(
     y_true: ArrayLike, y_pred: ArrayLike, *, level: float = 0.9, pool_size: int | None = None
 ) -> float:
-    """Bound the error rate of fixed predictions from labels that they have not seen, as a metric of scikit-learn.
+    """Bound the error rate of fixed predictions from labels not used in training, as a scikit-learn metric.
 
     `make_scorer(error_rate_bound, greater_is_better=False)` makes a scorer. The bound assumes that the labels are a
-    random sample, that the classifier was not trained on them, and that one classifier is judged. The smallest of
-    several bounds, as in a search over parameters, does not hold with this confidence.
+    random sample, that the classifier was not trained on them, and that you test one classifier. The smallest of
+    several bounds, as in a search over parameters, does not hold at this confidence level.
 
     Parameters
     ----------
@@ -277,7 +277,7 @@ def error_rate_bound(
     level : float, default=0.9
         Confidence level.
     pool_size : int or None, default=None
-        Number of rows from which the labeled ones were sampled without replacement; the bound then covers these rows.
+        Number of rows that the labeled rows were sampled from without replacement. The bound then covers these rows.
         None: the bound covers the population.
 
     Returns

@@ -1,16 +1,17 @@
 """Exact bounds on precision, recall, F1 and cost of predictions on a pool, from a sample per predicted class.
 
-One class c splits the N rows into those predicted c (P) and the others (R). Of the rows of P, A are of class c; of R, B
-are, and are missed. Precision is A / |P|, recall A / (A + B), F1 2A / (|P| + A + B). All increase in A, decrease in B.
-From P and R rows are sampled without replacement, in numbers fixed beforehand, and x and y of them are of class c.
+A class c splits the N rows into P, the rows predicted c, and R, all remaining rows. A rows of P are of class c. B rows
+of R are of class c, and the predictions miss them. Precision is A / |P|, recall is A / (A + B), and F1 is
+2A / (|P| + A + B). All increase in A and decrease in B. The sample sizes of P and R are fixed in advance, and rows are
+sampled without replacement. x sampled rows of P and y sampled rows of R are of class c.
 
-The split bound t(x, y) is the metric at the hypergeometric lower bound of A and upper bound of B, each at half of the
-confidence. The joint bound inverts the sample space ordered by t: it is the smallest metric at any (A, B) for which
-P(t(X, Y) ≥ t(x, y)) exceeds 1 − level. It is the largest lower bound that increases with t (Buehler, 1957), so it is
-never below t itself, and no rule has to choose between the two.
+The split bound t(x, y) is the metric at the hypergeometric lower bound of A and upper bound of B, each with half of the
+error probability 1 − level. The joint bound inverts the sample space ordered by t. It is the smallest metric at any
+(A, B) for which P(t(X, Y) ≥ t(x, y)) exceeds 1 − level. It is the largest lower bound that increases with t (Buehler,
+1957). Therefore it is never below t, and no rule has to choose between the two bounds.
 
 Macro metrics (means over the classes) and costs use a stratum per predicted class, and a hypergeometric bound for each
-of their counts; the confidence is split among these.
+count. The error probability is split among these bounds.
 """
 
 from __future__ import annotations
@@ -45,16 +46,16 @@ from surefoot.priors.clopper_pearson import hypergeometric_upper
 
 PRECISION, RECALL, F1, COST = "precision", "recall", "f1", "cost"
 METRICS = (PRECISION, RECALL, F1, COST)
-# Sizes of the sample of P that are tried for a given number of labels.
+# Number of sample sizes of P to try for a given number of labels.
 _TRIED = 60
-# Cells of the tables of the joint bound; beyond it the split bound is used, which is never larger.
+# Maximum number of cells in the tables of the joint bound. Larger tables use the split bound, which is never larger.
 _MOST_CELLS = 30_000_000
 
 Metric = Callable[[Any, Any], FloatArray]
 
 
 def one_class_metric(name: str, n_predicted: int, known: tuple[int, int] = (0, 0)) -> Metric:
-    """Return the metric as a function of A and B, which exclude the `known` ones; 1 if there is nothing to find."""
+    """Return the metric as a function of A and B, which exclude `known` rows. It is 1 if there is nothing to find."""
 
     def value(found: Any, missed: Any) -> FloatArray:
         a, b = np.asarray(found, dtype=np.float64) + known[0], np.asarray(missed, dtype=np.float64) + known[1]
@@ -70,12 +71,12 @@ def one_class_metric(name: str, n_predicted: int, known: tuple[int, int] = (0, 0
 
 @lru_cache(maxsize=100_000)
 def most(x: int, n: int, N: int, level: float) -> int:
-    """Return the upper bound on the rows of a kind, x of n sampled ones are."""
+    """Return the upper bound on the number of rows of a kind, if x of n sampled rows are of this kind."""
     return hypergeometric_upper(x, n, N, level) if N else 0
 
 
 def least(x: int, n: int, N: int, level: float) -> int:
-    """Return the lower bound on the rows of a kind."""
+    """Return the lower bound on the number of rows of a kind."""
     return N - most(n - x, n, N, level)
 
 
@@ -87,14 +88,14 @@ def upper_counts(n: int, N: int, level: float) -> NDArray[np.intp]:
 
 @dataclass(frozen=True)
 class Stratum:
-    """Rows that were sampled from: how many rows without a known label, and how many of them are sampled."""
+    """A stratum: the number of rows without a known label, and the number of sampled rows."""
 
     size: int
     sampled: int
 
 
 def split_bounds(metric: Metric, inside: Stratum, outside: Stratum, level: float) -> FloatArray:
-    """Return the split bound at every outcome: x of the sample of P by y of that of R."""
+    """Return the split bound at every outcome: x in the sample of P (rows) by y in the sample of R (columns)."""
     half = 1.0 - (1.0 - level) / 2
     lower = inside.size - upper_counts(inside.sampled, inside.size, half)[::-1]
     return metric(lower[:, None], upper_counts(outside.sampled, outside.size, half)[None, :])
@@ -103,7 +104,7 @@ def split_bounds(metric: Metric, inside: Stratum, outside: Stratum, level: float
 def joint_lower(metric: Metric, inside: Stratum, outside: Stratum, x: int, y: int, level: float) -> float:
     """Compute the joint bound at the outcome (x, y)."""
     t = split_bounds(metric, inside, outside, level)
-    # the outcomes at least as good: for each x' the y' up to a largest one, -1 if none
+    # outcomes at least as good as (x, y): for each x' the largest y', or -1 if none
     largest = (t >= t[x, y] - 1e-12).sum(axis=1) - 1
     a = np.arange(x, inside.size - (inside.sampled - x) + 1)
     b = np.arange(y, outside.size - (outside.sampled - y) + 1)
@@ -115,7 +116,7 @@ def joint_lower(metric: Metric, inside: Stratum, outside: Stratum, x: int, y: in
     np.add.at(grouped.T, place, chances.T)
     pmf = hypergeometric_pmf(np.arange(columns[-1] + 1), outside.size, b, outside.sampled)
     cdf = np.concatenate([np.zeros((len(b), 1)), np.cumsum(pmf, axis=1)], axis=1)[:, columns + 1]
-    # the chance of these outcomes decreases in B: for each A the largest B that is not rejected
+    # the probability of these outcomes decreases in B: for each A, find the largest B that is not rejected
     tail = (1.0 - level) * (1.0 - 1e-9)
     low, high = np.full(len(a), -1), np.full(len(a), len(b))
     while (high - low > 1).any():
@@ -123,13 +124,13 @@ def joint_lower(metric: Metric, inside: Stratum, outside: Stratum, x: int, y: in
         kept = (grouped * cdf[np.clip(middle, 0, len(b) - 1)]).sum(axis=1) > tail
         low, high = np.where((high - low > 1) & kept, middle, low), np.where((high - low > 1) & ~kept, middle, high)
     possible = low >= 0
-    if not possible.any():  # rounding at the tail
+    if not possible.any():  # rounding in the tail
         return float(t[x, y])
     return float(max(metric(a[possible], b[low[possible]]).min(), t[x, y]))
 
 
 def hypergeometric_pmf(x: NDArray[Any], N: int, M: NDArray[Any], n: int) -> FloatArray:
-    """Return P(x of n sampled rows are of a kind), len(M) by len(x), if M of N rows are."""
+    """Return P(x of n sampled rows are of a kind) if M of N rows are of this kind, of shape (len(M), len(x))."""
     table = gammaln(np.arange(N + 2, dtype=np.float64) + 1.0)
     k, m = np.asarray(x)[None, :], np.asarray(M)[:, None]
     possible = (k <= m) & (n - k <= N - m) & (k <= n)
@@ -141,7 +142,7 @@ def hypergeometric_pmf(x: NDArray[Any], N: int, M: NDArray[Any], n: int) -> Floa
 
 
 def allocate(metric: Metric, n: int, inside: int, outside: int, level: float) -> tuple[int, int]:
-    """Divide n labels between P and R: the division that proves most if no error is seen; fixed by the sizes alone."""
+    """Divide n labels between P and R to prove the most if no error is found. Only the sizes determine the result."""
     n = min(n, inside + outside)
     fewest, largest = max(0, n - outside), min(n, inside)
     half, best = 1.0 - (1.0 - level) / 2, (-1.0, fewest)
@@ -165,13 +166,13 @@ class MetricBound(PrintsAsTable):
     positive : label or None
         The class of the metric; None for the mean over all classes, and for the cost.
     estimates : dict of float
-        Estimates of all metrics, without a guarantee. None where the sample says nothing.
+        Estimates of all metrics, without a guarantee. None if the sample is not informative.
     level : float
         Confidence level.
     n_labels : int
-        Labels that count.
+        Number of labels that count.
     n_rows : int
-        Rows of the pool.
+        Number of rows in the pool.
     assumptions : tuple of str
         Assumptions of the guarantee.
     kind : str
@@ -220,10 +221,10 @@ class MetricBound(PrintsAsTable):
 
 @dataclass(frozen=True)
 class MetricGoal:
-    """What an audit proves in place of an error rate.
+    """The metric that an audit bounds instead of the error rate.
 
-    target : value to prove, or None; positive : class, None for the mean over all classes; cost : (K, K), a row per
-    true class; classes : all classes, for a mean or a cost.
+    target : value to prove, or None; positive : class, or None for the mean over all classes; cost : (K, K), one row
+    per true class; classes : all classes, for a mean or a cost.
     """
 
     metric: str
@@ -268,7 +269,7 @@ class MetricGoal:
 
     @property
     def about(self) -> dict[str, Any]:
-        """For a journal."""
+        """Return the goal as it is stored in a journal."""
         costs = None if self.cost is None else self.cost.tolist()
         return {"metric": self.metric, "positive": self.positive, "classes": self.classes, "cost": costs}
 
@@ -284,10 +285,10 @@ def _check_costs(cost: ArrayLike, K: int) -> FloatArray:
 
 
 class MetricEngine(AuditEngine):
-    """Samples rows per predicted class, in numbers fixed beforehand, for a bound on a metric.
+    """Sample rows per predicted class, in numbers fixed in advance, for a bound on a metric.
 
-    plan : number of labels. Strata are the rows predicted `positive` and the others, or those of each predicted class;
-    rows without a prediction are a stratum of their own.
+    plan : number of labels. With `positive`, there are two strata: the rows predicted `positive`, and all remaining
+    rows. Otherwise each predicted class is a stratum. Rows without a prediction form a separate stratum.
     """
 
     def __init__(
@@ -297,7 +298,7 @@ class MetricEngine(AuditEngine):
         self.goal, self.is_uniform = goal, False
         where, K = {value: k for k, value in enumerate(goal.classes)}, len(goal.classes)
         self._codes = np.array([where.get(value, K) for value in predictions], dtype=np.intp)
-        # rows without a prediction come after the classes, at the largest cost
+        # rows without a prediction come after the classes and have the largest cost
         self._n_codes, self._cost_of = K + int((self._codes == K).any()), goal.cost
         if goal.cost is not None and self._n_codes > K:
             self._cost_of = np.column_stack([goal.cost, goal.cost.max(axis=1)])
@@ -307,7 +308,7 @@ class MetricEngine(AuditEngine):
         rows = [order[self._group[order] == h] for h in range(2 if one else self._n_codes)]
         sizes = self._allocation(plan, [len(some) for some in rows])
         self.strata = [Stratum(len(some), n) for some, n in zip(rows, sizes, strict=True)]
-        # in turns, so that a sample that is cut short has rows of all strata
+        # take turns, so that an incomplete sample has rows of all strata
         turns = sorted((j / n, h, int(rows[h][j])) for h, n in enumerate(sizes) for j in range(n))
         self.draws = [Draw(row, 1.0 / self.strata[h].size) for _, h, row in turns]
         self._place = {draw.row: j for j, draw in enumerate(self.draws)}
@@ -316,14 +317,14 @@ class MetricEngine(AuditEngine):
 
     @property
     def proved(self) -> bool:
-        """Whether all planned labels are there and prove the target."""
+        """Whether all planned labels are recorded and prove the target."""
         if self.goal.target is None or len(self._outcomes) < self.n_drawable:
             return False
         value = self.metric_bound()
         return value <= self.goal.target if self.goal.metric == COST else value >= self.goal.target
 
     def metric_bound(self) -> float:
-        """Compute the bound; labels that are skipped or missing count as the worst that they can be."""
+        """Compute the bound. Skipped and missing labels count as the worst possible label."""
         key = hash((len(self._outcomes), tuple(self._settled.items()), tuple(self.known.items())))
         if self._bound is None or self._bound[0] != key:
             if self.goal.positive is not None:
@@ -365,7 +366,7 @@ class MetricEngine(AuditEngine):
         return list(allocate(value, plan, sizes[0], sizes[1], self.level))
 
     def _known_counts(self) -> tuple[int, int]:
-        """Rows of the class whose label was known from the start: predicted to be of it, and not."""
+        """Count rows with a known label of the class: correctly predicted rows, and missed rows."""
         inside = [row for row, label in self.known.items() if label == self.goal.positive and self._group[row] == 0]
         missed = [row for row, label in self.known.items() if label == self.goal.positive and self._group[row] != 0]
         unknown = [row for row, label in self.known.items() if label is None and self._group[row] != 0]
@@ -386,7 +387,7 @@ class MetricEngine(AuditEngine):
         return joint_lower(value, inside, outside, found, missed, self.level)
 
     def _sampled_counts(self) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Labels (K + 1,) per stratum (H), the last one for rows without a label: of the sample, and known."""
+        """Count labels (H, K + 1) per stratum, the last column for rows without a label: sampled, and known."""
         K, H = len(self.goal.classes), self._n_codes
         where = {value: k for k, value in enumerate(self.goal.classes)}
         sampled, known = np.zeros((H, K + 1), dtype=np.intp), np.zeros((H, K + 1), dtype=np.intp)
@@ -419,12 +420,12 @@ class MetricEngine(AuditEngine):
         cost, (sampled, known) = self._cost_of, self._sampled_counts()
         if cost is None:
             raise ParameterError("cost_matrix", "must be given for a cost", "None", "Pass it.")
-        # of each stratum the steps from one cost to the next higher one
+        # for each stratum, the differences between successive costs
         steps = [np.diff(np.unique(np.append(cost[:, h], 0.0))) for h in range(cost.shape[1])]
         level = 1.0 - (1.0 - self.level) / max(sum(len(some) for some in steps), 1)
         total = 0.0
         for h, part in enumerate(self.strata):
-            costs = np.append(cost[:, h], cost[:, h].max())  # a row without a label costs the most
+            costs = np.append(cost[:, h], cost[:, h].max())  # a row without a label has the largest cost
             total += float(known[h] @ costs)
             for step, above in zip(steps[h], np.unique(np.append(cost[:, h], 0.0))[1:], strict=True):
                 dear = int(sampled[h][costs >= above].sum())
@@ -432,7 +433,7 @@ class MetricEngine(AuditEngine):
         return total / len(self.predictions)
 
     def _estimated_counts(self) -> FloatArray:
-        """Rows (H, K) by predicted and true class, as the sample has them; NaN for a stratum without a label."""
+        """Estimate counts (H, K) by predicted and true class from the sample. NaN for a stratum without a label."""
         goal = self.goal
         K, where = len(goal.classes), {value: k for k, value in enumerate(goal.classes)}
         H = self._n_codes
@@ -463,7 +464,7 @@ def _ratio(metric: str, counts: FloatArray, k: int) -> float | None:
 
 
 def _shared_out(n: int, sizes: list[int], weights: FloatArray) -> list[int]:
-    """Divide n among strata by weight, none more than it has."""
+    """Divide n among strata by weight, at most the size of each stratum."""
     given = np.zeros(len(sizes), dtype=np.intp)
     room = np.array(sizes)
     while (left := n - int(given.sum())) > 0:
@@ -479,9 +480,9 @@ def _shared_out(n: int, sizes: list[int], weights: FloatArray) -> list[int]:
 def labels_for_metric(
     name: str, target: float, expected_error: float, n_pool: int, n_positive: int, level: float, power: float
 ) -> int | None:
-    """Return the smallest number of labels that proves a metric of one class with probability `power`; None if none.
+    """Return the smallest number of labels that proves a metric of one class with probability `power`, or None.
 
-    expected_error : share of wrong ones among the predicted positives, and missed positives per positive found.
+    expected_error : share of wrong rows among the predicted positives, and missed positives per positive found.
     """
     value, rest = one_class_metric(name, n_positive), n_pool - n_positive
     found = n_positive - round(expected_error * n_positive)
@@ -495,7 +496,7 @@ def labels_for_metric(
             chance = hypergeometric_pmf(x, n_positive, np.array([found]), k)[0]
             enough = value(n_positive - upper_counts(k, n_positive, level)[::-1], 0) >= target
             return bool(chance @ enough >= power - 1e-12)
-        # outcomes that hardly occur need no bound
+        # skip the bound of very unlikely outcomes
         px = hypergeometric_pmf(x, n_positive, np.array([found]), k)[0]
         py = hypergeometric_pmf(y, rest, np.array([missed]), m)[0]
         x, y = x[px > 1e-9], y[py > 1e-9]
@@ -514,7 +515,7 @@ def labels_for_metric(
     return high
 
 
-# Several predictions over one uniform sample.
+# Compare several predictions on one uniform sample.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -526,11 +527,11 @@ class Comparison(PrintsAsTable):
     errors : dict of float
         Upper bound on the error rate, by name.
     differences : dict of (float, float)
-        Lower and upper bound on the error rate of the first minus that of the second, by pair of names.
+        Lower and upper bound on the difference of the error rates, first minus second, by pair of names.
     level : float
         Confidence level of all bounds together.
     n_labels : int
-        Labels that count.
+        Number of labels that count.
     """
 
     errors: Mapping[str, float]
@@ -540,7 +541,7 @@ class Comparison(PrintsAsTable):
 
     @property
     def best(self) -> str | None:
-        """The predictions that are proved to have the lowest error rate; None if there are none."""
+        """Name of the predictions proved to have the lowest error rate. None if this is not proved for any."""
         for name in self.errors:
             pairs = [
                 (low, high) if first == name else (-high, -low)
@@ -564,8 +565,8 @@ class Comparison(PrintsAsTable):
 def compare_predictions(engine: AuditEngine, predictions: Mapping[str, list[Any]], planned: int | None) -> Comparison:
     """Bound each error rate and each difference from the labels of a uniform sample.
 
-    planned : labels fixed beforehand, of which missing ones count as errors; None for bounds at all numbers of labels.
-    The difference of two is that of the rows that only one of them predicts wrongly.
+    planned : number of labels fixed in advance, where missing labels count as errors. None: bounds at all numbers of
+    labels. The difference of two error rates depends only on rows that exactly one of the two predicts wrongly.
     """
     if not engine.is_uniform:
         raise ParameterError("sampling", "must be uniform for a comparison", "'weighted'", "Begin such an audit.")
@@ -577,7 +578,7 @@ def compare_predictions(engine: AuditEngine, predictions: Mapping[str, list[Any]
         labels |= {draw.row: None for draw in engine.draw(planned)[engine.n_labels :]}
 
     def upper(kind: Callable[[int, Any], bool]) -> int:
-        """Bound on the rows of a kind; those known from the start count as they are."""
+        """Bound the number of rows of a kind. Labels known from the start count as given."""
         seen = [kind(row, label) for row, label in labels.items()]
         n_known = sum(kind(row, label) for row, label in engine.known.items())
         return n_known + _upper(seen, engine.n_drawable, level, planned is None)
@@ -586,7 +587,7 @@ def compare_predictions(engine: AuditEngine, predictions: Mapping[str, list[Any]
         return lambda row, label: label is None or bool(predictions[name][row] != label)
 
     def only(first: str, second: str, *, unknown: bool) -> Callable[[int, Any], bool]:
-        """Return whether only the first prediction is wrong; `unknown` if they differ and the row has no label."""
+        """Return a test whether only the first prediction is wrong: `unknown` if they differ and there is no label."""
         one, two = predictions[first], predictions[second]
         return lambda row, label: one[row] != two[row] and (unknown if label is None else bool(two[row] == label))
 

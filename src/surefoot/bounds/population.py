@@ -69,7 +69,7 @@ class Shift(PrintsAsTable):
         Area under the ROC curve of a classifier that separates target rows from labeled rows, on rows it has not seen:
         0.5 for no separation, 1 for perfect separation.
     p_value : float
-        p-value of the test that both are samples of one population. It requires random rows on both sides.
+        p-value of the test that both are samples of one population. The rows must be random samples on both sides.
     features : tuple of MovedFeature
         All features, largest shift first.
     n_labeled : int
@@ -120,10 +120,10 @@ def shift(
     n_jobs: int | None = None,
     compute: Compute | None = None,
 ) -> Shift:
-    """How far the rows of another population lie from the labeled ones.
+    """Measure the shift between the labeled rows and the rows of another population.
 
     A classifier is trained on a random half of all rows to separate target rows from labeled rows. A Mann–Whitney test
-    compares its scores on the other half. The halves are then swapped. The p-value is twice the smaller of the two.
+    compares its scores on the second half. The halves are then swapped. The p-value is twice the smaller p-value.
 
     Parameters
     ----------
@@ -137,12 +137,12 @@ def shift(
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows.
     classifier : classifier or None, default=None
-        Classifier with predict_proba that separates the two. The default is a random forest.
+        Classifier with predict_proba that separates target rows from labeled rows. The default is a random forest.
     random_state : int, default=0
         Seed of the halves, the forest and the sample of target rows. The fixed default gives the same result for the
         same data.
     n_jobs : int or None, default=None
-        Threads over blocks of rows.
+        Number of threads over blocks of rows.
     compute : Compute or None, default=None
         Device for sums over blocks of rows, such as a GPU, and memory limit. None: in memory up to 2^24 distances, in
         blocks beyond.
@@ -161,7 +161,7 @@ def shift(
     ('feature 0', True)
     """
     rows, _ = check_labeled_rows(X, y)
-    # without label intervals the radius does not depend on the labels, so a single class is enough
+    # without label intervals the radius does not depend on the labels, so one class is enough
     problem = check_problem(
         X,
         np.zeros(len(rows)),

@@ -49,22 +49,22 @@ class ErrorBound(PrintsAsTable):
     n_labels : int
         Number of labels used to test the classifier.
     n_groups : int or None
-        Number of groups of dependent rows among these labels (equal features, or `cv_groups`). Each group counts once.
-        None if no row repeats.
+        Number of groups of dependent rows (equal features, or `cv_groups`) among the tested rows. Each group counts
+        once. None if no row repeats.
     group_errors : int or None
         Number of wrong predictions for one random label of each group. None if no row repeats.
     n_errors : int
-        Number of these labels that the classifier predicted wrongly.
+        Number of tested labels that the classifier predicted wrongly.
     mean_loss : float
-        Mean loss at these labels; n_errors / n_labels for the zero-one loss.
+        Mean loss at the tested labels; n_errors / n_labels for the zero-one loss.
     groups : dict or None
-        The bound for each group. All of them hold simultaneously at `level`, and `value` is the largest.
+        The bound for each group. All bounds hold simultaneously at `level`, and `value` is the largest bound.
     classifier : classifier or None
-        The classifier that the bound covers, if it differs from the one passed in.
+        The classifier that the bound covers, if it differs from the classifier passed in.
     certificate : Certificate or None
         The certificate behind a transport bound.
     predicted : array of shape (n,) or None
-        Of a cross-fitted bound, the prediction at each label by a classifier that did not see it.
+        For a cross-fitted bound, the prediction at each row by a clone that did not see its label.
     """
 
     value: float
@@ -130,10 +130,10 @@ class ErrorBound(PrintsAsTable):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ErrorBounds(PrintsAsTable):
-    """All applicable bounds, by method, with the reason why each other method does not apply.
+    """Hold all applicable bounds by method, and the reasons why methods do not apply.
 
-    Each bound holds at its own confidence level, but the smallest of several does not. `advice` names the method to
-    read. It depends on the data that you have, never on the values of the bounds.
+    Each bound holds at its own confidence level, but the smallest of several bounds does not. `advice` names the method
+    to read. The advice depends on the data that you have, never on the values of the bounds.
 
     Attributes
     ----------

@@ -17,7 +17,7 @@ from surefoot.bounds._arguments import check_level
 from surefoot.bounds.betting import PoolErrors
 from surefoot.bounds.metrics import F1, PRECISION, RECALL, labels_for_metric
 
-# A curve ends at this fraction of its target, because the number of labels diverges near the target; and its points.
+# A curve ends at this fraction of its target, because the number of labels diverges there. Number of points per curve.
 _NEAREST, _POINTS = 0.8, 17
 
 
@@ -45,7 +45,7 @@ class AuditSize(PrintsAsTable):
     power : float
         Probability that the target is proved.
     metric : {"error", "precision", "recall", "f1"}
-        What is proved.
+        The metric to prove.
     """
 
     n_labels: int | None
@@ -101,12 +101,12 @@ class AuditSize(PrintsAsTable):
         targets : array of shape (t,) or None, default=None
             Error rates to prove. The default is half of this target, the target itself, and twice the target.
         ax : matplotlib Axes or None, default=None
-            Where to draw; by default a new figure.
+            Axes to plot on. None creates a new figure.
 
         Returns
         -------
         matplotlib Axes
-            The drawing.
+            The axes with the plot.
         """
         pyplot = import_extra("matplotlib.pyplot", "plots", "AuditSize.plot")
         if ax is None:
@@ -165,22 +165,22 @@ def audit_size(
 ) -> AuditSize:
     """Compute the number of labels to plan for an audit with uniform sampling.
 
-    This is the smallest n that proves the target with probability `power` or more: the exact bound is at most the
+    This is the smallest n that proves the target with probability `power` or more. The exact bound is at most the
     target if the n labels contain at most c errors.
 
     Parameters
     ----------
     target : float, default=0.05
-        The error rate to prove; or the precision, recall or F1 to prove, at least.
+        The error rate to prove, or the smallest precision, recall or F1 to prove.
     expected_error : float, default=0.02
-        Expected error rate of the classifier. For another metric: the share of wrong ones among the predicted
+        Expected error rate of the classifier. For other metrics: the share of wrong rows among the predicted
         positives, and the number of missed positives per positive found.
     n_pool : int, default=5000
         Number of rows in the pool.
     metric : {"error", "precision", "recall", "f1"}, default="error"
-        What is to be proved. The metrics are those of one class, and `Audit(target=...)` divides the labels.
+        The metric to prove. Precision, recall and F1 refer to one class, and `Audit(target=...)` divides the labels.
     n_positive : int or None, default=None
-        Rows that are predicted to be of the class; required for another metric than the error rate.
+        Number of rows predicted to be of the class. Required for metrics other than the error rate.
     level : float in (0, 1), default=0.9
         Confidence level of the bound.
     power : float in (0, 1), default=0.8
@@ -189,7 +189,7 @@ def audit_size(
     Returns
     -------
     AuditSize
-        The number of labels to plan, the number of errors it allows, and the number for the anytime bound.
+        The number of labels to plan, the number of errors allowed, and the number of labels for the anytime bound.
 
     Examples
     --------
@@ -226,8 +226,8 @@ def _metric_labels(
 
 
 def _plan(target: float, believed: float, N: int, level: float, power: float) -> tuple[int, int] | None:
-    """Return the smallest number of labels and the errors it allows, or None if all rows do not suffice."""
-    bad = int(np.floor(target * N + 1e-9)) + 1  # the least number of errors that must be ruled out
+    """Return the smallest number of labels and the number of errors allowed, or None if all rows do not suffice."""
+    bad = int(np.floor(target * N + 1e-9)) + 1  # the smallest number of errors to rule out
     real = round(believed * N)
     if bad > N:
         return 0, 0
@@ -242,7 +242,7 @@ def _plan(target: float, believed: float, N: int, level: float, power: float) ->
 
 def least_planned(errors: int, bad: int, N: int, level: float) -> int:
     """Return the smallest n at which `bad` errors among N rows show more than `errors` with probability `level`."""
-    # at n = N all `bad` > `errors` are seen
+    # at n = N all errors are seen, and `bad` > `errors`
     numbers = range(errors + 1, N)
     few = bisect_left(numbers, True, key=lambda n: bool(hypergeom.cdf(errors, N, bad, n) <= 1.0 - level))
     return errors + 1 + few
@@ -258,7 +258,7 @@ def _anytime_labels(target: float, believed: float, N: int, level: float, power:
     if bad > N:
         return 0
     pool, allowed, ended = PoolErrors(N, level), -1, 0.0
-    chances = np.array([1.0])  # of x = 0, 1, ... errors, and not ended
+    chances = np.array([1.0])  # probability of x = 0, 1, ... errors in audits that have not ended
     for t in range(1, N + 1):
         x = np.arange(len(chances))
         error = np.clip((real - x) / (N - t + 1), 0.0, 1.0)

@@ -1,14 +1,14 @@
 """The calibrated radius: minimal radius plus an excess estimated from random half-splits of the labeled rows.
 
 W_c(P, P̂_l) = W_d(P_X, P̂_X) + T(p, p̂) + excess. The first two terms are known, or bounded by the label intervals. The
-excess is the extra cost of moving labels and features together, and it depends on hidden labels. The same quantity is
-measured between two halves of the labeled rows, for many random halves. The estimate has measured coverage and is not a
-theorem.
+excess is the extra cost of moving labels and features together. It depends on hidden labels. The estimate measures the
+same quantity between two halves of the labeled rows, for many random halves. Its coverage was measured, not proved.
 
-Few labels show too little excess: among fifty rows with three positives, most splits show none at all. Therefore in
-every other split the label of one random row is replaced by another label, one more row that does not fit, as in the
-rule of succession. This adds an excess of order 1/n in the units of the data. The quantile is taken at (1 + level)/2
-because the splits of one sample vary less than samples do. Both choices come from measurements (docs/calibration.md).
+With few labels, the splits underestimate the excess. For example, with three positives among fifty rows, most splits
+have no excess. Therefore every other split replaces the label of one random row by another label. This adds one row
+that does not fit, as in the rule of succession, and an excess of order 1/n in the units of the data. The quantile is
+taken at (1 + level)/2 because the splits of one sample vary less than samples do. Both choices come from measurements
+(docs/calibration.md).
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from surefoot.solvers.transport import solve_transport
 
 AUTO, PREDICTIVE = "auto", "predictive"
 _FEWEST_ROWS = 4
-# The union has 2^K − 2 sets. More classes than this would be slow and require an exact prior.
+# The union has 2^K − 2 sets, which is slow for many classes. More classes than this require an exact prior.
 _MOST_CLASSES = 6
 
 
 @dataclass(frozen=True)
 class CalibratedRadius:
-    """Configure how `radius="calibrated"` estimates the radius: pass an instance as `radius`.
+    """Configure how `radius="calibrated"` estimates the radius. Pass an instance as `radius`.
 
     Parameters
     ----------
@@ -86,9 +86,9 @@ class RadiusEstimate(PrintsAsTable):
     n_labeled : int
         Number of labeled rows.
     other_population : bool
-        Whether the radius is for another population than that of the labeled rows.
+        Whether the radius is for a different population than the labeled rows.
     learned_metric : bool
-        Whether the metric was learned from the labels, and again from one half of each split.
+        Whether the metric was learned from the labels. If so, each split learned it again from one half.
     """
 
     radius: float
@@ -122,7 +122,7 @@ class RadiusEstimate(PrintsAsTable):
 
 
 class MeasureSplit(Protocol):
-    """Measures the halves of a split with a metric learned from the labels of A."""
+    """Measure the halves of a split with a metric learned from the labels of A."""
 
     def __call__(self, A: NDArray[np.intp], codes: NDArray[np.intp], /) -> tuple[FloatArray, float]:
         """Return (n, n) distances between labeled rows, and the unit of the label cost under this metric."""
@@ -135,10 +135,12 @@ def estimate_excess(
     label_cost: FloatArray,
     how: CalibratedRadius,
 ) -> FloatArray:
-    """Compute (n_splits,) W_c(A, B) − W_d(A, B) − T(p_A, p_B) of random halves A, B, every other with a replaced label.
+    """Return (n_splits,) excesses W_c(A, B) − W_d(A, B) − T(p_A, p_B) between random halves A and B.
+
+    Every other split replaces one label. T is the cost of the cheapest relabeling.
 
     distances : (n, n) between labeled rows, or a function that measures them again for each split; codes, weights :
-    (n,); label_cost : (K, K), from which T is the cost of the cheapest relabeling.
+    (n,); label_cost : (K, K).
     """
     kept = np.flatnonzero(weights > 0)
     if len(kept) < _FEWEST_ROWS:
@@ -179,7 +181,7 @@ def excess_between(
 
 
 def merged_weights(data: LabeledData) -> FloatArray:
-    """Return (n,) weights where the weight of each copy (same features and label) is added to the first copy."""
+    """Return (n,) weights. The first of several copies (same features and label) gets the weights of all copies."""
     # with precomputed distances, rows are equal if their distances to all other rows are equal
     rows = data.distances_between_labeled().T if isinstance(data.metric, Precomputed) else data.rows
     first, total = distinct_rows(rows, data.codes, data.weights)
@@ -198,8 +200,8 @@ class HasValue(Protocol):
 def calibrate(data: LabeledData, ds: DecisionSet, minimal: HasValue, how: CalibratedRadius) -> RadiusEstimate:
     """Estimate the radius of a decision set from its labeled rows.
 
-    Rows that repeat another row in features and label are merged and their weights are added. Otherwise copies in both
-    halves of a split would make the halves similar and the excess small, without any new label.
+    Rows with equal features and labels are merged and their weights are added. Otherwise copies in both halves of a
+    split would make the halves similar and the excess small, without any new label.
     """
     weights = merged_weights(data)
     fixed = data.rule is None or data.rule.learned is None
@@ -225,7 +227,7 @@ def calibrate(data: LabeledData, ds: DecisionSet, minimal: HasValue, how: Calibr
 
 
 def _relearn(data: LabeledData, ds: DecisionSet) -> MeasureSplit:
-    """Return a function that learns the metric from half of the labels, as the fit learned it from all of them.
+    """Return a function that learns the metric from half of the labels, as the fit learned it from all labels.
 
     A metric separates the labels that it was learned from better than it separates other labels. Distances learned from
     both halves would therefore hide the excess. A label cost in units of the data changes with each metric.
@@ -241,7 +243,7 @@ def _relearn(data: LabeledData, ds: DecisionSet) -> MeasureSplit:
 
 
 def resolve_radius(radius: float | str | CalibratedRadius, *, auto: bool = False) -> float | str | CalibratedRadius:
-    """Validate the radius: a number ≥ 0, a method to estimate it, or "auto" and "predictive" if `auto` allows them."""
+    """Validate the radius: a number ≥ 0, an estimation method, or with `auto` also "auto" or "predictive"."""
     if isinstance(radius, CalibratedRadius) or (auto and isinstance(radius, str) and radius in (AUTO, PREDICTIVE)):
         return radius
     if isinstance(radius, str):
@@ -253,7 +255,7 @@ def resolve_radius(radius: float | str | CalibratedRadius, *, auto: bool = False
 
 
 def label_cost_difference(ds: DecisionSet, tied: DecisionSet) -> FloatArray:
-    """Return (K,) u such that the label costs of `ds` and of one of its tied sets differ by u_k − u_c.
+    """Return (K,) u such that the label costs of `ds` and one of its tied sets differ by u_k − u_c.
 
     The costs of a plan then differ by Σ u p_μ − Σ u p̂.
     """
@@ -261,9 +263,9 @@ def label_cost_difference(ds: DecisionSet, tied: DecisionSet) -> FloatArray:
 
 
 def largest_label_change(ds: DecisionSet) -> float:
-    """Return the largest TV(p, p̂) of label probabilities p in the intervals from those of the labeled rows, p̂.
+    """Return the largest TV(p, p̂) between p in the label intervals and the label shares p̂ of the labeled rows.
 
-    It is the maximum over sets S of classes of min(Σ_{k∈S} (p_hi − p̂)_k, Σ_{k∉S} (p̂ − p_lo)_k).
+    This is the maximum over sets S of classes of min(Σ_{k∈S} (p_hi − p̂)_k, Σ_{k∉S} (p̂ − p_lo)_k).
     """
     gain, loss = ds.intervals[:, 1] - ds.label_frequencies, ds.label_frequencies - ds.intervals[:, 0]
     sets = (
@@ -277,10 +279,11 @@ def largest_label_change(ds: DecisionSet) -> float:
 def tied_sets(ds: DecisionSet, minimal: MinimalRadius, excess: float) -> list[tuple[DecisionSet, MinimalRadius]]:
     """Return decision sets with union { μ : W_c(μ, P̂_l) ≤ W_d + excess + κ TV(p_μ, p̂) }, each with its minimal radius.
 
-    With an exact prior there is one set, of radius minimal + excess. With intervals the radius depends on the label
-    probabilities p_μ, so that the budget of a wide interval cannot be spent on other changes. TV(p, p̂) = max_S Σ_{k∈S}
-    (p_k − p̂_k), so the union runs over the sets S of classes that gain, and each set grants κ·(p_S − p̂_S). In that
-    set, changing a label from outside S to one in S is free, leaving S costs 2κ, and all other changes cost κ.
+    With an exact prior there is one set, of radius minimal + excess. With intervals, the radius depends on the label
+    probabilities p_μ, so that the extra radius of a wide interval cannot be used for other changes. TV(p, p̂) is
+    max_S Σ_{k∈S} (p_k − p̂_k), so the union runs over the sets S of classes that gain, and each set allows κ·(p_S − p̂_S)
+    more. In that set, changing a label from outside S to one in S is free, changing a label in S to one outside S
+    costs 2κ, and all other changes cost κ.
     """
     lo, hi = ds.intervals.T
     if np.all(lo == hi):

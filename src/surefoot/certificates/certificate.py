@@ -35,19 +35,19 @@ class Certificate(PrintsAsTable):
     Attributes
     ----------
     risk : float
-        Upper bound: every distribution in the set gives this classifier at most this expected loss.
+        Upper bound on the expected loss of this classifier under every distribution in the set.
     lower : float
-        Lower bound: the distribution `worst_case` in the set gives every classifier of the same kind (for `certify`:
-        the classifier certified) at least this loss. With a penalty, l2 > 0, it holds for this classifier only: the gap
-        is then the gap of the penalized problem, and `lower` is `risk` minus the gap. A classifier with larger
-        coefficients may have a smaller worst loss.
+        Lower bound. Under the distribution `worst_case`, every classifier of the same kind has at least this expected
+        loss (for `certify`: the certified classifier). With a penalty (l2 > 0), the bound holds for this classifier
+        only. The gap is then the gap of the penalized problem, and `lower` is `risk` minus the gap. A classifier with
+        larger coefficients may have a smaller worst-case loss.
     gap : float
         Difference between the bounds, `risk` − `lower`.
     likelihood : float
         Certified likelihood exp(−`risk`).
     radius : float
-        Radius of the set. With an estimated radius and label intervals the set is a union. Its radius at label
-        probabilities p is then larger by κ·TV(p, p̂), minus the part already included in the minimal radius.
+        Radius of the set. With an estimated radius and label intervals, the set is a union. Its radius at label
+        probabilities p is larger by κ·TV(p, p̂), minus the part already included in the minimal radius.
     minimal_radius : float
         The smallest radius at which the set is not empty; 0 for a Wasserstein ball.
     label_intervals : array of shape (K, 2)
@@ -64,21 +64,20 @@ class Certificate(PrintsAsTable):
     row_bound : RowBound or None
         The dual point that proves `risk`, used by `on_fresh_rows`; None for a Wasserstein ball. Internal.
     stages : tuple of str
-        Stages of the solver in the order in which they ran; the last one found the result. Usually "path" alone, which
-        ends at a "vertex" for fixed losses and at an "interior point" in learning (see docs/solver.md).
+        Stages of the solver in the order they ran. The last stage found the result. Usually "path" alone, which ends at
+        a "vertex" for fixed losses and at an "interior point" in learning (see docs/solver.md).
     guaranteed : bool
-        Whether the radius was given or calibrated. Rules such as "predictive" and "auto" find a radius that need not
-        cover the true distribution. The bounds then hold over the set and guarantee nothing about the true
+        Whether the radius was given or calibrated. Rules such as "predictive" and "auto" may find a radius that does
+        not cover the true distribution. The bounds then hold over the set only, with no guarantee for the true
         distribution.
     groups : dict of Certificate, or None
-        The worst expected loss within each group of rows, over the same set; None without `groups`.
+        Certificate of each group of rows, over the same set. None without `groups`.
     metric : FeatureMetric or None
-        The distance between rows in which the radius is measured.
+        Distance between rows that the radius refers to.
     label_cost : float, array of shape (K, K) or None
-        The cost of changing a label in which the radius is measured.
+        Cost of changing a label that the radius refers to.
     limit : float or None
-        A lower bound on the certified loss of every classifier over the same set (docs/minimax.md), or None if it was
-        not computed.
+        Lower bound on the certified loss of every classifier over the same set (docs/minimax.md). None if not computed.
     """
 
     risk: float
@@ -130,8 +129,8 @@ class Certificate(PrintsAsTable):
     ) -> FreshCertificate:
         """Bound the expected loss over the distribution of fresh rows, including the sampling error ε(N_u).
 
-        The dual point of this certificate is kept. Its mean over X_fresh replaces the mean over the rows of the fit
-        (paper, the out-of-sample bound).
+        The bound keeps the dual point of this certificate. It replaces the mean over the rows of the fit by the mean
+        over X_fresh (paper, the out-of-sample bound).
 
         Parameters
         ----------
@@ -146,11 +145,11 @@ class Certificate(PrintsAsTable):
         losses : array of shape (M, K) or None, default=None
             Losses at the fresh rows. Required if the certificate was made from a matrix of losses.
         largest_loss : float or None, default=None
-            A number that the losses never exceed. Needed for a bound on losses that the certificate cannot bound itself
-            (a matrix of losses, or the log loss of a linear classifier).
+            A number that the losses never exceed. Required if the certificate cannot bound the losses itself (a matrix
+            of losses, or the log loss of a linear classifier).
         assume_fresh : bool, default=False
-            Rows equal to rows of the fit count as reused, which voids the confidence level. Pass True if they are known
-            to be new and happen to coincide, as for features with few values.
+            Rows equal to rows of the fit count as reused, which voids the confidence level. Pass True if you know that
+            these rows are new, for example because the features take few values.
 
         Returns
         -------
@@ -177,7 +176,7 @@ class Certificate(PrintsAsTable):
         losses: ArrayLike | None = None,
         classes: ArrayLike | None = None,
     ) -> list[Path]:
-        """Save the certificate as evidence: the claim with the dual point that proves it, for `surefoot.verify`.
+        """Save the certificate as evidence for `surefoot.verify`: the claim and the dual point that proves it.
 
         Arrays with more than 1000 numbers go into a second file, NAME.npz. The certificates of groups are not saved.
 
@@ -186,7 +185,7 @@ class Certificate(PrintsAsTable):
         path : path
             The file to write, ending in .json.
         X : array of shape (n, d)
-            Labeled rows, as passed to `certify` or `fit`. If X_metric was passed to `certify`, its rows.
+            Labeled rows, as passed to `certify` or `fit`. If you passed X_metric to `certify`, pass its rows here.
         y : array of shape (n,)
             Their labels.
         X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
@@ -196,7 +195,7 @@ class Certificate(PrintsAsTable):
         losses : array of shape (N, K) or None, default=None
             Losses at all rows. Required if the certificate was made from a matrix of losses or with X_metric.
         classes : array of shape (K,) or None, default=None
-            All classes, if y misses some.
+            All classes, if y does not contain all of them.
 
         Returns
         -------

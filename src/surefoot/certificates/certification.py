@@ -1,7 +1,7 @@
 """Certificates for any classifier: the worst expected loss of a fixed classifier over a decision set.
 
-The problem depends on a classifier only through its losses ℓ_jk, the loss at row j if its label were k. A forest, a
-network or a hand-written rule therefore gets the same certificate as the classifiers of this package.
+The problem depends on a classifier only through its losses ℓ_jk, the loss at row j if its label were k. Therefore a
+forest, a network or a hand-written rule gets the same kind of certificate as the classifiers of this package.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from surefoot.problem.robust import Objective, RobustProblem
 from surefoot.problem.rows import Unlabeled, choose_ground_cost
 from surefoot.solvers.search.best_bounds import SetAtRadius
 
-# The certified gap of the limit of all classifiers.
+# The certified gap of `limit`, the bound over all classifiers.
 _LIMIT_TOL = 1e-4
 # The smallest gap requested for a group, however small its share.
 _FINEST_OF_GROUP = 1e-9
@@ -58,17 +58,18 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
 ) -> Certificate:
     """Bound the worst expected loss of a fitted classifier over a decision set, from above and from below.
 
-    The problem is max_μ E_μ ℓ(x, y) over all distributions μ with three properties. The feature marginal of μ is that
-    of all rows passed, or of X_target alone if it is passed. Its label probabilities lie in the intervals of
-    label_prior. Its distance to the labeled rows, W_c(μ, labeled rows), is at most the radius.
+    The worst case is max_μ E_μ ℓ(x, y) over all distributions μ in the decision set. A distribution μ is in the set if
+    it has three properties. Its feature marginal is the empirical distribution of all rows passed, or of X_target alone
+    if X_target is passed. Its label probabilities lie in the intervals of label_prior. Its distance to the labeled
+    rows, W_c(μ, labeled rows), is at most the radius.
 
     Parameters
     ----------
     classifier : fitted classifier, or None with `losses`
-        Requires `predict_proba` for the log loss, `predict` for the other losses. It is called on the rows as they are
+        The log loss requires `predict_proba`, and other losses require `predict`. The classifier receives the rows as
         passed.
     X : array of shape (n, d)
-        Labeled rows. They need not be i.i.d. or the rows that the classifier was trained on.
+        Labeled rows. They need not be i.i.d., and they need not be the training rows of the classifier.
     y : array of shape (n,)
         Their labels.
     X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
@@ -78,47 +79,46 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
         Rows of another population, in any form that X_unlabeled accepts. They replace X and X_unlabeled as the feature
         marginal (for example labels from last year, rows from this year).
     X_metric : array of shape (N, d) or None, default=None
-        Numbers from which distances are measured instead of the rows, if the rows contain text or have no common scale:
-        the rows of X first, then X_unlabeled, then X_target. None: the rows; if they contain text and the classifier is
-        a pipeline, the output of all its steps except the last.
+        Numbers used to measure distances, if the rows contain text or have no common scale. The rows of X come first,
+        then X_unlabeled, then X_target. None: the rows themselves. If they contain text and the classifier is a
+        pipeline, the output of all its steps except the last.
     radius : float, "calibrated" or CalibratedRadius
         Radius of the set. "calibrated" estimates it from the labels, see `calibrate_radius`.
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
         Label probabilities, with classes in sorted order: 95 % intervals from y ("clopper-pearson"), exact values (K,),
-        intervals (K, 2), or None for no constraint. "auto": "clopper-pearson", or None with X_target, because y says
-        nothing about its label probabilities.
+        intervals (K, 2), or None for no constraint. "auto": "clopper-pearson", or None with X_target, because y
+        contains no information about the label probabilities of X_target.
     loss : "log_loss", "zero_one" or array of shape (K, K), default="log_loss"
         "log_loss": −log(max(p, clip)). "zero_one": 1 if `predict` is wrong. Matrix: entry [k, c] is the loss of
         predicting class c when the true class is k.
     label_cost : float, "auto", "median" or array of shape (K, K), default="auto"
         Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row to
-        k. "median": the median distance between rows. "auto": "median" if the radius is
-        estimated from the labels, otherwise 1.
+        k. "median": the median distance between rows. "auto": "median" if the radius is estimated from the labels,
+        otherwise 1.
     metric : str, FeatureMetric or callable, default="auto"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", "learned" (learned from the labels, see
-        `surefoot.costs.LearnedMetric`), an object of `surefoot.costs`, or a function. "auto": "learned" if the
-        radius is estimated from the labels, otherwise "euclidean", because a numeric radius is in the units of the
-        features.
+        `surefoot.costs.LearnedMetric`), an object of `surefoot.costs`, or a function. "auto": "learned" if the radius
+        is estimated from the labels, otherwise "euclidean", because a numeric radius is in the units of the features.
     classes : array of shape (K,) or None, default=None
-        All classes. None: the classes of the classifier. A class unknown to the classifier is never predicted.
+        All classes. None: the classes of the classifier. The classifier never predicts a class that it does not know.
     sample_weight : array of shape (n,) or None, default=None
         Number of times each labeled row counts. None: once each.
     losses : array of shape (N, K) or None, default=None
-        Your own losses instead of `loss`, rows of X first: the loss at row j if its label were k.
+        Your own losses instead of `loss`: entry [j, k] is the loss at row j if its label were k. Rows of X come first.
     groups : array of shape (N,), function(rows) -> array, or None, default=None
         Group of each row of the feature marginal, rows of X first (or the rows of X_target alone). For rows in blocks,
-        a function. The certificate then contains a certificate for each group, E[ℓ | group] over the same set, and
+        pass a function. The certificate then contains a certificate for each group, E[ℓ | group] over the same set, and
         names the worst group.
     limit : bool, default=False
-        Whether to compute `Certificate.limit` as well: the loss below which no classifier at all, not even a randomized
-        one, can be certified over the same set (docs/minimax.md). This solves one more problem for each set of a union.
+        Whether to also compute `Certificate.limit`. No classifier, not even a randomized one, can be certified below
+        this loss over the same set (docs/minimax.md). This solves one more problem for each set of a union.
     clip : float, default=1e-12
         Smallest probability in the log loss. No loss exceeds −log(clip).
     tol : float or None, default=None
         Certified gap to reach, absolute, in units of the loss. Rescale it if your losses are far from 1. A larger final
-        gap raises a ConvergenceWarning. None: 1e-6 in memory, 1e-5 for rows in blocks. These are smaller than in
-        learning because the worst case of fixed losses is cheap to compute. A smaller tol keeps rows that are already
-        in memory there.
+        gap raises a ConvergenceWarning. None: 1e-6 in memory, 1e-5 for rows in blocks. The defaults are smaller than
+        in learning because the worst case of fixed losses is cheap to compute. With a smaller tol, rows that are
+        already in memory stay there.
     n_jobs : int or None, default=None
         Number of threads over groups of rows.
     compute : Compute or None
@@ -128,8 +128,8 @@ def certify(  # noqa: PLR0913 - one keyword per part of the problem
     Returns
     -------
     Certificate
-        `risk` and `lower` bound the worst expected loss of this classifier. `worst_case` is the distribution found.
-        `on_fresh_rows` evaluates the bound on rows that were not used.
+        `risk` and `lower` bound the worst expected loss of this classifier. `worst_case` is the distribution that
+        attains `lower`. `on_fresh_rows` evaluates the bound on new rows.
 
     Examples
     --------
@@ -186,7 +186,7 @@ def certify_groups(
     tol: float | None,
     estimate: RadiusEstimate | None = None,
 ) -> dict[Any, Certificate]:
-    """Certify E[ℓ | group] of a fixed classifier for each group. Losses and scale are those of `losses_on`."""
+    """Certify E[ℓ | group] of a fixed classifier for each group. `losses_on` returns `at_rows` and `scale`."""
     each = {}
     for name, share in zip(groups.names, groups.shares.tolist(), strict=True):
         game = problem.fixed(groups.within(name, at_rows), scale)
@@ -220,9 +220,9 @@ def certify_over(
     *,
     share: float = 1.0,
 ) -> Certificate:
-    """Certify a fixed classifier over one set or a union of sets. Warns if the gap exceeds the tolerance.
+    """Certify a fixed classifier over one set or a union of sets. Warn if the gap exceeds the tolerance.
 
-    share : fraction of rows with nonzero losses, all others being 0. The gap to reach is smaller by this factor.
+    share : fraction of rows whose losses are not set to 0. The gap to reach is smaller by this factor.
     """
     asked = game.problem.finest if tol is None else check_positive_scalar(tol, "tol")
     tol = max(asked * share, min(asked, _FINEST_OF_GROUP))
@@ -240,7 +240,7 @@ def certify_over(
 
 @dataclass(frozen=True, eq=False)
 class ClassifierLosses:
-    """Losses (M, K) of a classifier at rows. `matrix` (K, K) prices its predictions; None means the log loss."""
+    """Losses (M, K) of a classifier at rows. `matrix` (K, K) holds the cost of each prediction. None: log loss."""
 
     classifier: Any
     classes: NDArray[Any]
@@ -351,7 +351,7 @@ class ClassifierLoss:
         return np.vstack([self.losses(part) for part in parts if len(part)]), None
 
     def game(self, problem: RobustProblem, X: Any, X_unlabeled: Any, losses: ArrayLike | None) -> Objective:
-        """Return the classifier against the adversary. It is called on the rows as passed; over blocks, on numbers."""
+        """Return the game against the adversary. The classifier gets the rows as passed, or numbers over blocks."""
         return problem.fixed(*self.losses_on(problem, rows_as_passed(problem, X, X_unlabeled), losses))
 
 
@@ -366,7 +366,7 @@ def _needs(classifier: Any, method: str, what: str) -> None:
 
 
 def classes_to_certify(classifier: Any, y: ArrayLike, classes: ArrayLike | None) -> ArrayLike | None:
-    """Return the given classes united with those of the classifier, or without either the classes of y."""
+    """Return the given classes, or the classes of the classifier. None if neither is known: use the classes of y."""
     own = getattr(classifier, "classes_", None)
     if classes is None:
         if own is not None:

@@ -28,13 +28,13 @@ from surefoot.certificates import verify as v
 from surefoot.costs.metrics import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan, WeightedMetric
 from surefoot.problem.rows import fingerprints, unwrap
 
-# An array with more numbers than this goes into the file of arrays.
+# Arrays with more numbers than this go into the second file.
 _FEW = 1000
 _SAME = 1e-12
 
 
 def array_data(labeled: FloatArray, rows: FloatArray, y: Sequence[Any], classes: Sequence[Any]) -> dict[str, Any]:
-    """Describe labeled rows (n, d) and the rows (N, d) of the feature marginal, both arrays."""
+    """Describe the labeled rows (n, d) and the rows (N, d) of the feature marginal, given as arrays."""
     return {
         "form": "arrays",
         "rows": len(rows),
@@ -103,7 +103,7 @@ def save_certificate(
 def model_data(
     name: str, sha256: str | None = None, column: str | None = None, score: str | None = None
 ) -> dict[str, Any]:
-    """Describe what predicts: a classifier, a model file with its SHA-256, or columns of the table."""
+    """Describe the source of the predictions: a classifier, a model file with its SHA-256, or columns of the table."""
     return {"name": name, "sha256": sha256, "column": column, "score": score}
 
 
@@ -130,7 +130,7 @@ def certificate_claim(
 ) -> dict[str, Any]:
     """Build the claim of a certificate from its dual points, for losses (N, K) at the rows (N, d) of the marginal.
 
-    rule : where the radius comes from: "given", "calibrated" or "rule of thumb".
+    rule : the source of the radius, "given", "calibrated" or "rule of thumb".
     """
     bound, estimate = certificate.row_bound, certificate.estimate
     if bound is None:
@@ -200,7 +200,7 @@ def certificate_claim(
 def audit_claim(
     data: dict[str, Any], value: float, level: float, predictions: list[Any], type_: str = v.AUDIT, **proof: Any
 ) -> dict[str, Any]:
-    """Build the claim of an audit or of a finished table; `proof` holds its fields except labels and codes."""
+    """Build the claim of an audit or of a finished table. `proof` holds all its fields except labels and codes."""
     names = distinct(predictions)
     at = {(type(name), name): code for code, name in enumerate(names)}
     codes = np.array([at[type(label), label] for label in predictions], dtype=np.int64)
@@ -217,7 +217,7 @@ def audit_claim(
 
 
 def distinct(labels: list[Any]) -> list[Any]:
-    """The different labels in order of their first appearance; 1, 1.0 and true are different."""
+    """Return the distinct labels in order of first appearance. 1, 1.0 and true are distinct."""
     return list({(type(label), label): label for label in labels}.values())
 
 
@@ -237,7 +237,7 @@ def crossfit_claim(data: dict[str, Any], bound: Any) -> dict[str, Any]:
 def _weights_of_rows(
     anchors: FloatArray, ds: Any, labeled: FloatArray, codes: NDArray[np.intp]
 ) -> tuple[FloatArray | None, NDArray[np.intp]]:
-    """Weights (n,) of labeled rows, None if they are equal, and the anchor (n,) that stands for each row."""
+    """Return the weights (n,) of labeled rows (None if equal), and the anchor (n,) of each row."""
     pairs = zip(anchors + 0.0, ds.anchor_labels, strict=True)
     keys = {(row.tobytes(), int(code)): at for at, (row, code) in enumerate(pairs)}
     found = [keys.get((row.tobytes(), int(code)), -1) for row, code in zip(labeled + 0.0, codes, strict=True)]
@@ -256,7 +256,7 @@ def _weights_of_rows(
 
 
 def _metric(metric: FeatureMetric | None, *, learned: bool) -> dict[str, Any]:
-    """Describe the metric. A function or a matrix of distances cannot be checked by others.
+    """Describe the metric. Others cannot check a function or a matrix of distances.
 
     learned : whether the radius was estimated with metrics learned from the labels.
     """
@@ -283,7 +283,7 @@ def write_evidence(
     model: dict[str, Any] | None = None,
     seed: int | None = None,
 ) -> list[Path]:
-    """Write claims with their proofs; large arrays go into a file beside it. Returns the files."""
+    """Write claims with their proofs, and large arrays into a second file. Return the files."""
     file = Path(path)
     if file.suffix.lower() != ".json":
         raise ParameterError("path", "must end in .json", repr(str(path)), "Pass a name such as certificate.json.")
@@ -317,7 +317,7 @@ def write_evidence(
 
 
 def _as_json(value: Any, arrays: dict[str, NDArray[Any]]) -> Any:
-    """Plain values; an array as nested lists, or if it is large by its name among the arrays."""
+    """Return plain values. An array becomes nested lists, or its name in `arrays` if it is large."""
     if isinstance(value, dict):
         return {key: _as_json(part, arrays) for key, part in value.items()}
     if isinstance(value, list | tuple):

@@ -33,7 +33,7 @@ from surefoot.problem.losses import LOG_LOSS, log_loss_matrix
 from surefoot.problem.rows import fingerprints
 from surefoot.problem.sets import DecisionSet
 
-# The paper's ε(N_u): how far a mean over fresh rows can fall below the expectation, one-sided, at a confidence level.
+# The paper's ε(N_u): a one-sided bound on how far the mean over fresh rows falls below the expectation.
 
 NORMAL: Literal["normal"] = "normal"
 BERNSTEIN: Literal["bernstein"] = "bernstein"
@@ -45,8 +45,8 @@ BERRY_ESSEEN = 0.4748
 def normal_term(values: FloatArray, level: float) -> float:
     """One-sided normal bound with the Berry–Esseen correction: z σ/√m with Φ(−z) + C ρ/(σ³ √m) = 1 − level.
 
-    σ and ρ = E|φ − Eφ|³ are sample moments, so the level is met up to their error. The term is infinite if the
-    correction alone exceeds 1 − level: m rows are then too few for a guarantee at this level.
+    σ and ρ = E|φ − Eφ|³ are sample moments, so the level holds up to their error. The term is infinite if the
+    correction alone exceeds 1 − level, because m rows are then too few for a guarantee at this level.
 
     Parameters
     ----------
@@ -67,8 +67,8 @@ def normal_term(values: FloatArray, level: float) -> float:
 def bernstein_term(values: FloatArray, level: float, low: float, high: float) -> float:
     """Empirical Bernstein bound (Maurer and Pontil, 2009, theorem 4) for φ in [low, high] and any m ≥ 2.
 
-    √(2 V log(2/δ)/m) + 7 (high − low) log(2/δ) / (3 (m − 1)), where V is the sample variance and δ = 1 − level. The
-    bound holds for every distribution on the interval, without moment assumptions.
+    The term is √(2 V log(2/δ)/m) + 7 (high − low) log(2/δ) / (3 (m − 1)), with sample variance V and δ = 1 − level. It
+    holds for every distribution on the interval, without moment assumptions.
     """
     m = len(values)
     if m < 2:
@@ -96,7 +96,7 @@ class FreshCertificate(PrintsAsTable):
     Attributes
     ----------
     risk : float
-        The bound: mean + sampling_error, or the largest loss if it is smaller.
+        The bound: mean + sampling_error, or the largest loss if that is smaller.
     likelihood : float
         The bound as a likelihood, exp(−risk).
     mean : float
@@ -110,7 +110,7 @@ class FreshCertificate(PrintsAsTable):
     n_rows : int
         Number of fresh rows, N_u.
     reused_rows : int
-        Number of fresh rows that coincide with rows of the fit. If there are any, the level is void.
+        Number of fresh rows that equal rows of the fit. If there are any, the level is void.
     guarantee : bool
         Whether the level is valid: no row is reused, or `assume_fresh` was set.
     loss : str
@@ -170,7 +170,7 @@ class FreshCertificate(PrintsAsTable):
 
 @dataclass(frozen=True, eq=False)
 class SetBound:
-    """A decision set without its rows, and one of its dual points. `floor` is the least Φ at the rows of the fit."""
+    """A decision set without its rows, and one of its dual points. `floor` is the smallest Φ at the rows of the fit."""
 
     decision_set: DecisionSet
     point: DualPoint
@@ -189,7 +189,7 @@ class SetBound:
         return dual_constant(self.decision_set, self.point)
 
     def range(self, largest_loss: float) -> tuple[float, float]:
-        """Return bounds on the values, which are clipped at the floor (this can only raise their mean)."""
+        """Return bounds on the values. Values are clipped at the floor, which can only raise their mean."""
         high = self.constant + largest_row_value(self.decision_set, self.point, largest_loss)
         return min(self.constant + self.floor, high), high
 
@@ -198,9 +198,9 @@ class SetBound:
 class RowBound:
     """Everything needed to evaluate the upper bound of a certificate at rows that were not in the fit.
 
-    anchors : (n, d) labeled rows in the order of the decision set; sets : one per decision set of a union, whose
-    largest bound counts; losses_at : losses of the classifier at rows, or None; largest_loss : None if losses are
-    unbounded; used : fingerprints of the rows of the fit.
+    anchors : (n, d) labeled rows in the order of the decision set; sets : one per decision set of a union, where the
+    largest bound counts; losses_at : function that returns the losses of the classifier at rows, or None;
+    largest_loss : None if losses are unbounded; used : fingerprints of the rows of the fit.
     """
 
     anchors: FloatArray

@@ -69,13 +69,13 @@ class RowGroups:
 
     @classmethod
     def _with_rows(cls, names: list[Any], shares: FloatArray, member_of: NDArray[Any] | GroupFunction) -> RowGroups:
-        """Build the groups without those of weight 0, which have no mean."""
+        """Build the groups. Drop groups of weight 0, which have no mean."""
         kept = np.flatnonzero(shares > 0)
         return cls([names[at] for at in kept], shares[kept], member_of)
 
     @property
     def factors(self) -> list[FloatArray]:
-        """Per group, the factors (N,) that turn the mean over rows in memory into the mean over the group."""
+        """For each group, the factors (N,) that turn the mean over rows in memory into the mean over the group."""
         return [
             np.where(np.asarray(self.member_of) == name, 1.0 / share, 0.0)
             for name, share in zip(self.names, self.shares.tolist(), strict=True)
@@ -123,7 +123,7 @@ def _checked(groups: ArrayLike, n_rows: int) -> NDArray[Any]:
 
 @dataclass(frozen=True, eq=False)
 class NumericRows:
-    """Labeled, unlabeled and target rows as numbers. `transformed` tells whether they differ from the rows passed."""
+    """Labeled, unlabeled and target rows as numbers. `transformed`: whether they differ from the rows passed."""
 
     X: Any
     X_unlabeled: Any
@@ -134,7 +134,7 @@ class NumericRows:
 def rows_to_measure(
     classifier: Any, X: Any, X_unlabeled: Any, X_target: Any, X_metric: ArrayLike | None
 ) -> NumericRows:
-    """Return the rows as passed, the parts of X_metric, or what a pipeline's first steps make of rows with text."""
+    """Return the rows as passed, the parts of X_metric, or for text the output of a pipeline's first steps."""
     if X_metric is not None:
         return _cut(X, X_unlabeled, X_target, X_metric)
     if not _has_texts(X):

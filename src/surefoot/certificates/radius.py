@@ -27,10 +27,10 @@ from surefoot.solvers.search.best_bounds import JointState
 from surefoot.solvers.search.solution import Solution, solve_certified
 from surefoot.solvers.transport import solve_transport
 
-# Only the median confidence matters to the search of the as-robust-as-possible rule: its trials are solved to the first
-# gap, and to the second one if the confidence differs from the required one by less than the margin.
+# The search of the as-robust-as-possible rule uses only the median confidence. It solves its trials to the first gap,
+# and to the second gap if the confidence differs from the required confidence by less than the margin.
 _ROUGH_TOL, _TRIAL_TOL, _MARGIN = 1e-2, 2e-3, 0.05
-# A solve starts from the end of the path of the previous one if their excesses differ by at most this factor.
+# A solve starts from the end of the previous path if the two excesses differ by at most this factor.
 _NEAR = 1.07
 # Radii closer to the minimal radius than this fraction of the first excess tried are treated as equal.
 _NEAREST = 1.0 / 64.0
@@ -52,10 +52,10 @@ def minimal_radius(
 ) -> float:
     """Compute the smallest radius at which the decision set is not empty.
 
-    It is the smallest radius for which some distribution has the required feature marginal and label probabilities. It
-    equals W_d(P_X, P̂_X), the transport distance in feature space between all rows and the labeled rows, plus the cost
-    of the cheapest relabeling of the labeled frequencies into the intervals (for a scalar label cost κ: κ times their
-    total variation distance).
+    This is the smallest radius for which some distribution has the required feature marginal and label probabilities.
+    It is the sum of two terms. The first is W_d(P_X, P̂_X), the transport distance in feature space between all rows
+    and the labeled rows. The second is the cost of the cheapest relabeling of the labeled frequencies into the
+    intervals (for a scalar label cost κ: κ times their total variation distance).
 
     Parameters
     ----------
@@ -74,15 +74,15 @@ def minimal_radius(
         Number of times each labeled row counts. None: once each.
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
         Label probabilities, with classes in sorted order: 95 % intervals from y ("clopper-pearson"), exact values (K,),
-        intervals (K, 2), or None for no constraint. "auto": "clopper-pearson", or None with X_target, because y says
-        nothing about its label probabilities.
+        intervals (K, 2), or None for no constraint. "auto": "clopper-pearson", or None with X_target, because y
+        contains no information about the label probabilities of X_target.
     label_cost : float or array of shape (K, K), default=1.0
         Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row to
         k.
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     classes : array of shape (K,) or None, default=None
-        All classes, if the labels may miss some.
+        All classes, if y may not contain all of them.
     n_jobs : int or None, default=None
         Number of threads over blocks of rows. None means one, -1 one per core.
     compute : Compute or None, default=None
@@ -131,11 +131,11 @@ def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
     n_jobs: int | None = None,
     compute: Compute | None = None,
 ) -> RadiusEstimate:
-    """Estimate from the labeled rows a radius that covers the true distribution in a fraction `level` of samples.
+    """Estimate from the labels a radius that should cover the true distribution in a fraction `level` of samples.
 
     The estimate is the minimal radius plus a quantile of the excess W_c(A, B) − W_d(A, B) − T(p_A, p_B) between random
-    halves A, B of the labeled rows. It assumes i.i.d. labels. Its coverage was measured (docs/calibration.md), not
-    proved.
+    halves A, B of the labeled rows. It assumes i.i.d. labels. Its coverage was measured, not proved
+    (docs/calibration.md).
 
     Parameters
     ----------
@@ -158,8 +158,8 @@ def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
         Number of times each labeled row counts. None: once each.
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
         Label probabilities, with classes in sorted order: 95 % intervals from y ("clopper-pearson"), exact values (K,),
-        intervals (K, 2), or None for no constraint. "auto": "clopper-pearson", or None with X_target, because y says
-        nothing about its label probabilities.
+        intervals (K, 2), or None for no constraint. "auto": "clopper-pearson", or None with X_target, because y
+        contains no information about the label probabilities of X_target.
     label_cost : float, "auto", "median" or array of shape (K, K), default="auto"
         Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row to
         k. "median" and "auto": the median distance between rows.
@@ -167,7 +167,7 @@ def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
         Distance d between rows: "euclidean", "manhattan", "chebyshev", "learned" (learned from the labels, see
         `surefoot.costs.LearnedMetric`), an object of `surefoot.costs`, or a function. "auto": "learned".
     classes : array of shape (K,) or None, default=None
-        All classes, if the labels may miss some.
+        All classes, if y may not contain all of them.
     n_jobs : int or None, default=None
         Number of threads over groups of rows. None means one, -1 one per core.
     compute : Compute or None, default=None
@@ -276,7 +276,7 @@ class RadiusSearch:
 
 
 def weighted_median(values: FloatArray, weights: FloatArray) -> float:
-    """Return the least value at which half of the weight is reached."""
+    """Return the smallest value at which the cumulative weight reaches half."""
     order = np.argsort(values)
     cumulative = np.cumsum(weights[order])
     return float(values[order][np.searchsorted(cumulative, 0.5 * cumulative[-1])])
@@ -306,11 +306,11 @@ def largest_confident_radius(
 ) -> RadiusSearch:
     """Find the largest radius with a median confidence over all rows of at least `confidence` (paper, section 5.1).
 
-    The excess over the minimal radius is bracketed by factors of 4, and the bracket is narrowed on a log scale to a
-    relative `accuracy`. Every solve starts from the previous one. No radius beyond the diameter of the data is tried,
-    because the constraint is no longer active there. No excess below 1/64 of the first excess is tried, because α grows
-    without bound and nothing is gained. It is tried at once if, by the trend of the confidence, no larger excess is
-    confident. If no radius is confident, the smallest one tried is returned.
+    The search brackets the excess over the minimal radius by factors of 4, then narrows the bracket on a log scale to a
+    relative `accuracy`. Every solve starts from the previous one. The search tries no radius beyond the diameter of the
+    data, because the constraint is no longer active there. It tries no excess below 1/64 of the first excess, because α
+    grows without bound there with no benefit. It tries this smallest excess immediately if the trend of the confidence
+    suggests that no larger excess is confident. If no radius is confident, it returns the smallest radius tried.
     """
     largest = float(ds.distances[ds.row_weights > 0].max() + ds.label_cost.max())
     tried: list[tuple[float, float]] = []
@@ -318,7 +318,7 @@ def largest_confident_radius(
     at, solution = np.inf, None
 
     def surplus(excess: float, tolerance: float) -> tuple[float, Solution]:
-        """Return the median confidence minus the required one, and the solution."""
+        """Return the median confidence minus the required confidence, and the solution."""
         nonlocal states, at, solution
         radius = min(minimal.value + excess, largest)
         if at != excess or solution is None or solution.gap > tolerance:
@@ -330,14 +330,14 @@ def largest_confident_radius(
         return value - confidence, solution
 
     def trial(excess: float) -> float:
-        """Return the median confidence minus the required one, as exactly as necessary to compare them."""
+        """Return the median confidence minus the required confidence, accurate enough to compare the two."""
         found = surplus(excess, max(tol, _ROUGH_TOL))[0]
         return found if abs(found) > _MARGIN else surplus(excess, max(tol, _TRIAL_TOL))[0]
 
     most = max(largest - minimal.value, 0.0)
     first = min(max(0.01 * minimal.value, 1e-4 * largest), most)
     excess, smallest, bracket = first, _NEAREST * first, Bracket()
-    found, gain = trial(first), np.inf  # gain : of the surplus, when the excess falls to a quarter
+    found, gain = trial(first), np.inf  # gain : increase of the surplus when the excess falls to a quarter
     bracket.add(first, found)
     while bracket.low is None and excess > smallest:
         steps = np.log(excess / smallest) / np.log(4.0)
@@ -360,7 +360,7 @@ def largest_confident_radius(
 
 @dataclass
 class Bracket:
-    """The largest excess known to be confident, the smallest larger excess known not to be, and the surplus of each."""
+    """The largest confident excess found, the smallest larger excess that is not confident, and the surplus of each."""
 
     low: float | None = None
     high: float | None = None

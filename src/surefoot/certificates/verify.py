@@ -1,7 +1,7 @@
 """Check evidence without the solver: a worst case at its dual points, an audit from its draws and labels.
 
-A reviewer runs this code on a file that somebody else wrote. It shares no code with the solvers and the audit engine.
-Only the distances come from `surefoot.costs`. docs/evidence.md describes the format and each formula.
+A reviewer runs this code on a file that someone else wrote. The code shares nothing with the solvers and the audit
+engine. Only the distances come from `surefoot.costs`. docs/evidence.md describes the format and each formula.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ from surefoot._validation import FloatArray
 from surefoot.costs.metrics import Chebyshev, Euclidean, FeatureMetric, Mahalanobis, Manhattan, WeightedMetric
 from surefoot.problem.rows import unwrap
 
-# The file: JSON that a schema describes, and large arrays in a second file beside it.
+# The file: JSON with a schema, plus a second file for large arrays.
 
 FORMAT, VERSION = "surefoot.evidence", 1
 SCHEMA = "evidence.schema.json"
 CERTIFICATE, CROSSFIT, AUDIT, FINISH = "certificate", "crossfit", "audit", "finish"
-# A row of a table without a prediction, which annotators label.
+# Marks a row without a prediction. Annotators label this row.
 NO_PREDICTION = ""
-# Bytes that a file of arrays may unpack to, and that a JSON file may have.
+# Maximum size in bytes of an unpacked file of arrays, and of a JSON file.
 _MOST_BYTES, _MOST_TEXT = 1 << 32, 256 << 20
 _ARRAYS = {"splits", "labeled_weights", "row_weights", "beta", "losses", "codes", "belief"}
 _ARRAYS |= {"weights", "directions", "inverse_covariance", "scores", "model_rows"}
@@ -54,25 +54,25 @@ _ARRAYS |= {"weights", "directions", "inverse_covariance", "scores", "model_rows
 
 @cache
 def schema() -> dict[str, Any]:
-    """The JSON Schema of the format."""
+    """Return the JSON Schema of the format."""
     text = files("surefoot.certificates").joinpath(SCHEMA).read_text(encoding="utf-8")
     found: dict[str, Any] = json.loads(text)
     return found
 
 
 def checksum(content: dict[str, Any]) -> str:
-    """SHA-256 of the content without its field "sha256", as JSON with sorted keys and no white space."""
+    """Return the SHA-256 of the content without its field "sha256", as JSON with sorted keys and no whitespace."""
     rest = {name: value for name, value in content.items() if name != "sha256"}
     return sha256(json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False))
 
 
 def sha256(content: str | bytes) -> str:
-    """SHA-256 of bytes, or of a text in UTF-8."""
+    """Return the SHA-256 of bytes, or of a text in UTF-8."""
     return hashlib.sha256(content.encode() if isinstance(content, str) else content).hexdigest()
 
 
 def array_digest(*arrays: Any) -> str:
-    """SHA-256 of arrays of numbers: the shape of each, then its entries as little-endian float64."""
+    """Return the SHA-256 of arrays of numbers: each shape, then the entries as little-endian float64."""
     digest = hashlib.sha256()
     for array in arrays:
         values = np.ascontiguousarray(array, dtype="<f8") + 0.0  # -0.0 is 0.0
@@ -87,7 +87,7 @@ def labels_digest(labels: Sequence[Any]) -> str:
 
 
 def read_evidence(path: str | Path) -> dict[str, Any]:
-    """Read a file of evidence: valid by the schema, unchanged since it was written, with its arrays in place."""
+    """Read an evidence file. Check its schema and checksum, and load its arrays."""
     file = Path(path)
     try:
         if file.stat().st_size > _MOST_TEXT:
@@ -116,7 +116,7 @@ def read_evidence(path: str | Path) -> dict[str, Any]:
 
 
 class EvidenceError(FileError):
-    """Evidence that was changed, or that cannot be right."""
+    """Raised for evidence that was changed or contradicts itself."""
 
 
 def _load_arrays(file: Path, content: dict[str, Any]) -> None:
@@ -152,7 +152,7 @@ def _put_in_place(node: Any, arrays: dict[str, Any]) -> None:
             _put_in_place(value, arrays)
 
 
-# What a claim says, in words that follow from its fields: a text that says more than the fields is a mismatch.
+# The text of a claim follows from its fields. A text that claims more than the fields is a mismatch.
 
 _RADIUS_WORDS = {
     "given": "The radius was given. Nothing in the data proves that the true distribution lies within it.",
@@ -168,7 +168,7 @@ _KINDS = {"given": "conditional", "calibrated": "conditional", "rule of thumb": 
 
 
 def claim_words(claim: dict[str, Any], data: dict[str, Any]) -> dict[str, Any]:
-    """The statement of a claim, its assumptions, and what would void it."""
+    """Return the statement of a claim, its assumptions, and the events that would void it."""
     words = {
         CERTIFICATE: _certificate_words,
         CROSSFIT: _crossfit_words,
@@ -287,7 +287,7 @@ class Verification(PrintsAsTable):
     not_verified : list of str
         The facts that these files cannot prove.
     mismatches : list of str
-        What does not agree; empty if the evidence holds.
+        The facts that do not agree; empty if the evidence holds.
     """
 
     claims: list[str] = field(default_factory=list)
@@ -297,25 +297,25 @@ class Verification(PrintsAsTable):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing disagrees, and something was verified."""
+        """Whether at least one fact was verified and there is no mismatch."""
         return not self.mismatches and bool(self.verified)
 
     def check(self, holds: object, claim: str, otherwise: str | None = None) -> bool:
-        """Note what was checked.
+        """Record a fact as verified or as a mismatch.
 
         Parameters
         ----------
         holds : bool
-            Whether it agrees.
+            Whether the fact agrees with the data.
         claim : str
-            What was checked; noted as verified if it holds. Empty: nothing is noted.
+            The fact, recorded as verified if it holds. An empty text is not recorded.
         otherwise : str or None, default=None
-            The mismatch; by default that the claim does not hold.
+            Text of the mismatch. None: the text is that the claim does not hold.
 
         Returns
         -------
         bool
-            Whether it agrees.
+            Whether the fact agrees with the data.
         """
         if bool(holds):
             self.verified += [claim] if claim else []
@@ -338,13 +338,13 @@ class Verification(PrintsAsTable):
 
 @dataclass(frozen=True, eq=False)
 class CheckedData:
-    """The data of a claim, as a reviewer has them.
+    """The data that a reviewer has to check a claim.
 
-    rows : (N, d) whose marginal counts, labeled ones first; labeled : (n, d) with labels (n,).
-    losses_of : losses (N, K) of the classifier for a claim, None if unknown.
-    predictions : (N,) of the classifier, in the order of the pool; known_labels : by row of the pool.
-    target : whether the rows are those of another population. scores : (N,) of the predictions. authors : (N,)
-    "person", "model" or None in a finished table, where known_labels has the labels of both.
+    rows : (N, d) of the feature marginal, labeled rows first; labeled : (n, d) with labels (n,).
+    losses_of : function that returns the losses (N, K) of the classifier for a claim, or None if unknown.
+    predictions : (N,) of the classifier, in the order of the pool; known_labels : labels by row of the pool.
+    target : whether the rows come from another population; scores : (N,) of the predictions.
+    authors : (N,) of a finished table, "person", "model" or None. known_labels then holds the labels by both.
     """
 
     features: str | None = None
@@ -390,9 +390,9 @@ def verify_content(content: dict[str, Any], data: CheckedData) -> Verification:
             for name, text in claim_words(claim, described).items():
                 found.check(claim[name] == text, "", f"the text {name!r} of a claim says other things than its fields")
             checks[claim["type"]](found, claim, described, data)
-        except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:  # fields of no sense together
+        except (ValueError, KeyError, TypeError, IndexError, OverflowError) as error:  # inconsistent fields
             found.check(False, "", f"a claim contradicts itself ({type(error).__name__}: {error})")
-    for texts in (found.mismatches, found.verified, found.not_verified):  # claims may share their set
+    for texts in (found.mismatches, found.verified, found.not_verified):  # claims may share a set
         texts[:] = dict.fromkeys(texts)
     return found
 
@@ -407,7 +407,7 @@ def verify(
     classifier: Any = None,
     losses: Any = None,
 ) -> Verification:
-    """Check a file of evidence about arrays, without the solver. `surefoot verify` checks one about a table.
+    """Check an evidence file about arrays, without the solver. For a table, use `surefoot verify`.
 
     Parameters
     ----------
@@ -416,20 +416,21 @@ def verify(
     X : array of shape (n, d) or None, default=None
         The labeled rows of a certificate, or the rows of an audited pool.
     y : array of shape (n,) or None, default=None
-        The labels of X; of an audited pool those that are known, others NaN or None.
+        The labels of X. For an audited pool: the known labels, with NaN or None for missing labels.
     X_unlabeled : array of shape (M, d) or None, default=None
         Unlabeled rows of a certificate.
     X_target : array of shape (M, d) or None, default=None
         Rows of another population, if the certificate is about one.
     classifier : fitted classifier or None, default=None
-        The classifier of the claim. None: the losses or predictions in the file are taken as they are.
+        The classifier of the claim. None: the losses or predictions in the file are used as they are.
     losses : array of shape (N, K) or None, default=None
-        Losses at all rows, if the certificate was made from such a matrix.
+        Losses at all rows, if the certificate was made from a matrix of losses.
 
     Returns
     -------
     Verification
-        What was verified, what no check of these data can show, and what does not agree; `ok` if nothing disagrees.
+        The verified facts, the facts that these data cannot prove, and the mismatches. `ok` is True if at least one
+        fact was verified and there is no mismatch.
 
     Examples
     --------
@@ -478,17 +479,17 @@ def verify(
 
 
 def as_rows(X: Any) -> FloatArray:
-    """Rows as float64."""
+    """Return rows as float64."""
     return np.ascontiguousarray(np.asarray(X, dtype=np.float64))
 
 
 def plain_label(label: Any) -> Any:
-    """A label as JSON holds it."""
+    """Return a label as JSON stores it."""
     return label.item() if isinstance(label, np.generic) else label
 
 
 def rows_digest(X: Any) -> str:
-    """SHA-256 of rows of numbers or texts."""
+    """Return the SHA-256 of rows of numbers or texts."""
     rows = np.asarray(X)
     return array_digest(rows) if rows.dtype.kind in "fiub" else sha256(json.dumps(rows.tolist(), default=str))
 
@@ -498,7 +499,7 @@ def _is_label(value: Any) -> bool:
 
 
 def losses_by(classifier: Any, rows: Any, metric: str, classes: Sequence[Any]) -> FloatArray | None:
-    """Losses (M, K) of a classifier at rows; None for a metric whose losses the evidence alone defines."""
+    """Return losses (M, K) of a classifier at rows, or None for a metric whose losses only the evidence defines."""
     if metric == "zero_one":
         predicted = np.asarray(classifier.predict(rows)).ravel().tolist()
         return np.array([[float(answer != one) for one in classes] for answer in predicted])
@@ -511,16 +512,16 @@ def losses_by(classifier: Any, rows: Any, metric: str, classes: Sequence[Any]) -
 
 # A worst case: its dual points, evaluated at all rows.
 
-# Values are written with this margin above what the proof gives, so that another machine's rounding does not matter.
+# Claimed values exceed the proved value by this margin, so that rounding on another machine does not matter.
 MARGIN = 1e-9
 _SAME = 1e-6
-# Distances up to which the minimal radius is computed again, by another solver.
+# Up to this number of distances, another solver recomputes the minimal radius.
 _MOST_DISTANCES = 4_000_000
 _CHUNK = 1 << 20
 
 
 def metric_of(described: dict[str, Any]) -> FeatureMetric:
-    """The distance that a claim names."""
+    """Return the distance that a claim names."""
     name = described["name"]
     if name == "weighted":
         return WeightedMetric(described["weights"], described["directions"])
@@ -544,11 +545,11 @@ class ClaimedSet:
 
 
 def sets_of(chosen: dict[str, Any], K: int) -> list[ClaimedSet]:
-    """The sets whose union a claim speaks of.
+    """Return the sets whose union a claim covers.
 
-    A tied claim is about W(μ, labels) ≤ W_d + excess + κ TV(p_μ, p̂), W_d the transport distance of the features. With
-    TV the largest gain of a set S of classes, this is one set for each S: changes of a label into S cost κ less,
-    changes out of S cost κ more.
+    A tied claim covers W(μ, labels) ≤ W_d + excess + κ TV(p_μ, p̂), with W_d the transport distance of the features.
+    TV is the largest gain of a set S of classes, so the claim covers one set for each S. In that set, changing a label
+    into S costs κ less, and changing a label out of S costs κ more.
     """
     given = np.asarray(chosen["label_cost"], dtype=np.float64)
     cost = given * (1.0 - np.eye(K)) if given.ndim == 0 else given
@@ -574,9 +575,11 @@ def value_at_point(
     losses: FloatArray,
     distances: Callable[[slice], FloatArray],
 ) -> float:
-    """αr + Σ_i w_i β_i + Σ_k max(λ_k hi_k, λ_k lo_k) + Σ_j m_j max_{k,i} (ℓ_jk − α (d_ji + C[k, y_i]) − β_i − λ_k).
+    """Return the dual value at a point, which bounds the expected loss of every distribution in the set.
 
-    For every α ≥ 0, β and λ this bounds the expected loss of every distribution in the set.
+    αr + Σ_i w_i β_i + Σ_k max(λ_k hi_k, λ_k lo_k) + Σ_j m_j max_{k,i} (ℓ_jk − α (d_ji + C[k, y_i]) − β_i − λ_k).
+
+    The bound holds for every α ≥ 0, β and λ.
     """
     alpha, lam, beta_ = point["alpha"], np.asarray(point["lambda"]), np.asarray(point["beta"])
     used = np.flatnonzero(weights > 0)
@@ -595,7 +598,7 @@ def value_at_point(
 
 
 def claimed_value(value: float) -> float:
-    """The number to write for a value that a proof gives: rounded up, with a margin."""
+    """Return the number to claim for a proved value: rounded up, with a margin."""
     return math.ceil((value + MARGIN) / MARGIN) * MARGIN
 
 
@@ -660,7 +663,7 @@ def _check_certificate(
 
 
 def _check_losses(found: Verification, claim: dict[str, Any], losses: FloatArray, data: CheckedData) -> None:
-    """The losses are those claimed, of the form of their metric, and those of the classifier."""
+    """Check that the losses match the claim, the form of their metric, and the classifier."""
     metric = claim["metric"]
     found.check(array_digest(losses) == claim["predictions"], "", f"the losses of {metric} were changed (SHA-256)")
     if metric == "zero_one":
@@ -686,7 +689,7 @@ def _check_set(
     data: CheckedData,
     intervals: FloatArray,
 ) -> None:
-    """Check that the set is not empty, and that its radius and its intervals are as claimed."""
+    """Check that the set is not empty, and that its radius and intervals match the claim."""
     radius, K = chosen["radius"], len(intervals)
     cost = ClaimedSet(*_plain(chosen, K))
     shares = shares_of(codes, weights, K)
@@ -753,7 +756,7 @@ def _plain(chosen: dict[str, Any], K: int) -> tuple[FloatArray, float]:
 
 
 def _weights(given: Any, n: int) -> FloatArray:
-    """Weights as given, or equal ones."""
+    """Return the given weights, or equal weights."""
     return np.full(n, 1.0 / max(n, 1)) if given is None else np.asarray(given, dtype=np.float64)
 
 
@@ -763,7 +766,7 @@ def _is_weighting(weights: FloatArray, n: int) -> bool:
 
 
 def shares_of(codes: NDArray[np.intp], weights: FloatArray, K: int) -> FloatArray:
-    """The share (K,) of each class among weighted labels."""
+    """Return the share (K,) of each class among weighted labels."""
     return np.array([weights[codes == k].sum() for k in range(K)], dtype=np.float64)
 
 
@@ -782,7 +785,7 @@ def _is_point(point: dict[str, Any], n: int, K: int) -> bool:
 
 
 def clopper_pearson(counts: NDArray[np.intp], level: float) -> FloatArray:
-    """Two-sided intervals (K, 2) of the share of each class, tightened to shares that sum to one."""
+    """Return two-sided intervals (K, 2) for the share of each class, tightened to shares that sum to one."""
     n, tail = int(counts.sum()), (1.0 - level) / 2
     low = np.array([beta.ppf(tail, m, n - m + 1) if m else 0.0 for m in counts])
     high = np.array([beta.ppf(1.0 - tail, m + 1, n - m) if m < n else 1.0 for m in counts])
@@ -791,7 +794,7 @@ def clopper_pearson(counts: NDArray[np.intp], level: float) -> FloatArray:
 
 
 def relabeling(cost: FloatArray, shares: FloatArray, intervals: FloatArray) -> float:
-    """The cheapest way to change labels in these shares into shares within the intervals: a program of K² numbers."""
+    """Return the lowest cost of relabeling these shares into the intervals, by a linear program with K² variables."""
     K = len(shares)
     into, out_of = np.kron(np.eye(K), np.ones(K)), np.kron(np.ones(K), np.eye(K))  # entry (k, c): c becomes k
     solved = linprog(
@@ -805,7 +808,7 @@ def relabeling(cost: FloatArray, shares: FloatArray, intervals: FloatArray) -> f
 
 
 def _transport(metric: FeatureMetric, data: CheckedData, weights: FloatArray, row_weights: FloatArray) -> float:
-    """The transport distance between the rows and the labeled rows, by POT's network simplex."""
+    """Return the transport distance between the rows and the labeled rows, by POT's network simplex."""
     import ot
 
     used = np.flatnonzero(weights > 0)
@@ -815,10 +818,10 @@ def _transport(metric: FeatureMetric, data: CheckedData, weights: FloatArray, ro
 
 
 def _check_crossfit(found: Verification, claim: dict[str, Any], described: dict[str, Any], data: CheckedData) -> None:
-    """The bound follows from its counts; the counts and its coverage cannot be checked."""
+    """Check that the bound follows from its counts. The counts and the coverage cannot be checked."""
     seen, level = claim["proof"], claim["confidence"]
     n, groups = seen["n_labels"], seen["n_groups"]
-    # of all labels, and of one in each group: the larger counts
+    # errors among all labels, and among one label of each group: the larger bound counts
     counts = [(seen["n_errors"], n), *([] if groups is None else [(seen["group_errors"], groups)])]
     possible = n == described["labeled"] and all(0 <= errors <= m <= n for errors, m in counts)
     if not found.check(
@@ -845,15 +848,15 @@ def clopper_pearson_one_sided(errors: int, n: int, level: float) -> float:
 
 # An audit: its draws follow from the seed, its errors from the labels, and its bound from the errors.
 
-# Fractions of a stake in the bets of weighted draws; the wealth is the mean over them.
+# Stakes of the bets on weighted draws, as fractions. The wealth is the mean over all stakes.
 _STAKES = (0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.97)
 
 
 @dataclass(frozen=True, eq=False)
 class _Sample:
-    """A sample that was checked: predictions (N,), rows labeled before, the sampled rows and which of them are wrong.
+    """A checked sample: predictions (N,), rows labeled before, sampled rows, and whether each sampled row is wrong.
 
-    probabilities, left : of weighted draws, see `draws_of`.
+    probabilities, left : for weighted draws, see `draws_of`.
     """
 
     predictions: list[Any]
@@ -866,14 +869,14 @@ class _Sample:
 
     @property
     def n_open(self) -> int:
-        """Rows that had no label before the first draw."""
+        """Number of rows without a label before the first draw."""
         return len(self.predictions) - len(self.known)
 
 
 def _check_sample(
     found: Verification, claim: dict[str, Any], described: dict[str, Any], data: CheckedData
 ) -> _Sample | None:
-    """The sample is that of its seed, and its errors are those of its labels; None where it makes no sense."""
+    """Check the sample against its seed, and its errors against its labels. Return None if it is inconsistent."""
     proof, N = claim["proof"], described["rows"]
     codes, names, given = np.asarray(proof["codes"]), proof["labels"], proof.get("belief")
     belief = None if given is None else np.asarray(given, dtype=np.float64)
@@ -935,7 +938,7 @@ def _check_audit(found: Verification, claim: dict[str, Any], described: dict[str
 
 
 def _check_finish(found: Verification, claim: dict[str, Any], described: dict[str, Any], data: CheckedData) -> None:
-    """The model labels no other rows than the sample allows, and the finished table has these labels."""
+    """Check that the model labels only rows that the sample allows, and that the finished table has these labels."""
     proof, N, level = claim["proof"], described["rows"], claim["confidence"]
     scores, chosen = np.asarray(proof["scores"], dtype=np.float64), np.asarray(proof["model_rows"])
     sound = (
@@ -973,7 +976,7 @@ def _check_finish(found: Verification, claim: dict[str, Any], described: dict[st
         f"the {n_model} of the model have scores above {lowest:.9g}, which the sample allows",
         "the model labels rows that the sample does not allow",
     )
-    if planned and lowest == -np.inf:  # every row is allowed: the bound of a plain audit may be smaller
+    if planned and lowest == -np.inf:  # every row is allowed, and the bound of a plain audit may be smaller
         most = min(most, exact_bound(sum(wrong), len(drawn), n_open, level) - sum(wrong))
     proved = min(most, len(chosen))
     found.check(
@@ -995,11 +998,12 @@ def _check_finish(found: Verification, claim: dict[str, Any], described: dict[st
 def _threshold_of(
     scores: FloatArray, wrong: Sequence[bool], n_open: int, most: int, level: float, *, planned: bool
 ) -> float:
-    """The score above which the model may label rows, given the scores (m,) of the sample in order and its errors.
+    """Return the score above which the model may label rows, from the sample's scores (m,) in order and its errors.
 
-    With at most a errors of the sample above a threshold, at most `most` other rows above it are wrong if a sample with
-    a errors rejects more. a is the largest such number, and the threshold the score of the (a + 1)-th surest error. An
-    audit that may stop at any time has the lowest threshold of all its looks.
+    Suppose that at most a errors of the sample lie above a threshold. If a sample with a errors rejects more than
+    `most` other wrong rows above it, at most `most` other rows there are wrong. The rule uses the largest such a, and
+    the threshold is the score of the (a + 1)-th surest error. An audit that may stop at any time uses the lowest
+    threshold of all its looks.
     """
 
     def below(n: int, allowed: int) -> float:
@@ -1010,7 +1014,7 @@ def _threshold_of(
     if planned:
         allowed = -1
         while allowed < m and exact_bound(allowed + 1, m, n_open, level) - (allowed + 1) <= most:
-            allowed += 1  # the bound less the errors never decreases
+            allowed += 1  # the bound minus the errors never decreases
         return below(m, allowed)
     if most >= n_open:
         return -np.inf
@@ -1059,11 +1063,11 @@ def _is_wrong(label: Any, prediction: Any) -> bool:
 def draws_of(
     proof: dict[str, Any], predictions: list[Any], N: int, belief: FloatArray | None, n: int
 ) -> tuple[list[int], list[FloatArray], list[NDArray[np.intp]]]:
-    """The first n rows that a seed draws, and before each draw the probabilities (r,) of the rows left (r,).
+    """Return the first n rows drawn from a seed, and for each draw the probabilities (r,) of the remaining rows (r,).
 
-    Draw t takes u = default_rng([seed, mark, t]).random() and the first row left whose cumulative probability exceeds
-    u. The mark is the number whose 32 hexadecimal digits begin the SHA-256 of the predictions (Python's repr of the
-    list) and of the belief, if there is one.
+    Draw t takes u = default_rng([seed, mark, t]).random() and the first remaining row whose cumulative probability
+    exceeds u. The mark is the number given by the first 32 hexadecimal digits of the SHA-256 of the predictions
+    (Python's repr of the list) and the belief, if there is one.
     """
     digest = hashlib.sha256(repr(predictions).encode())
     if belief is not None:
@@ -1092,15 +1096,15 @@ def draws_of(
 
 
 def exact_bound(errors: int, n: int, N: int, level: float) -> int:
-    """The largest number M of errors among N rows with P(at most `errors` in a sample of n) > 1 - level."""
+    """Return the largest number M of errors among N rows with P(at most `errors` in a sample of n) > 1 - level."""
     numbers = np.arange(errors, N - (n - errors) + 1)
     return int(numbers[hypergeom.cdf(errors, N, numbers, n) > 1.0 - level].max(initial=errors))
 
 
 def anytime_bound(wrong: Sequence[bool], N: int, level: float) -> int:
-    """The largest number of errors among N rows that no prefix of uniform draws rejects.
+    """Return the largest number of errors among N rows that no prefix of uniform draws rejects.
 
-    After n draws with x errors, M is rejected where the mixture of all smaller numbers, with a beta-binomial(1/2, 1/2)
+    After n draws with x errors, M is rejected if the mixture of all smaller numbers, with a beta-binomial(1/2, 1/2)
     prior, explains the errors better by a factor 1/(1 - level).
     """
     most, x, threshold = N, 0, -math.log1p(-level)
@@ -1122,10 +1126,11 @@ def anytime_bound(wrong: Sequence[bool], N: int, level: float) -> int:
 
 
 def _is_rejected(bad: int, known_errors: int, sample: _Sample, level: float) -> bool:
-    """Whether bets on weighted draws ever reached 1/(1 - level) against this number of errors in the pool.
+    """Return True if bets on weighted draws ever reached 1/(1 - level) against this number of errors in the pool.
 
-    Draw t pays Z = (f - s) / (N q) + Σ_left s / N, f whether the prediction is wrong, s the belief that it is, q its
-    probability. If the pool has m N errors, Z has the mean m - Σ_drawn f / N, and never exceeds its largest value.
+    Draw t pays Z = (f - s) / (N q) + Σ_left s / N. f is 1 if the prediction is wrong and 0 otherwise, s is the believed
+    probability that it is wrong, and q is the sampling probability. If the pool has m N errors, Z has the mean
+    m - Σ_drawn f / N and never exceeds its largest value.
     """
     belief = np.asarray(sample.belief)
     N = len(belief)
