@@ -1,4 +1,4 @@
-"""Shared by all query strategies: reading a pool, sampling candidates, batches and ties."""
+"""Shared by all query strategies: read a pool, sample candidates, select batches and break ties."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from surefoot.active.flexibility import check_candidates
 from surefoot.active.impact import seen_by_last_step
 from surefoot.problem.rows import Unlabeled
 
-# A pool of partly labeled rows: the validated arguments of a query, and the classifier fitted to them.
+# A pool of partly labeled rows: the validated arguments of a query, and the fitted classifier.
 
 
 @dataclass(frozen=True, eq=False)
 class CandidatePool:
     """Rows X (N, d), labels y (N,) with missing values, and the candidates of a query.
 
-    candidates : (m,) indices of rows of X, or None if the candidates are other rows, `extra` (m, d).
+    candidates : (m,) indices of rows of X, or None if the candidates are separate rows, `extra` (m, d).
     """
 
     X: FloatArray
@@ -82,7 +82,7 @@ class CandidatePool:
 
     @property
     def labels(self) -> NDArray[Any]:
-        """Known labels (n,), as an array of their own type."""
+        """Known labels (n,), with their own dtype."""
         return np.array(self.y[self.labeled].tolist())
 
     def rows(self, positions: NDArray[np.intp]) -> FloatArray:
@@ -90,7 +90,7 @@ class CandidatePool:
 
 
 def is_missing(y: NDArray[Any], missing_label: Any) -> NDArray[np.bool_]:
-    """Return a mask of missing labels: NaN and None if the mark is NaN or None, otherwise labels equal to the mark."""
+    """Return a mask of missing labels: NaN and None if `missing_label` is NaN or None, otherwise labels equal to it."""
     if missing_label is not None and missing_label == missing_label:  # noqa: PLR0124 - not NaN
         return np.array([value == missing_label for value in y.tolist()], dtype=bool)
     if y.dtype.kind == "f":
@@ -101,7 +101,7 @@ def is_missing(y: NDArray[Any], missing_label: Any) -> NDArray[np.bool_]:
 
 
 def classes_so_far(classes: ArrayLike | None, clf: Any) -> NDArray[Any] | None:
-    """Return all classes as given, or as known to the classifier, or None if unknown."""
+    """Return the given classes, or the classes of the classifier, or None if unknown."""
     for given in (classes, getattr(clf, "classes", None), getattr(clf, "classes_", None)):
         if given is not None:
             return np.unique(np.asarray(given))
@@ -109,14 +109,14 @@ def classes_so_far(classes: ArrayLike | None, clf: Any) -> NDArray[Any] | None:
 
 
 def fit_to(clf: Any, pool: CandidatePool, sample_weight: ArrayLike | None) -> Any | None:
-    """Return a fitted clone of clf, or None with a warning if it needs more classes than the labels show.
+    """Return a fitted clone of clf, or None with a warning if the labels contain too few classes.
 
     A classifier that accepts X_unlabeled receives the unlabeled rows. A scikit-activeml classifier receives all rows.
     """
     model = clone(clf)
     n_seen = len(np.unique(pool.labels)) if pool.labeled.any() else 0
     weights = None if sample_weight is None else np.asarray(sample_weight)
-    of_activeml = hasattr(clf, "missing_label")  # with too few classes it would only count labels
+    of_activeml = hasattr(clf, "missing_label")  # with too few classes, it would only count labels
     if n_seen == 0 or (n_seen == 1 and of_activeml):
         _warn_unfit(n_seen)
         return None
@@ -148,8 +148,8 @@ def _warn_unfit(n_seen: int) -> None:
 class QueryStrategy(BaseEstimator):
     """Score the unlabeled rows of a pool and select the rows to label next.
 
-    Ties are broken by the random state. An integer gives the same selection for the same labels every time, and a new
-    stream of random numbers whenever the number of labels changes.
+    The random state breaks ties. With an integer, the same labels always give the same selection, and the random
+    numbers change whenever the number of labels changes.
     """
 
     missing_label: Any
@@ -186,18 +186,18 @@ class QueryStrategy(BaseEstimator):
         sample_weight : array of shape (N,) or None, default=None
             Passed to the fit.
         candidates : array of shape (m,), array of shape (m, d), or None, default=None
-            Indices of the rows to choose from, or the rows themselves (not necessarily rows of X), or None for all
-            unlabeled rows.
+            Indices of the rows to choose from, or the rows themselves (not necessarily rows of X). None: all unlabeled
+            rows.
         batch_size : int, default=1
-            Number of rows to select. They are selected one after another; docs/active-learning.md explains how earlier
-            rows affect later ones.
+            Number of rows to select. The rows are selected one after another. docs/active-learning.md explains how
+            earlier rows affect later rows.
         return_utilities : bool, default=False
-            Whether to return the scores too.
+            Whether to also return the scores.
 
         Returns
         -------
         indices : array of shape (batch_size,)
-            Indices into X, or into the candidates if they are rows.
+            Indices into X, or into `candidates` if you passed rows.
         utilities : array of shape (batch_size, N), or (batch_size, m)
             Scores before each selection, NaN for rows that are not considered. Only with return_utilities.
         """
@@ -215,7 +215,7 @@ class QueryStrategy(BaseEstimator):
         X: ArrayLike | None = None,
         y: ArrayLike | None = None,
     ) -> NDArray[np.intp]:
-        """Select indices (batch_size,) into X_pool, given a fitted estimator (plain interface).
+        """Select indices (batch_size,) into X_pool with a fitted estimator (plain interface).
 
         RobustModelChange also needs the labeled rows X (n, d) and y (n,): `functools.partial(strategy, X=X, y=y)`.
         """
@@ -269,8 +269,8 @@ class QueryStrategy(BaseEstimator):
 class Spread:
     """The distance from each row (m, p) to the selected rows, which keeps a batch diverse.
 
-    A row's score is multiplied by min(1, r / median r), where r is its distance to the nearest selected row. Repeats of
-    a selected row score zero, and rows farther away than most keep their full score.
+    Each score is multiplied by min(1, r / median r), where r is the distance to the nearest selected row. Copies of a
+    selected row score zero. Rows at or beyond the median distance keep their full score.
     """
 
     def __init__(self, rows: FloatArray) -> None:
@@ -281,7 +281,7 @@ class Spread:
     def factors(self) -> FloatArray:
         """Return (m,) factors from 0 to 1."""
         typical = float(np.median(self._nearest))
-        if typical == 0:  # most rows repeat selected rows
+        if typical == 0:  # most rows are copies of selected rows
             return (self._nearest > 0).astype(np.float64)
         return np.ones(len(self._nearest)) if typical == np.inf else np.minimum(self._nearest / typical, 1.0)
 
@@ -291,18 +291,18 @@ class Spread:
         return least + (scores - least) * self.factors
 
     def add(self, pick: int) -> None:
-        """Row `pick` is chosen."""
+        """Add the selected row `pick`."""
         self._nearest = np.minimum(self._nearest, np.linalg.norm(self._rows - self._rows[pick], axis=1))
 
 
 def as_seen(model: Any, rows: FloatArray) -> FloatArray:
-    """Return rows (m, p) as the last step of a linear model receives them; for other models, unchanged."""
+    """Return rows (m, p) as the last step of a linear model receives them. For other models, return them unchanged."""
     seen, last = seen_by_last_step(model, rows) if hasattr(model, "predict_proba") else (rows, None)
     return seen if hasattr(last, "coef_") else rows
 
 
 def _random_state(seed: Any, n_labels: int) -> np.random.RandomState:
-    """Return a stream that depends on an integer seed and the number of labels, so that a loop never repeats itself."""
+    """Return random numbers that depend on an integer seed and the number of labels, so that a loop never repeats."""
     if isinstance(seed, int | np.integer):
         return np.random.RandomState(np.random.MT19937(np.random.SeedSequence([int(seed), n_labels])))
     return check_random_state(seed)

@@ -36,9 +36,9 @@ from surefoot.solvers.minimal_radius import cheapest_relabeling
 DEFAULT_MARGIN = 0.1
 # The margin of the paper's experiments.
 PAPER_MARGIN = 1e-3
-# Two bounds on a score have met if they are this close, relative to the spread of the impacts.
+# Two bounds on a score agree if they are this close, relative to the spread of the impacts.
 _AGREE = 1e-10
-# Approximate number of distances of the rows whose linear programs are solved together.
+# Approximate number of distances in a group of rows whose linear programs are solved together.
 _ENTRIES = 1 << 23
 
 
@@ -47,18 +47,18 @@ class LabelFlexibility:
     """Hold the label probabilities q that the adversary can choose at each of M rows, one row at a time.
 
     For row j, q is attainable if some distribution of the decision set has label probabilities q at x_j. The attainable
-    q form a convex polytope in the simplex; for two classes, an interval.
+    q form a convex polytope in the simplex. For two classes, they form an interval.
 
     Attributes
     ----------
     intervals : array of shape (M, K, 2)
         Smallest and largest probability of each class that the adversary can choose at each row.
     width : array of shape (M,)
-        Length of the widest interval of each row.
+        Width of the widest interval of each row.
     decision_set : DecisionSet
-        The decision set. Its radius is not used: the budget is `excess`.
+        The decision set. Its radius is not used, because the budget is `excess`.
     rows : array of shape (M,)
-        Indices of the rows in the decision set, whose first rows are the labeled rows.
+        Indices of the rows in the decision set. The labeled rows come first in the decision set.
     classes : array of shape (K,)
         Classes in sorted order.
     excess : float
@@ -103,14 +103,14 @@ class LabelFlexibility:
 
     @property
     def width(self) -> FloatArray:
-        """Length (M,) of each row's widest interval, from 0 (the labeled rows determine its label) to 1."""
+        """Width (M,) of each row's widest interval, from 0 (the labeled rows determine its label) to 1."""
         return np.ptp(self.intervals, axis=2).max(axis=1)
 
     def least_expectation(self, impact: ArrayLike) -> FloatArray:
         """Compute the smallest expected impact at each row, min Σ_k q_k f_k over the attainable q.
 
-        For most rows two bounds in closed form coincide. Each remaining row is a small linear program with cuts from
-        re-optimizing the transport plan (docs/active-learning.md).
+        For most rows, two bounds in closed form coincide. Each remaining row requires a small linear program with cuts
+        from re-optimizing the transport plan (docs/active-learning.md).
 
         Parameters
         ----------
@@ -170,12 +170,12 @@ class LabelFlexibility:
         return self.excess / self._unit
 
     def _upper(self, f: FloatArray) -> FloatArray:
-        """Scores of plans that take each label from its cheapest class: feasible, since no entry used runs out."""
+        """Return scores of feasible plans. Each label comes from its cheapest class, and no used entry runs out."""
         costs = (self._class_costs.above[:, None, :] + self._forced).min(axis=2)
         return _cheapest_mixture(costs, f, self._budget)
 
     def _lower(self, f: FloatArray) -> FloatArray:
-        """Scores at prices that no plan can beat, chosen by the class of the row's home; −∞ for split rows."""
+        """Return lower bounds from dual prices chosen by the class of the row's home. −∞ for split rows."""
         home, below = self._class_costs.home, self._class_costs.below
         lower = np.full(len(f), -np.inf)
         for c in range(below.shape[1]):
@@ -247,15 +247,15 @@ def label_flexibility(  # noqa: PLR0913 - one keyword per part of the problem
         Their labels.
     X_unlabeled : array of shape (M, d), Unlabeled, a memory map, `ParquetRows`, a Dask array or dataframe
         Unlabeled rows. P_X is the empirical distribution of X and X_unlabeled together, N = n + M. More than 2^24
-        distances are computed in blocks; then only a few numbers per row are kept in memory, and no distance matrix.
+        distances are computed in blocks. Memory then holds a few numbers per row and no distance matrix.
     radius : float, "ends" or "minimal", default="ends"
         "ends": the rule of the paper. For each class, compute the minimal radii at which the class probability is at
-        either end of its interval; the radius is their maximum plus the margin. With exact probabilities (the strong
+        either end of its interval. The radius is the maximum plus the margin. With exact probabilities (the strong
         prior) or without a prior, this is the minimal radius plus the margin. "minimal": minimal radius plus margin for
         every prior.
     margin : float or None, default=None
         Added to the radius. None means 0.1·κ/N, where κ is the largest label cost. The paper uses `PAPER_MARGIN`, 1e-3.
-        From 2κ/N on, every interval is [0, 1]. Ignored if the radius is a number.
+        If the margin is at least 2κ/N, every interval is [0, 1]. Ignored if the radius is a number.
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
         Label probabilities, with classes in sorted order: 95 % intervals from y ("clopper-pearson"), exact values (K,),
         intervals (K, 2), or None for no constraint.
@@ -265,7 +265,7 @@ def label_flexibility(  # noqa: PLR0913 - one keyword per part of the problem
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     classes : array of shape (K,) or None, default=None
-        All classes, if the labels may miss some.
+        All classes, if y may not contain all of them.
     sample_weight : array of shape (n,) or None, default=None
         Number of times each labeled row counts. None: once each.
     candidates : array of shape (m,) or None, default=None
@@ -324,7 +324,7 @@ def flexibility_of(
 def replace_excess(
     found: LabelFlexibility, radius: float | str, margin: float | None, *, has_prior: bool
 ) -> LabelFlexibility:
-    """Return the same rows with the excess over the minimal radius that a radius, or a rule and a margin, gives."""
+    """Return the same rows with a new excess, given by a radius or by a rule and a margin."""
     ds = found.decision_set
     if not isinstance(radius, str):
         asked = check_positive_scalar(radius, "radius", allow_zero=True)
@@ -354,7 +354,7 @@ def _with_excess(found: LabelFlexibility, excess: float) -> LabelFlexibility:
 def dearest_end(ds: DecisionSet) -> float:
     """Return the largest cost of relabeling with p_k at an end of its interval, over classes k and both ends.
 
-    With two classes the two ends are those of the paper: p_1 at its lower and at its upper bound.
+    With two classes, the ends match the paper: p_1 at its lower and at its upper bound.
     """
     costs = []
     for k in np.flatnonzero(np.ptp(ds.intervals, axis=1) > 0):
@@ -366,7 +366,7 @@ def dearest_end(ds: DecisionSet) -> float:
 
 
 def check_impact(impact: ArrayLike, n_rows: int, n_classes: int) -> FloatArray:
-    """Finite impacts (n_rows, n_classes)."""
+    """Validate impacts: finite, of shape (n_rows, n_classes)."""
     f = check_finite_array(impact, "impact", ndim=2)
     if f.shape != (n_rows, n_classes):
         raise ParameterError(
@@ -397,9 +397,9 @@ def check_candidates(candidates: ArrayLike | None, n_rows: int, name: str = "X_u
 
 
 def _cheapest_mixture(costs: FloatArray, f: FloatArray, budget: float) -> FloatArray:
-    """Return (R,) min Σ_k x_k f_k over x in the simplex with Σ_k x_k cost_k ≤ budget; ∞ if there is no such x.
+    """Return (R,) min Σ_k x_k f_k over x in the simplex with Σ_k x_k cost_k ≤ budget; ∞ if no x is feasible.
 
-    At most two labels are mixed: one within the budget and one beyond it.
+    The optimal x mixes at most two labels: one within the budget and one beyond it.
     """
     within = costs <= budget
     best = np.where(within, f, np.inf).min(axis=1)

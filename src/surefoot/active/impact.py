@@ -54,7 +54,7 @@ def expected_model_change(impact: ArrayLike, proba: ArrayLike) -> FloatArray:
 
 
 def min_model_change(impact: ArrayLike) -> FloatArray:
-    """Compute the conservative score, the impact that is certain for any label: min_k f(x_j, k).
+    """Compute the conservative score, the smallest impact over all labels: min_k f(x_j, k).
 
     Parameters
     ----------
@@ -75,7 +75,7 @@ def min_model_change(impact: ArrayLike) -> FloatArray:
 
 
 def max_model_change(impact: ArrayLike) -> FloatArray:
-    """Compute the optimistic score, max_k f(x_j, k).
+    """Compute the optimistic score, the largest impact over all labels: max_k f(x_j, k).
 
     Parameters
     ----------
@@ -111,11 +111,11 @@ def robust_model_change(  # noqa: PLR0913 - one keyword per part of the problem
     n_jobs: int | None = None,
     compute: Compute | None = None,
 ) -> FloatArray:
-    """Compute the expected impact of labeling row j that every distribution guarantees: inf_μ E^μ[f(x_j, Y) | x_j].
+    """Compute the expected impact that every distribution guarantees for row j: inf_μ E^μ[f(x_j, Y) | x_j].
 
     The infimum is over the decision set around the labeled rows X (n, d), y (n,), with the feature marginal of all rows
-    (paper, eq. distributionally-robust-active-learning). The scores are exact. They equal min_k f where the adversary
-    may choose the label freely, which is every row from a margin of 2κ/N on.
+    (paper, eq. distributionally-robust-active-learning). The scores are exact. A score equals min_k f if the adversary
+    can choose the label freely. This holds for every row if the margin is at least 2κ/N.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def robust_model_change(  # noqa: PLR0913 - one keyword per part of the problem
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     classes : array of shape (K,) or None, default=None
-        All classes, if the labels may miss some.
+        All classes, if y may not contain all of them.
     candidates : array of shape (m,) or None, default=None
         Indices of the rows of X_unlabeled to consider. None considers all.
     n_jobs : int or None, default=None
@@ -192,11 +192,11 @@ def logistic_impact(
     ----------
     clf : fitted classifier
         Logistic regression of scikit-learn or of this package, or any linear classifier whose probabilities are the
-        softmax of its scores. It may be bare, the last step of a Pipeline, or wrapped by scikit-activeml.
+        softmax of its scores. It can also be the last step of a Pipeline, or wrapped by scikit-activeml.
     X : array of shape (N, d)
         Rows.
     classes : array of shape (K,) or None, default=None
-        All classes, if clf may have seen fewer. Unseen classes have probability zero.
+        All classes, if clf may not have seen all of them. Unseen classes have probability zero.
     feature_norm : bool, default=True
         Whether to include the factor ‖x̃‖. The paper's appendix omits it for Min and Max model change.
 
@@ -234,7 +234,7 @@ def logistic_impact(
 
 
 def label_surprise(p: FloatArray) -> FloatArray:
-    """Return (N, K) norms of the gradient of the log loss in the scores: 1 − p_k for two classes, else ‖p − e_k‖₂."""
+    """Return norms (N, K) of the log-loss gradient in the scores: 1 − p_k for two classes, else ‖p − e_k‖₂."""
     if p.shape[1] == 2:
         return 1.0 - p
     # ‖p − e_k‖² = ‖p‖² − 2 p_k + 1
@@ -254,7 +254,7 @@ def torch_impact(
     Parameters
     ----------
     module : torch.nn.Module, or a fitted skorch net
-        Maps rows (B, ...) to scores (B, K). One score (B,) or (B, 1) is the logit of the second of two classes.
+        Maps rows (B, ...) to scores (B, K). For two classes, one score (B,) or (B, 1) is the logit of the second class.
     X : array of shape (N, ...)
         Rows.
     parameters : function(name) -> bool, or None, default=None
@@ -322,7 +322,7 @@ def gradient_impact(
     X : array of shape (N, d)
         Rows.
     classes : array of shape (K,) or None, default=None
-        All classes, if a linear classifier may have seen fewer.
+        All classes, if a linear classifier may not have seen all of them.
     feature_norm : bool, default=True
         Whether the closed form includes the factor ‖x̃‖.
 

@@ -35,9 +35,9 @@ from surefoot.problem.losses import LOG_LOSS
 from surefoot.problem.placement import check_problem
 from surefoot.problem.rows import UNLABELED, LabeledData, Unlabeled, settle_ground_cost, unwrap, warn_about_unlabeled
 
-# A certificate for rows that were not labeled at random.
+# A certificate for rows that were not sampled at random.
 
-# Every row of the pool counts once in P_X. A labeled row must not count a second time.
+# Every row of the pool counts once in P_X, so a labeled row must not count twice.
 _NEGLIGIBLE = 1e-9
 _CLIP = 1e-12
 
@@ -46,14 +46,14 @@ _CLIP = 1e-12
 class NearestCertifier:
     """Certify around the labeled rows, each weighted by the number of pool rows that are nearest to it.
 
-    Rows selected by a strategy differ from the pool: most lie where classes meet. With equal weights they would
-    represent rows far away, and the certified risk would rise with every label. A certificate does not need i.i.d.
-    labels, only a set that contains the true distribution, so the weights may follow the pool. The set then contains
-    all distributions with the features of the pool, label probabilities in the intervals, and a distance from the
-    weighted rows of at most: mean distance to the nearest labeled row + cheapest relabeling + excess.
+    The rows that a strategy selects differ from the pool, because most lie near class boundaries. With equal weights, they
+    would represent distant rows, and the certified risk would rise with every label. A certificate does not need i.i.d.
+    labels. It only needs a set that contains the true distribution, so the weights may follow the pool. The set then
+    contains all distributions with the features of the pool, label probabilities in the intervals, and a distance from
+    the weighted rows of at most: mean distance to the nearest labeled row + cheapest relabeling + excess.
 
-    The set contains the true distribution if excess ≥ κ times the share of rows whose label differs from the label of
-    the nearest labeled row.
+    The set contains the true distribution if the excess is at least κ times the share of rows whose label differs from
+    the label of the nearest labeled row.
 
     Parameters
     ----------
@@ -92,14 +92,14 @@ class NearestCertifier:
         """Certify a fitted classifier, given the labeled rows and the rest of the pool."""
         rows, labels = check_labeled_rows(X, y)
         unlabeled = check_more_rows(unwrap(X_unlabeled)[0], UNLABELED, rows.shape[1])
-        warn_about_unlabeled(rows, unlabeled, len(unlabeled), wrapped=True)  # no cross-validation cuts these rows
+        warn_about_unlabeled(rows, unlabeled, len(unlabeled), wrapped=True)  # no cross-validation splits these rows
         pool = np.vstack([rows, unlabeled])
         excess = check_positive_scalar(self.excess, "excess", allow_zero=True)
         classes = classes_to_certify(clf, labels, None)
         asked = LabeledData.check(rows, labels, sample_weight=None, classes=classes, metric=self.metric)
         everything, anchors = np.vstack([rows, pool]), np.arange(len(rows))
         data, label_cost = settle_ground_cost(asked, self.label_cost, len(everything), everything.__getitem__)
-        with shared_geometry():  # the problem needs the distances from which its weights are computed
+        with shared_geometry():  # the weights are computed from the same distances as the problem
             nearest = distances_to_anchors(data.metric, everything, rows, anchors)[len(rows) :].argmin(axis=1)
             problem = check_problem(
                 rows,
@@ -117,7 +117,7 @@ class NearestCertifier:
 
 
 KIND = "surefoot.active"
-# Folds of cross-validation: fits take a while, and a proof needs a rough estimate only.
+# Number of cross-validation folds. Fits take time, and a proof only needs a rough estimate.
 _FOLDS = 5
 Oracle = Callable[[NDArray[np.intp], FloatArray], Any]
 Certifier = Callable[..., Certificate]
@@ -125,7 +125,7 @@ Certifier = Callable[..., Certificate]
 
 @dataclass(frozen=True)
 class Round:
-    """Record one fit: its number of labels, and the bounds on its worst expected loss.
+    """Hold the number of labels of a fit, and the bounds on its worst expected loss.
 
     Attributes
     ----------
@@ -150,15 +150,15 @@ class Round:
 class ActiveLearner:
     """Run a labeling loop over a pool: select rows, record labels, refit and certify.
 
-    Call `suggest` for rows, pass their labels to `label`, and `skip` rows that cannot be labeled, until it suggests
-    none. Or let `run` do this with an oracle. After each round the classifier is refitted and certified. The loop ends
-    when the certified risk is at most `target_risk`. `ProvenLabeling` alternates this loop with audits until an error
-    rate is proved.
+    Call `suggest` for rows, pass their labels to `label`, and `skip` rows that cannot be labeled, until `suggest`
+    returns no rows. Or let `run` do this with an oracle. After each round, the classifier is refitted and certified.
+    The loop ends when the certified risk is at most `target_risk`. `ProvenLabeling` alternates this loop with audits
+    until an error rate is proved.
 
     Parameters
     ----------
     clf : classifier
-        Cloned and fitted to the labeled rows. If its fit accepts X_unlabeled, the other rows are passed too.
+        Cloned and fitted to the labeled rows. If its fit accepts X_unlabeled, it also receives the unlabeled rows.
     X : array of shape (N, d)
         The pool.
     y : array of shape (N,) or None, default=None
@@ -168,22 +168,22 @@ class ActiveLearner:
     target_risk : float or None, default=None
         Stop when the certified risk is at most this value.
     certify : function(clf, X, y, X_unlabeled=U) -> Certificate, or None, default=None
-        Certifies each fit. None uses the classifier's own `certificate_`, if it has one. For other classifiers pass for
+        Certifies each fit. None uses the classifier's own `certificate_`, if any. For other classifiers, pass for
         example `functools.partial(surefoot.certify, radius=0.1)`.
     classes : array of shape (K,) or None, default=None
         The allowed labels. None allows any label.
     journal : path, log or None, default=None
-        File in which every label is saved before it is acknowledged. An existing journal is resumed, and its labels
-        override y. Only one process can write to the file until the learner is closed or deleted. See `Audit`.
+        File that stores every label before `label` returns. An existing journal is resumed, and its labels override y.
+        Only one process can write to the file until the learner is closed or deleted. See `Audit`.
 
     Attributes
     ----------
     model : classifier or None
-        The fitted classifier. None before the first fit and while the labels show too few classes.
+        The fitted classifier. None before the first fit and while the labels contain too few classes.
     certificate : Certificate or None
         The certificate of `model`.
     rounds : list of Round
-        All rounds, oldest first, including those of a resumed journal.
+        All rounds, oldest first, including the rounds of a resumed journal.
 
     Examples
     --------
@@ -229,7 +229,7 @@ class ActiveLearner:
 
     @property
     def labels(self) -> dict[int, Any]:
-        """Labels recorded so far, by row."""
+        """The recorded labels, by row."""
         return dict(self._answers)
 
     @property
@@ -258,7 +258,7 @@ class ActiveLearner:
         return reached or len(self.open_rows) == 0
 
     def suggest(self, batch_size: int = 1) -> NDArray[np.intp]:
-        """Select the rows to label next. Fits and certifies first if there are new labels.
+        """Select the rows to label next. If there are new labels, fit and certify first.
 
         Parameters
         ----------
@@ -276,9 +276,9 @@ class ActiveLearner:
             return np.empty(0, dtype=np.intp) if self.done else self._query(size)
 
     def label(self, rows: ArrayLike, labels: Any) -> None:
-        """Record the labels of one or more rows. The label of a labeled row is corrected.
+        """Record the labels of one or more rows. A new label of a labeled row replaces the old label.
 
-        All labels are in the journal when this method returns.
+        The journal contains all labels when this method returns.
 
         Parameters
         ----------
@@ -311,7 +311,7 @@ class ActiveLearner:
         Returns
         -------
         Round or None
-            The last round, or None before the first.
+            The last round, or None before the first round.
         """
         if self._fitted_to != self._answers:
             self._fitted_to = dict(self._answers)
@@ -328,12 +328,12 @@ class ActiveLearner:
         return self.rounds[-1] if self.rounds else None
 
     def cross_validate(self, rows: ArrayLike) -> int:
-        """Count the errors at labeled rows of classifiers that learned from the labels outside their fold, of five.
+        """Count the errors of five-fold cross-validation at labeled rows.
 
         Parameters
         ----------
         rows : array of shape (m,)
-            Labeled rows. They are divided into folds. All other labels are always learned from.
+            Labeled rows to divide into folds. All other labels are in every training part.
 
         Returns
         -------
@@ -373,7 +373,7 @@ class ActiveLearner:
         batch_size : int, default=1
             Number of rows per round.
         max_labels : int or None, default=None
-            Maximum total number of labels, including those known at the start.
+            Maximum total number of labels, including labels known at the start.
         on_round : function(Round) or None, default=None
             Called after each fit.
 
@@ -407,7 +407,7 @@ class ActiveLearner:
         return f"ActiveLearner({len(self.X)} rows, {self.n_labels} labels, {len(self._skipped)} skipped{last}{target})"
 
     def _replay(self) -> None:
-        """Read the events of the journal, and write to it the labels known at the start that it lacks."""
+        """Read the events of the journal, and add the labels known at the start that are missing in it."""
         first, recorded = dict(self._answers), set[int]()
 
         def replay(event: dict[str, Any]) -> None:
@@ -439,7 +439,7 @@ class ActiveLearner:
         return check_candidates(np.atleast_1d(np.asarray(rows)), len(self.X), "X")
 
     def _marked(self, missing: Any, without: frozenset[int] = frozenset()) -> NDArray[Any]:
-        """Return (N,) labels with a mark for missing labels, and for those of the rows `without`."""
+        """Return labels (N,) with a mark for missing labels and for the rows in `without`."""
         numbers = all(isinstance(value, bool | int | float) for value in self._answers.values())
         is_nan = missing is not None and missing != missing  # noqa: PLR0124 - NaN
         marked: NDArray[Any]
@@ -470,7 +470,7 @@ class ActiveLearner:
         return found
 
     def _query(self, size: int) -> NDArray[np.intp]:
-        """Select rows with the strategy, whichever of the three interfaces it has."""
+        """Select rows with the strategy, through any of the three interfaces."""
         open_rows = self.open_rows
         if hasattr(self.strategy, "query"):
             y = self._marked(getattr(self.strategy, "missing_label", np.nan))

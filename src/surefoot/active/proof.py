@@ -32,46 +32,46 @@ from surefoot.bounds.engine import PLANNED, AuditEngine, AuditPolicy, LearningSt
 from surefoot.bounds.journal import EventLog, answer_event, hash_predictions, hash_rows
 from surefoot.bounds.size import audit_size
 
-# Weighted audits are planned for a classifier whose error rate is this fraction of the target, at the third audit's
-# level.
+# Weighted audits are planned for a classifier with this fraction of the target error rate, at the level of the third
+# audit.
 _BELIEVED_SHARE, _PLANNED_AUDIT = 0.25, 3
 
 
 class ProvenLabeling(AuditRecord):
-    """Label rows of a pool until the error rate of a classifier on it is proved to be at most a target.
+    """Label rows of a pool until the error rate of a classifier on the pool is proved to be at most a target.
 
-    Call `next` for a row, pass its label to `record` (or `skip` it), until `done`. Or let `run` do this with an oracle.
-    `state` shows the progress, `proof` the proved bound, and `model` the classifier it applies to. To train classifiers
-    yourself, pass None for `clf`, pass labels to `learn` and each classifier to `freeze`. `next` then returns the rows
-    of its audit.
+    Call `next` for a row, and pass its label to `record` (or `skip` the row), until `done`. Or let `run` do this with
+    an oracle. `state` shows the progress, `proof` the proved bound, and `model` the classifier that the bound covers.
+    To train classifiers yourself, pass None for `clf`, pass labels to `learn`, and pass each classifier to `freeze`.
+    `next` then returns the rows of the audit.
 
     Parameters
     ----------
     clf : classifier or None
         Cloned and fitted to the labels for learning, as in `ActiveLearner`. A journal can be resumed in the middle of
-        an audit only if the fit is deterministic; otherwise that audit is abandoned.
+        an audit only if the fit is deterministic. Otherwise the open audit is abandoned.
     X : array of shape (N, d)
         The pool.
     y : array of shape (N,) or None, default=None
-        Labels known at the start. Missing labels are NaN or None. None: those with which the journal was started, or
-        none.
+        Labels known at the start. Missing labels are NaN or None. None: the labels that the journal was started with,
+        if any.
     target_error : float
         The error rate to prove.
     level : float in (0, 1), default=0.9
-        Confidence level of all audits together: with this probability no bound, at any time, is below the error rate
-        that it bounds.
+        Confidence level of all audits together. With this probability, no bound is ever below the error rate that it
+        bounds.
     strategy : strategy or None, default=None
         Selects the rows to learn from, as in `ActiveLearner`.
     policy : AuditPolicy or None, default=None
-        When an audit begins, how many labels it may use, and when it is abandoned. None means AuditPolicy().
+        Decides when an audit begins, how many labels it may use, and when it is abandoned. None means AuditPolicy().
     sampling : {"uniform", "weighted", "auto"}, default="auto"
         How audits sample rows, as in `Audit`. "auto": weighted if at least 200 labels are planned.
     uniform_fraction : float in [0.2, 1], default=0.6
-        Fraction of the weighted sample that is uniform.
+        Fraction of uniform draws in weighted sampling.
     classes : array of shape (K,) or None, default=None
         All allowed labels.
     journal : path, log or None, default=None
-        File in which every label is saved before it is acknowledged. An existing journal is resumed. See `Audit`.
+        File that stores every label before `record` returns. An existing journal is resumed. See `Audit`.
     random_state : int or None, default=None
         Seed of the random samples of the audits.
 
@@ -117,8 +117,8 @@ class ProvenLabeling(AuditRecord):
         self.sampling, self.uniform_fraction = sampling, check_uniform_fraction(uniform_fraction)
         self.classes = None if classes is None else np.asarray(classes).tolist()
         self._frozen: Any = None
-        self._n_tried = 0  # labels at which a test was due that has been made
-        self._tests: tuple[int, LearningState] | None = None  # number of labels, and the tests with them
+        self._n_tried = 0  # number of labels at which the last test was due
+        self._tests: tuple[int, LearningState] | None = None  # number of labels, and the tests with these labels
         self._pending: Question | None = None
         n_rows = len(np.asarray(X))
         about: dict[str, Any] = {
@@ -173,7 +173,7 @@ class ProvenLabeling(AuditRecord):
 
     @property
     def model(self) -> Any | None:
-        """The classifier that was fitted or frozen last: the frozen one during an audit and once it is proved."""
+        """The last fitted or frozen classifier. During an audit and after a proof, it is the frozen classifier."""
         return self._frozen if self._learner is None else self._learner.model
 
     @property
@@ -206,13 +206,15 @@ class ProvenLabeling(AuditRecord):
         )
 
     def next(self) -> Question | None:
-        """Return the row to label next, the same until it is handled. May first fit, freeze or end an audit.
+        """Return the row to label next. The call may first fit, freeze or end an audit.
+
+        The row stays the same until you record or skip it.
 
         Returns
         -------
         Question or None
-            The row and the purpose of its label. None if the target is proved, no row is left, or a call of `freeze` is
-            due.
+            The row and the purpose of its label. None if the target is proved, no row is left, or you must call
+            `freeze` next.
         """
         while self._pending is None and not self.proved and self._rows_left():
             if self.is_auditing and self.n_audits in self.audits:
@@ -226,7 +228,9 @@ class ProvenLabeling(AuditRecord):
         return self._pending
 
     def record(self, row: int, label: Any) -> None:
-        """Record the label of the row that `next` returned. The label is in the journal when this method returns.
+        """Record the label of the row that `next` returned.
+
+        The journal contains the label when this method returns.
 
         Parameters
         ----------
@@ -243,7 +247,7 @@ class ProvenLabeling(AuditRecord):
             self.learn({question.row: label})
 
     def learn(self, labels: Mapping[int, Any]) -> None:
-        """Record labels of rows chosen in any way. They are used for learning, and end an open audit.
+        """Record labels of any rows for learning. This ends an open audit.
 
         Parameters
         ----------
@@ -256,7 +260,7 @@ class ProvenLabeling(AuditRecord):
         self._teach()
 
     def skip(self, row: int) -> None:
-        """Skip a row that cannot be labeled. It counts as an error in an audit; in learning another row is selected.
+        """Skip a row that cannot be labeled. An audit counts it as an error. In learning, another row is selected.
 
         Parameters
         ----------
@@ -278,7 +282,7 @@ class ProvenLabeling(AuditRecord):
         Parameters
         ----------
         clf : fitted classifier
-            The classifier to audit. It must not have seen labels other than `learned`.
+            The classifier to audit. It may have seen only the labels in `learned`.
 
         Returns
         -------
@@ -360,26 +364,26 @@ class ProvenLabeling(AuditRecord):
         return question
 
     def _answer(self, row: int, label: Any) -> None:
-        """Record the label of the row that the open audit sampled; None if it was skipped."""
+        """Record the label of the row that the open audit sampled. None skips the row."""
         audit = self.audits[self.n_audits]
         self._write({"audit": self.n_audits, **answer_event(row, label, audit.draws[audit.n_labels].probability)})
         audit.settle(row, label)
 
     def _wanted(self) -> int:
-        """Number of labels at which the next audit begins, as expected."""
+        """Expected number of labels at which the next audit begins."""
         state = self._learning()
         plan = None if self.is_auditing else self.policy.plan(state)
         return self.policy.n_first(state) if plan is None else state.n_labels + plan.learn
 
     def _expected(self) -> int | None:
-        """Number of further labels until the proof."""
+        """Expected number of further labels until the proof."""
         audit = self.audits.get(self.n_audits) if self.is_auditing else None
         if self.proved:
             return 0
         return None if audit is not None and not audit.is_uniform else self.policy.labels_left(self._learning(), audit)
 
     def _should_freeze(self) -> bool:
-        """Whether an audit begins now. Cross-validation takes a while, so labels must have grown since the last one."""
+        """Whether an audit begins now. Cross-validation takes time, so it only runs if there are enough new labels."""
         n, state = len(self.labels), self._learning()
         due = max(self.policy.n_first(state), self._n_begun)
         while (after := math.ceil(self.policy.growth * due)) <= n:
@@ -390,7 +394,7 @@ class ProvenLabeling(AuditRecord):
         return self.policy.begins(self._test())
 
     def _test(self) -> LearningState:
-        """Cross-validate the classifier on its random labels, if that was not done with the labels that are there."""
+        """Cross-validate the classifier on its random labels, unless this was already done with the current labels."""
         state = self._learning()
         if (
             self._learner is None
@@ -410,7 +414,7 @@ class ProvenLabeling(AuditRecord):
         return state
 
     def _learning(self) -> LearningState:
-        """The loop as the policy sees it, with the last tests."""
+        """The state of the loop for the policy, with the last tests."""
         n, audit = len(self._learned), self.n_audits + (not self.is_auditing)
         before = None if self._tests is None else self._tests[1]
         if before is None:
@@ -421,7 +425,7 @@ class ProvenLabeling(AuditRecord):
         return self.is_auditing or len(self.labels) + len(self.skipped) < self._n_rows
 
     def _teach(self) -> None:
-        """Pass the learner the labels that it does not have yet."""
+        """Pass missing labels to the learner."""
         if self._learner is None:
             return
         new = {row: label for row, label in self._learned.items() if row not in self._learner.labels}
@@ -431,7 +435,7 @@ class ProvenLabeling(AuditRecord):
             self._learner.skip(sorted(self.skipped))
 
     def _can_freeze(self) -> bool:
-        """Return True if the labels are enough to fit a classifier. They may show one class only."""
+        """Return True if the labels are sufficient to fit a classifier. A single class may not be sufficient."""
         if self._learner is None or not self._learner.labels:
             return False
         self._learner.fit()
@@ -447,7 +451,7 @@ class ProvenLabeling(AuditRecord):
             self._pending = Question(draw.row, AUDIT)
 
     def _planned_budget(self) -> int:
-        """Labels of an audit: the allowed number, or the number that a good classifier needs in four of five cases."""
+        """Number of labels of an audit: the limit, or enough labels for a good classifier in 80 % of cases."""
         if self._budget is not None:
             return int(self._budget)
         level = level_of(self.level, _PLANNED_AUDIT)

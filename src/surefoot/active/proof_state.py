@@ -1,10 +1,10 @@
-"""Successive audits of classifiers on one pool that are all valid together, and the labels of all of them.
+"""Successive audits of classifiers on one pool that are valid simultaneously, and the labels of all audits.
 
-A theorem requires a classifier that did not see the labels of its audit. Therefore learning and auditing alternate. The
-classifier is frozen, then audited on rows sampled at random from the unlabeled rows. If the audit ends without a proof,
-its labels become available for learning. The j-th audit spends (1 − level) / (j (j + 1)) of the level. These sum to 1 −
-level, so with probability at least `level` no bound of any audit, at any time, is below the error rate of the
-classifier that it audits.
+The theorem requires a classifier that did not see the labels of its audit. Therefore learning and auditing alternate.
+The classifier is frozen, then audited on rows sampled at random from the unlabeled rows. If the audit ends without a
+proof, its labels become available for learning. The j-th audit has error probability (1 − level) / (j (j + 1)). These
+probabilities sum to 1 − level. Therefore, with probability at least `level`, no bound of any audit is ever below the
+error rate of the audited classifier.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from surefoot.bounds.engine import AuditEngine
 from surefoot.bounds.journal import EventLog, Journal, answer_of
 from surefoot.bounds.result import ErrorBound
 
-# The state of a loop of learning and audits: the open question, and what has been proved.
+# The state of a loop of learning and audits: the row to label next, and the proved bounds.
 
 LEARN, AUDIT, PROVED, EXHAUSTED = "learn", "audit", "proved", "no row left"
 
@@ -53,22 +53,22 @@ class ProofState(PrintsAsTable):
     n_labels : int
         Total number of labels.
     n_wanted : int
-        Number of labels at which the next audit begins, as expected.
+        Expected number of labels at which the next audit begins.
     n_expected : int or None
-        Expected number of further labels until the proof. None while nothing has tested the classifier, and if the
-        target is out of reach as far as the tests show.
+        Expected number of further labels until the proof. None before the first test of the classifier, and if the test
+        results put the target out of reach.
     n_audits : int
         Number of audits begun.
     audit_labels : int
-        Number of labels of the open audit, or of the last one.
+        Number of labels of the open audit, or of the last audit.
     audit_errors : int
-        Number of these labels that the frozen classifier misclassified.
+        Number of rows in this audit that the frozen classifier misclassified.
     budget : int or None
         Maximum number of labels of an audit, None without a limit.
     bound : float or None
         Anytime bound of this audit on the error rate in the pool, None before the first label.
     audit_level : float or None
-        Confidence level of this audit, its share of the whole.
+        Confidence level of this audit alone.
     target_error : float
         The error rate to prove.
     level : float
@@ -111,7 +111,7 @@ KIND = "surefoot.audits"
 
 
 class AuditRecord:
-    """State computed from the events so far. Each event is written to the journal first. Parameters as in `Journal`."""
+    """State computed from past events. Each event is first written to the journal. Parameters as in `Journal`."""
 
     def __init__(
         self, journal: str | os.PathLike[str] | EventLog | None, about: dict[str, Any], free: tuple[str, ...]
@@ -121,24 +121,24 @@ class AuditRecord:
         self.level: float = about["level"]
         self._n_rows, self._seed, self._budget = about["rows"], about["seed"], about["budget"]
         self._learned: dict[int, Any] = dict(about["known"])
-        self._audited: dict[int, Any] = {}  # by the open audit, in sampling order
+        self._audited: dict[int, Any] = {}  # labels of the open audit, in sampling order
         self._skipped: set[int] = set()
         self.audits: dict[int, AuditEngine] = {}
         self.n_audits = 0
-        self._n_frozen = 0  # labels when the last audit began
-        self._n_begun = len(self._learned)  # labels when learning began, or began again after an audit
-        self._sampled: set[int] = set()  # labeled by audits that have ended
+        self._n_frozen = 0  # number of labels when the last audit began
+        self._n_begun = len(self._learned)  # number of labels when learning last began
+        self._sampled: set[int] = set()  # rows labeled by past audits
         self._mark: str | None = None  # hash of the classifier under audit
         self._journal.replay(self._apply)
 
     @property
     def labels(self) -> dict[int, Any]:
-        """All labels, by row: those known at the start, those for learning and those of audits."""
+        """All labels, by row: labels known at the start, labels for learning and audit labels."""
         return self._learned | {row: label for row, label in self._audited.items() if label is not None}
 
     @property
     def learned(self) -> dict[int, Any]:
-        """Labels available for learning: all except those of the open audit."""
+        """Labels available for learning: all labels except the labels of the open audit."""
         return dict(self._learned)
 
     @property
@@ -148,12 +148,12 @@ class AuditRecord:
 
     @property
     def is_auditing(self) -> bool:
-        """Whether an audit is open, possibly a resumed one. Its labels judge the frozen classifier."""
+        """Whether an audit is open, possibly resumed from the journal. Its labels test the frozen classifier."""
         return self._mark is not None
 
     @property
     def audit(self) -> AuditEngine | None:
-        """The open audit, or the last one of this process."""
+        """The open audit, or the last audit of this process."""
         return self.audits[max(self.audits)] if self.audits else None
 
     @property

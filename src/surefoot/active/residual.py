@@ -48,7 +48,7 @@ class FeaturesInMemory:
 
 @dataclass(frozen=True, eq=False)
 class FeaturesInBlocks:
-    """Features of a problem over blocks: potentials from sums over the blocks, the plan from a small simplex."""
+    """Features of a problem over blocks: potentials from sums over the blocks, and the plan from a small simplex."""
 
     problem: BlockedProblem
 
@@ -64,7 +64,7 @@ class FeaturesInBlocks:
 
 # The label part of the adversary's budget: the cost of a row's labels while all other rows compensate for them.
 
-# Masses are in units of one row. Masses below this are rounding errors.
+# Masses are in units of one row. Smaller masses than this are rounding errors.
 DUST = 1e-11
 # An entry that holds one unit, up to rounding, does not run out while one row is moved.
 FULL = 1.0 - 1e-9
@@ -76,7 +76,7 @@ class Relabeling:
 
     Attributes
     ----------
-    flow : (K, C), F*: labels that can occur by classes that some anchor has.
+    flow : (K, C), F*: possible labels by classes that occur among the anchors.
     label_cost : (K, C); lower, upper : (K,) label intervals; supply : (C,) mass of each class.
     labels : (K,) codes of the labels that the prior allows with positive probability.
     """
@@ -100,10 +100,10 @@ class Relabeling:
         return cls(flow, ds.label_cost[np.ix_(labels, ds.present)], lower, upper, supply, labels)
 
     def distances(self, room: float = DUST) -> FloatArray:
-        """Compute least costs (K+C, K+C) between nodes (labels first) over residual arcs with more than `room` left.
+        """Compute the lowest costs (K+C, K+C) between nodes (labels first) over residual arcs with more than `room`.
 
-        Changing some of class c to label k costs κ_kc and is always possible. Undoing it gains κ_kc, up to F*_kc.
-        Labels exchange mass with each other within their intervals.
+        Changing mass of class c to label k costs κ_kc and is always possible. Undoing this change gains κ_kc, up to
+        F*_kc. Labels exchange mass within their intervals.
         """
         K, C = self.flow.shape
         totals = self.flow.sum(axis=1)
@@ -141,7 +141,7 @@ class Relabeling:
 
 @dataclass(frozen=True, eq=False)
 class LabelProgram:
-    """The linear program over G and H = F − G of one row, without the cost of taking mass from other classes.
+    """The linear program of one row over G and H = F − G, without the cost of taking mass from other classes.
 
     Σ_k (G+H)_kc = supply_c,  Σ G = 1,  lower_k ≤ Σ_c (G+H)_kc ≤ upper_k,  θ + cost of relabeling ≤ budget
 
@@ -167,7 +167,7 @@ class LabelProgram:
             s = int(np.abs(T[r, :q]).argmax())
             if abs(T[r, s]) > 1e-9:
                 pivot(T, z, basis, m, r, s)
-        # a variable that is still artificial belongs to a redundant row; the rest is recomputed without rounding errors
+        # a remaining artificial variable belongs to a redundant row; recompute all other rows without rounding errors
         basic = basis[basis < q]
         rows = _independent_rows(A[:, basic])
         table = np.linalg.solve(A[np.ix_(rows, basic)], np.hstack([A[rows], b[rows, None]]))
@@ -212,11 +212,11 @@ Entries = tuple[Integers, FloatArray, Integers, Integers]
 
 @dataclass(frozen=True)
 class ClassCosts:
-    """Bounds on the cost of taking a row's unit of mass from each class instead of from where the plan takes it.
+    """Bounds on the extra cost of taking a row's unit of mass from each class, relative to the plan.
 
-    home : (R,) the anchor that holds the whole row, or −1 if the plan splits it.
-    below : (R, C) no composition a (C,) costs less than below·a.
-    above : (R, C) no composition costs more than above·a; ∞ for split rows.
+    home : (R,) the anchor that holds the whole row, or −1 if the plan splits the row.
+    below : (R, C). The cost of every composition a (C,) is at least below·a.
+    above : (R, C). The cost of every composition is at most above·a; ∞ for split rows.
     """
 
     home: NDArray[np.intp]
@@ -230,9 +230,9 @@ class ResidualGraph:
 
     Attributes
     ----------
-    distances : of N rows to n anchors; slots : (n,) class of each anchor.
+    distances : from N rows to n anchors; slots : (n,) class of each anchor.
     offsets : (C+1,) first anchor of each class, then n.
-    potentials : (n,) β with d_ri + β_i least, over i, where row r has mass.
+    potentials : (n,) β. d_ri + β_i is smallest over i at the anchors where row r has mass.
     ptr, anchors, amounts : the plan by rows, in compressed sparse form.
     """
 
@@ -246,7 +246,7 @@ class ResidualGraph:
 
     @classmethod
     def from_decision_set(cls, ds: DecisionSet, features: Features, unit: float) -> ResidualGraph:
-        """The residual graph of an optimal plan, in units of mass `unit`."""
+        """Return the residual graph of an optimal plan, in units of mass `unit`."""
         transport = features.transport
         plan = transport.plan.tocsr().copy()
         plan.data = np.where(plan.data < DUST * unit, 0.0, plan.data / unit)
@@ -263,7 +263,7 @@ class ResidualGraph:
 
     @cached_property
     def dust(self) -> float:
-        """Costs below this are rounding errors."""
+        """Smaller costs than this are rounding errors."""
         return 1e-12 * max(float(chunk.max()) for _, chunk in self.distances.chunks())
 
     @cached_property
@@ -273,7 +273,7 @@ class ResidualGraph:
 
     @cached_property
     def full_arcs(self) -> tuple[FloatArray, Integers]:
-        """Reduced cost (n, n) of moving a unit from anchor to anchor by a full entry, and the row that moves."""
+        """Reduced cost (n, n) of moving a unit between anchors through a full entry, and the row that moves."""
         from surefoot.kernels.forced_labels import residual_costs
 
         n = len(self.potentials)
@@ -288,7 +288,7 @@ class ResidualGraph:
         return cost, via
 
     def _all_arcs(self) -> FloatArray:
-        """Reduced cost (n, n) of moving any mass from anchor to anchor, by any entry."""
+        """Reduced cost (n, n) of moving any mass between anchors through any entry."""
         from surefoot.kernels.forced_labels import residual_costs
 
         cost, via = self.full_arcs[0].copy(), self.full_arcs[1].copy()
@@ -301,7 +301,7 @@ class ResidualGraph:
 
     @cached_property
     def arrays(self) -> tuple[Integers, FloatArray, FloatArray, Integers]:
-        """(slots, β, unreduced cost of full arcs, their rows), as the kernel takes them."""
+        """(slots, β, unreduced cost of full arcs, rows of full arcs), in the format of the kernel."""
         cost, via = self.full_arcs
         return self.slots, self.potentials, cost + self.potentials[:, None] - self.potentials, via
 
@@ -319,7 +319,7 @@ class ResidualGraph:
     def class_costs(self, rows: NDArray[np.intp]) -> ClassCosts:
         """Compute bounds for every row (R,) from all shortest paths, with and without the entries that may run out.
 
-        A path that starts where row j takes its mass and ends at j's home never needs j itself.
+        A path from the anchor where row j takes its mass to the home of j never needs row j.
         """
         from surefoot.kernels.forced_labels import all_pairs
 

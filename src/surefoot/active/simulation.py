@@ -32,7 +32,7 @@ class Simulation:
     risks : array of shape (T, S)
         Certified risk, NaN without a certificate.
     picks : array of shape (T, n_labels[-1])
-        Rows in the order in which they were labeled. The first n_labels[0] rows are sampled at random.
+        Rows in labeling order. The first n_labels[0] rows are sampled at random.
     median : array of shape (S,)
         Median of the scores over trials.
     area : float
@@ -90,14 +90,14 @@ def simulate(
 ) -> Simulation:
     """Run `ActiveLearner` on rows with known labels, from random starts.
 
-    Each trial samples n_initial rows uniformly (repeatedly, until at least two classes are seen). The strategy then
-    adds labels up to n_labels. The first rows depend on random_state and the trial only, so all strategies start from
-    the same rows.
+    Each trial samples n_initial rows uniformly, and repeats the sampling until the rows contain at least two classes.
+    The strategy then adds labels up to n_labels. The first rows depend only on random_state and the trial, so all
+    strategies start from the same rows.
 
     Parameters
     ----------
     strategy : a strategy of this package or of scikit-activeml, or a function(estimator, X_pool) -> indices
-        The strategy to evaluate. If it has a random_state, it gets a different one in each trial.
+        The strategy to evaluate. If it has a random_state, each trial uses a different value.
     clf : classifier
         Cloned and fitted to the labeled rows, see `ActiveLearner`.
     X : array of shape (N, d)
@@ -118,7 +118,7 @@ def simulate(
         Seed of the starts and of the strategies. It is fixed by default so that all strategies start from the same
         labels.
     n_jobs : int or None, default=None
-        Number of parallel trials. The result does not depend on it.
+        Number of parallel trials. The result does not depend on n_jobs.
     progress : bool, default=False
         Whether to show a progress bar. Requires the package rich.
 
@@ -150,7 +150,7 @@ def simulate(
 
 
 def area_under(n_labels: ArrayLike, curve: ArrayLike) -> float:
-    """Compute the trapezoidal area under a curve, divided by its length; for a single point, its value."""
+    """Compute the trapezoidal area under a curve, divided by its length. For a single point, return its value."""
     x, values = np.asarray(n_labels, dtype=float), np.asarray(curve, dtype=float)
     return float(np.trapezoid(values, x) / np.ptp(x)) if len(x) > 1 else float(values[0])
 

@@ -50,12 +50,12 @@ class RandomSampling(QueryStrategy):
         self.random_state = random_state
 
     def is_random(self, n_labels: int) -> bool:
-        """Return True: each row is a random sample of the unlabeled ones.
+        """Return True, because each row is a random sample of the unlabeled rows.
 
         Parameters
         ----------
         n_labels : int
-            Number of labels before.
+            Number of earlier labels.
 
         Returns
         -------
@@ -65,23 +65,23 @@ class RandomSampling(QueryStrategy):
         return True
 
     def _model(self, clf: Any, pool: CandidatePool, fit_clf: bool, sample_weight: ArrayLike | None) -> None:
-        """Return no classifier: all rows tie."""
+        """Return no classifier, because all rows tie."""
 
     def _utilities(self, model: Any, pool: CandidatePool, positions: NDArray[np.intp]) -> FloatArray:
         return np.zeros(len(positions))
 
 
 class ModelChange(QueryStrategy):
-    """Score rows by their impacts f (m, K). Base class of four strategies.
+    """Score rows by their impacts f (m, K). This is the base class of four strategies.
 
     Parameters
     ----------
     impact : "gradient" or function(clf, X) -> array (N, K), default="gradient"
-        "gradient": gradient norms, in closed form for linear logistic classifiers, with torch for its modules.
+        "gradient": gradient norms, in closed form for linear logistic classifiers, by torch for torch modules.
     feature_norm : bool, default=True
         Whether the closed form includes the factor ‖x̃‖. The paper's appendix omits it for Min and Max.
     classes : array of shape (K,) or None, default=None
-        All classes, if the classifier and the labels lack some.
+        All classes, if the classifier and the labels may not contain all of them.
     max_candidates : int or None, default=None
         Number of randomly sampled candidates to score (100 in the paper). None scores all candidates.
     missing_label : NaN, None or a label, default=NaN
@@ -126,11 +126,11 @@ class ExpectedModelChange(ModelChange):
     Parameters
     ----------
     impact : "gradient" or function(clf, X) -> array (N, K), default="gradient"
-        "gradient": gradient norms, in closed form for linear logistic classifiers, with torch for its modules.
+        "gradient": gradient norms, in closed form for linear logistic classifiers, by torch for torch modules.
     feature_norm : bool, default=True
         Whether the closed form includes the factor ‖x̃‖. The paper's appendix omits it for Min and Max.
     classes : array of shape (K,) or None, default=None
-        All classes, if the classifier and the labels lack some.
+        All classes, if the classifier and the labels may not contain all of them.
     max_candidates : int or None, default=None
         Number of randomly sampled candidates to score (100 in the paper). None scores all candidates.
     missing_label : NaN, None or a label, default=NaN
@@ -159,11 +159,11 @@ class MinModelChange(ModelChange):
     Parameters
     ----------
     impact : "gradient" or function(clf, X) -> array (N, K), default="gradient"
-        "gradient": gradient norms, in closed form for linear logistic classifiers, with torch for its modules.
+        "gradient": gradient norms, in closed form for linear logistic classifiers, by torch for torch modules.
     feature_norm : bool, default=True
         Whether the closed form includes the factor ‖x̃‖. The paper's appendix omits it for Min and Max.
     classes : array of shape (K,) or None, default=None
-        All classes, if the classifier and the labels lack some.
+        All classes, if the classifier and the labels may not contain all of them.
     max_candidates : int or None, default=None
         Number of randomly sampled candidates to score (100 in the paper). None scores all candidates.
     missing_label : NaN, None or a label, default=NaN
@@ -190,11 +190,11 @@ class MaxModelChange(ModelChange):
     Parameters
     ----------
     impact : "gradient" or function(clf, X) -> array (N, K), default="gradient"
-        "gradient": gradient norms, in closed form for linear logistic classifiers, with torch for its modules.
+        "gradient": gradient norms, in closed form for linear logistic classifiers, by torch for torch modules.
     feature_norm : bool, default=True
         Whether the closed form includes the factor ‖x̃‖. The paper's appendix omits it for Min and Max.
     classes : array of shape (K,) or None, default=None
-        All classes, if the classifier and the labels lack some.
+        All classes, if the classifier and the labels may not contain all of them.
     max_candidates : int or None, default=None
         Number of randomly sampled candidates to score (100 in the paper). None scores all candidates.
     missing_label : NaN, None or a label, default=NaN
@@ -218,16 +218,15 @@ class MaxModelChange(ModelChange):
 class RobustModelChange(ModelChange):
     """Select the rows with the largest impact that every distribution in the decision set guarantees.
 
-    The scores are those of the paper, section 6.2.
-
-    With exact label probabilities this is the paper's DR (strong), with intervals its DR (weak). Distances are measured
-    between the rows X as passed to query.
+    The scores follow section 6.2 of the paper. With exact label probabilities, this is the paper's DR (strong). With
+    intervals, it is DR (weak). Distances are measured between the rows X as passed to query.
 
     Parameters
     ----------
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
-        Label probabilities. "clopper-pearson" computes 95 % intervals from all labels so far, which the queries have
-        biased. The paper computes intervals from the first, random labels; pass those intervals as an array.
+        Label probabilities. "clopper-pearson" computes 95 % intervals from all current labels, which the queries have
+        biased. The paper computes intervals from the first labels, which are random. To do the same, pass these
+        intervals as an array.
     margin : float or None, default=None
         Added to the radius that a rule finds. None means 0.1·κ/N, see `label_flexibility`.
     radius : float, "ends" or "minimal", default="ends"
@@ -238,11 +237,11 @@ class RobustModelChange(ModelChange):
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     impact : "gradient" or function(clf, X) -> array (N, K), default="gradient"
-        "gradient": gradient norms, in closed form for linear logistic classifiers, with torch for its modules.
+        "gradient": gradient norms, in closed form for linear logistic classifiers, by torch for torch modules.
     feature_norm : bool, default=True
         Whether the closed form includes the factor ‖x̃‖. The paper's appendix omits it for Min and Max.
     classes : array of shape (K,) or None, default=None
-        All classes, if the classifier and the labels lack some.
+        All classes, if the classifier and the labels may not contain all of them.
     max_candidates : int or None, default=None
         Number of randomly sampled candidates to score (100 in the paper). None scores all candidates.
     missing_label : NaN, None or a label, default=NaN

@@ -1,8 +1,8 @@
 """The journal of labels. Every event is stored before it is acknowledged, and the header never changes.
 
 A journal is a log of JSON objects. The first object is the header, which describes the labeling or audit task. All
-later objects are events. `JournalFile` stores the log in a file of JSON lines. Any object with the methods of `EventLog`
-can replace it.
+later objects are events. `JournalFile` stores the log in a file of JSON lines. Any object with the methods of
+`EventLog` can replace it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The datasets of the paper's experiments, ready to use: `load("abalone")`.
 
-The raw files of the UCI archive are looked for in a folder of your own or in the user's cache, and downloaded into the
-cache otherwise. See docs/datasets.md.
+The loader searches for raw files of the UCI archive in your own folder and in the user's cache. It downloads missing
+files into the cache. See docs/datasets.md.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def names(*, paper_only: bool = False) -> list[str]:
     Parameters
     ----------
     paper_only : bool, default=False
-        Whether to list only the paper's.
+        Whether to list only the paper's datasets.
 
     Returns
     -------
     list of str
-        Names that `load` takes.
+        Names that `load` accepts.
 
     Examples
     --------
@@ -60,43 +60,44 @@ def load(
 ) -> Any:
     """Load a dataset of the paper's experiments (its Table 2), with the paper's classes, rows, features and scale.
 
-    Raw files are looked for in `data_home`, in the folder that the environment variable SUREFOOT_DATA names, and in
-    the user's cache, in this order. Missing files are downloaded from the UCI archive. Contents are checked against a
-    sha256.
+    The function searches for raw files in `data_home`, in the folder named by the environment variable SUREFOOT_DATA,
+    and in the user's cache, in this order. It downloads missing files from the UCI archive, and checks all contents
+    against a sha256.
 
     Parameters
     ----------
     name : str
-        One of `names()`; the paper's and UCI's names, such as "Cover (2/3)" or "HTRU2", are understood too.
+        One of `names()`. The paper's and UCI's names, such as "Cover (2/3)" or "HTRU2", also work.
     random_state : int, RandomState instance or None, default=0
-        Seed of the rows drawn: 10,000 of Bank and Cover, and as many of the larger class as of the smaller one of
-        Magic and Pulsar. The other datasets keep all rows and do not depend on the seed. With the fixed default, a name
-        always means the same rows.
+        Seed of the row sample. Bank and Cover are sampled to 10,000 rows. In Magic and Pulsar, the larger class is
+        sampled to the size of the smaller class. All other datasets keep all rows and do not depend on the seed. With
+        the fixed default, a name always means the same rows.
     return_X_y : bool, default=False
         Return `(data, target)` only.
     as_frame : bool, default=False
         Return pandas objects.
     data_home : str or path-like, default=None
-        A folder with raw files, searched first; downloads are then written there and not into the user's cache.
+        A folder with raw files, searched first. If given, downloads go there and not into the user's cache.
     download_if_missing : bool, default=True
-        Whether to download files that are found nowhere. Otherwise they are an error.
+        Whether to download missing files. If False, missing files raise an error.
     scaled : bool, default=True
-        Apply the paper's preprocessing to the rows drawn, see `standardize`; otherwise return the encoded values.
+        Whether to apply the paper's preprocessing to the sampled rows, see `standardize`. If False, return the encoded
+        values.
 
     Returns
     -------
     Bunch
-        `data` (N, d), float64; `target` (N,), 1 for the positive class and 0 for the other; `feature_names`;
+        `data` (N, d), float64; `target` (N,), 1 for the positive class and 0 for the negative class; `feature_names`;
         `target_names`, the negative class first; `n_positive`; `name`; `title`, the paper's name; `source`, the page
-        of the UCI archive; `DESCR`; `frame`, data and target together where `as_frame` is set. Or the pair `(data,
-        target)`, with `return_X_y`.
+        of the UCI archive; `DESCR`; `frame`, data and target together if `as_frame` is set. With `return_X_y`, the pair
+        `(data, target)` instead.
 
     Raises
     ------
     FileNotFoundError
-        A file was found nowhere, and was not or could not be downloaded. The message says what to do.
+        A file is missing and was not downloaded. The message names the fix.
     OSError
-        A file was found, but it is not the one expected.
+        A file was found, but its content is not the expected content.
 
     Examples
     --------
@@ -135,7 +136,7 @@ def load(
 
 
 def resolve(name: str) -> str:
-    """The name under which the catalogue has a dataset; unknown names are an error with the nearest one."""
+    """Return the catalogue name of a dataset. The error for an unknown name suggests the nearest name."""
     rule = f"must be one of {', '.join(DATASETS)}"
     if not isinstance(name, str):
         raise ParameterError("name", rule, f"{name!r} ({type(name).__name__})", "Pass one of these strings.")
@@ -148,9 +149,9 @@ def resolve(name: str) -> str:
     return key
 
 
-@lru_cache(maxsize=4)  # the largest tables take about 35 MB; Cover and Isolet take a second to read
+@lru_cache(maxsize=4)  # the largest tables need about 35 MB; reading Cover and Isolet takes a second
 def _encoded(name: str, paths: tuple[Path, ...], stamps: tuple[tuple[int, int], ...]) -> EncodedTable:
-    """All rows of a dataset. The stamps (size and time of the files) make a changed file be read again."""
+    """Return all rows of a dataset. The stamps (size and time of the files) change if a file changes."""
     dataset = DATASETS[name]
     files = zip(dataset.archive.files, paths, strict=True)
     return dataset.encode(tuple(file.read(path) for file, path in files))

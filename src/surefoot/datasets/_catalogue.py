@@ -12,28 +12,28 @@ from sklearn.utils import check_array
 from surefoot.datasets import _encoding as encoding
 from surefoot.datasets._download import Archive, RawFile, canonical_isolet
 
-# The paper's preprocessing: a random draw of rows, then one scale for all features.
+# The paper's preprocessing: a random sample of rows, then one scale for all features.
 
 
 @dataclass(frozen=True)
 class BalancedDraw:
-    """A uniform draw without replacement within each class; no `Draw` means all rows.
+    """A uniform sample without replacement within each class. Without a `Draw`, a dataset keeps all rows.
 
     Parameters
     ----------
     n_rows : int or None
         Number of rows to sample. None, with `balanced`: the size of the smaller class.
     balanced : bool
-        Half of the rows from each class; otherwise each class keeps its share, to the nearest row. (A draw that
-        ignores the classes would move Cover's shares by 0.3 points from seed to seed; the paper's Table 2 has the
-        shares of the full data in both cases.)
+        Whether to sample half of the rows from each class. Otherwise each class keeps its share, to the nearest row.
+        Sampling without regard to the classes would change Cover's shares by 0.3 points between seeds. The paper's
+        Table 2 has the shares of the full data in both cases.
     """
 
     n_rows: int | None
     balanced: bool
 
     def rows(self, target: NDArray[np.int64], rng: np.random.RandomState) -> NDArray[np.intp]:
-        """Indices of the rows drawn, in the order of the data."""
+        """Return the indices of the sampled rows, in the order of the data."""
         members = [np.flatnonzero(target == label) for label in (0, 1)]
         if self.balanced:
             half = min(map(len, members)) if self.n_rows is None else self.n_rows // 2
@@ -47,9 +47,9 @@ class BalancedDraw:
 
 
 def standardize(X: ArrayLike) -> NDArray[np.float64]:
-    """Subtract the mean and divide by the standard deviation, per feature; then divide by the largest absolute entry.
+    """Standardize each feature, then divide all entries by the largest absolute entry.
 
-    Features without spread become 0.
+    Standardizing subtracts the mean and divides by the standard deviation. Constant features become 0.
 
     Parameters
     ----------
@@ -69,7 +69,7 @@ def standardize(X: ArrayLike) -> NDArray[np.float64]:
     """
     data: NDArray[np.float64] = check_array(X, dtype=np.float64, input_name="X")
     spread = data.std(axis=0)
-    varies = (np.ptp(data, axis=0) > 0) & (spread > 0)  # the rounded mean may give a constant column some spread
+    varies = (np.ptp(data, axis=0) > 0) & (spread > 0)  # rounding may give a constant column a spread above 0
     scaled = np.where(varies, (data - data.mean(axis=0)) / np.where(varies, spread, 1.0), 0.0)
     return scaled / max(np.abs(scaled).max(), np.finfo(np.float64).tiny)
 
@@ -159,24 +159,24 @@ YEAST = Archive(
 
 @dataclass(frozen=True)
 class Dataset:
-    """How a dataset is made.
+    """Describe how to build a dataset.
 
     Parameters
     ----------
     title : str
-        The paper's name for it.
+        The paper's name of the dataset.
     archive : Archive
-        Where the raw files come from.
+        The source of the raw files.
     encode : callable
-        From the canonical contents of the files to all rows of the two classes.
+        Maps the canonical contents of the files to all rows of the two classes.
     classes : tuple of str
         The negative and the positive class.
     features : str
         Description of the features.
     draw : Draw or None
-        The rows kept; None for all.
+        The sample of rows to keep. None keeps all rows.
     note : str
-        What else one should know.
+        Further remarks.
     """
 
     title: str
@@ -256,5 +256,5 @@ DATASETS = PAPER | {
         note="Comes with scikit-learn, whose order of classes is kept.",
     ),
 }
-# Other names: the paper's (also with its brackets and capitals, see `resolve`), and UCI's.
+# Other names: the paper's names (also with brackets and capitals, see `resolve`), and UCI's names.
 ALIASES = {"cover-2-3": "covtype-2-3", "cover-5-6": "covtype-5-6", "htru2": "pulsar", "spam": "spambase"}

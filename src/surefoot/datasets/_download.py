@@ -1,4 +1,4 @@
-"""Where raw files are: in a folder of the user's, in the user's cache, or, in the end, in the UCI archive."""
+"""Find raw files in a folder of the user, in the user's cache, or in the UCI archive, in this order."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from surefoot._errors import FileError
 from surefoot._files import write_bytes
 from surefoot._version import __version__
 
-# Decoder of the Unix `compress` format (.Z), in which the UCI archive keeps Isolet; Python's library has none.
+# Decoder of the Unix `compress` format (.Z). The UCI archive stores Isolet in this format, and Python has no decoder.
 
 _MAGIC = b"\x1f\x9d"
 _FIRST_WIDTH = 9
@@ -33,13 +33,13 @@ _CLEAR = 256
 
 
 def unlzw(content: bytes) -> bytes:
-    """Decompress `content`, a whole .Z file. Raises ValueError if it is not valid."""
+    """Decompress `content`, a complete .Z file. Raise ValueError if it is invalid."""
     if len(content) < 3 or content[:2] != _MAGIC:
         raise ValueError("a .Z file must begin with the bytes 1f 9d and a byte of flags")
     max_width, clears = content[2] & 0x1F, bool(content[2] & 0x80)
-    if not 10 <= max_width <= 16 or content[2] & 0x60:  # with 9 bits, programs write files that none can read
+    if not 10 <= max_width <= 16 or content[2] & 0x60:  # with 9 bits, programs write unreadable files
         raise ValueError(f"a .Z file must have codes of at most 10 to 16 bits; its flags are {content[2]:#04x}")
-    root = [bytes([byte]) for byte in range(256)] + [b""] * clears  # code 256 is not an entry where it clears
+    root = [bytes([byte]) for byte in range(256)] + [b""] * clears  # code 256 is not an entry if it clears the table
     table, previous, output = root.copy(), b"", []
     width, position = _FIRST_WIDTH, 3
     while position < len(content):
@@ -54,7 +54,7 @@ def unlzw(content: bytes) -> bytes:
                 break
             if code < len(table):
                 entry = table[code]
-            elif code == len(table) and previous:  # the entry made by this very code
+            elif code == len(table) and previous:  # the entry that this code creates
                 entry = previous + previous[:1]
             else:
                 raise ValueError(f"a .Z file must use codes after it has made them; got {code}, {len(table)} are made")
@@ -68,31 +68,31 @@ def unlzw(content: bytes) -> bytes:
     return b"".join(output)
 
 
-# Raw files of the UCI archive: how they are found in a folder, unpacked, and checked.
+# Find raw files of the UCI archive in a folder, unpack them, and check them.
 
 UCI = "https://archive.ics.uci.edu"
 ISOLET_COLUMNS = 618  # 617 features and the class
 
 
 class DatasetCorruptError(OSError):
-    """A raw file is there, but damaged or not the file expected."""
+    """Raised if a raw file is damaged or is not the expected file."""
 
 
 def canonical_text(content: bytes) -> bytes:
-    r"""Normalize lines: one "\n" at the end, single blanks between fields separated by white space, no empty lines.
+    r"""Normalize lines: one "\n" at the end, single blanks between fields separated by whitespace, no empty lines.
 
-    Copies differ in their line ends (UCI's spambase.data has "\r\n", its HTRU_2.csv "\r") and, of ann-*.data and
-    yeast.data, in runs of blanks and tabs. For UCI's own copy of the other files this changes nothing: the sha256 is
-    that of the file itself.
+    Copies differ in their line ends (UCI's spambase.data has "\r\n", its HTRU_2.csv "\r"). Copies of ann-*.data and
+    yeast.data also differ in runs of blanks and tabs. UCI's own copies of all other files do not change, so their
+    sha256 equals the sha256 of the file.
     """
     lines = (b" ".join(line.split()) for line in content.splitlines())
     return b"".join(line + b"\n" for line in lines if line)
 
 
 def canonical_isolet(content: bytes) -> bytes:
-    """Rows of 617 features in units of 0.0001 and the class, as little-endian int16, in the order of their bytes.
+    """Return rows of 617 features in units of 0.0001 and the class, as little-endian int16, sorted by their bytes.
 
-    Each value is a multiple of 0.0001. Copies differ in the order of rows and may differ in how numbers are written.
+    Each value is a multiple of 0.0001. Copies differ in the order of rows and may differ in the format of numbers.
     """
     numbers = np.loadtxt(io.BytesIO(content), delimiter=",", ndmin=2)
     if numbers.shape[1] != ISOLET_COLUMNS:
@@ -113,9 +113,9 @@ class RawFile:
     canonical: Callable[[bytes], bytes] = canonical_text
 
     def check(self, content: bytes, origin: object) -> bytes:
-        """The canonical content, or an error that names the origin."""
+        """Return the canonical content, or raise an error that names the origin."""
         if hashlib.sha256(content).hexdigest() == self.sha256:
-            return content  # canonical already: the common case, and the quick one for Cover's 75 MB
+            return content  # already canonical: the common case, and fast for Cover's 75 MB
         try:
             canonical = self.canonical(content)
         except ValueError as error:
@@ -129,7 +129,7 @@ class RawFile:
         return canonical
 
     def unpack(self, content: bytes, origin: str) -> bytes:
-        """The content of this file inside `content`, read from the path or address `origin`."""
+        """Return the content of this file inside `content`, which was read from the path or address `origin`."""
         try:
             found = _unpack(content, origin, self.name)
         except _UNPACK_ERRORS as error:
@@ -139,7 +139,7 @@ class RawFile:
         return found
 
     def read(self, path: Path) -> bytes:
-        """The canonical content of a local copy, checked."""
+        """Return the checked canonical content of a local copy."""
         try:
             return self.check(self.unpack(path.read_bytes(), path.as_posix()), path)
         except DatasetCorruptError as error:
@@ -169,7 +169,7 @@ class Archive:
         return f"{base}/static/public/{self.number}/{self.zip_name}"
 
     def find(self, homes: Sequence[Path]) -> list[Path | None]:
-        """The first path that exists, for each file.
+        """Return the first existing path of each file.
 
         A file may lie in its folder or above it, packed or not, or inside the zip file of the archive.
         """
@@ -188,10 +188,10 @@ _UNPACK_ERRORS = (zipfile.BadZipFile, gzip.BadGzipFile, zlib.error, EOFError, Ru
 
 
 def _unpack(content: bytes, name: str, wanted: str) -> bytes | None:
-    """The content of the file `wanted` inside `content`, a file called `name`; None if it is not there.
+    """Return the content of the file `wanted` inside `content`, a file called `name`, or None if it is missing.
 
-    Understands gzip, compress (.Z) and zip, also a zip inside a zip (UCI has bank.zip in bank+marketing.zip), whatever
-    the folders inside.
+    Supports gzip, compress (.Z) and zip, also a zip inside a zip (UCI has bank.zip in bank+marketing.zip), with any
+    folders inside.
     """
     base = name.rpartition("/")[2]
     if base == wanted:
@@ -210,26 +210,26 @@ def _unpack(content: bytes, name: str, wanted: str) -> bytes | None:
     return None
 
 
-# Downloads from the UCI archive: all of it or nothing, and nothing unchecked.
+# Downloads from the UCI archive are complete and checked, or nothing is written.
 
 _logger = logging.getLogger(__name__)
 
-# Tests put a local server and short times here.
+# Tests replace these by a local server and short times.
 _BASE_URL = UCI
 _STALL = 30.0  # seconds without a byte, or to connect
-_LIMIT = 900.0  # seconds for one attempt in all
+_LIMIT = 900.0  # total seconds for one attempt
 _PAUSES = (1.0, 3.0)  # seconds before the second and the third attempt
 
 _CHUNK = 1 << 16
-# timeout, too many requests, and faults of the server: these may pass
+# timeout, too many requests, and server errors, which may be temporary
 _PASSING = frozenset({408, 429, 500, 502, 503, 504})
 
 
 def download(archive: Archive, home: Path) -> None:
-    """Fetch an archive, check each of its files and write them into its folder below `home`, compressed.
+    """Fetch an archive, check all its files, and write them compressed into its folder below `home`.
 
-    Raises an OSError: DatasetCorruptError where a file is not the one expected, urllib's and http's errors (see
-    `fetch`), or an error in writing. Files are written only after all are checked, each in one step.
+    Raises an OSError: DatasetCorruptError if a file is not the expected file, errors of urllib and http (see `fetch`),
+    or an error in writing. Files are written only after all files are checked, each in one step.
     """
     url = archive.url(_BASE_URL)
     content = fetch(url)
@@ -243,9 +243,9 @@ def download(archive: Archive, home: Path) -> None:
 
 
 def fetch(url: str) -> bytes:
-    """The zip file at an address. Attempts that fail for a reason that may pass are repeated after a pause.
+    """Fetch the zip file at an address. Repeat attempts after temporary errors, with a pause.
 
-    Raises an OSError: urllib.error.HTTPError or URLError, TimeoutError, or a ConnectionError for an incomplete answer.
+    Raises an OSError: urllib.error.HTTPError or URLError, TimeoutError, or ConnectionError for an incomplete response.
     """
     for pause in _PAUSES:
         try:
@@ -263,7 +263,7 @@ def _attempt(url: str) -> bytes:
     received = io.BytesIO()
     try:
         total = _receive(url, received)
-    except http.client.HTTPException as error:  # a chunked answer was cut off, or it is no HTTP
+    except http.client.HTTPException as error:  # a chunked response was cut off, or is not HTTP
         raise ConnectionError(f"the answer broke off after {received.tell()} bytes ({error!r})") from error
     if total is not None and received.tell() != total:
         raise ConnectionError(f"the answer broke off after {received.tell()} of {total} bytes")
@@ -273,14 +273,14 @@ def _attempt(url: str) -> bytes:
 
 
 def _receive(url: str, buffer: io.BytesIO) -> int | None:
-    """Write the answer of the server into a buffer; the length that it announced, if any."""
+    """Write the server's response into a buffer. Return the announced length, if any."""
     request = urllib.request.Request(url, headers={"User-Agent": f"surefoot/{__version__}"})
     deadline = time.monotonic() + _LIMIT
     with urllib.request.urlopen(request, timeout=_STALL) as response:
         length = response.headers.get("Content-Length", "")
         total = int(length) if length.isdigit() else None
         with _progress(url, total) as advance:
-            while chunk := response.read1(_CHUNK):  # what has come, so that a slow server is noticed
+            while chunk := response.read1(_CHUNK):  # read only available bytes, so that a slow server is noticed
                 buffer.write(chunk)
                 advance(len(chunk))
                 if time.monotonic() > deadline:
@@ -290,7 +290,7 @@ def _receive(url: str, buffer: io.BytesIO) -> int | None:
 
 @contextmanager
 def _progress(url: str, total: int | None) -> Iterator[Callable[[int], None]]:
-    """A function to call with the number of bytes that came; it moves a bar on a terminal, if rich is installed."""
+    """Yield a function to call with the number of bytes received. It updates a progress bar if rich is installed."""
     try:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeRemainingColumn
@@ -306,7 +306,7 @@ def _progress(url: str, total: int | None) -> Iterator[Callable[[int], None]]:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write a file in one step; an error is an OSError, as all of `download` are."""
+    """Write a file in one step. Raise an OSError for any error, like `download`."""
     try:
         write_bytes(path, content)
     except FileError as error:
@@ -319,10 +319,11 @@ ENVIRONMENT_VARIABLE = "SUREFOOT_DATA"
 def locate(
     archive: Archive, data_home: str | os.PathLike[str] | None = None, *, download_if_missing: bool = True
 ) -> tuple[Path, ...]:
-    """Paths of the files of an archive, in its order.
+    """Return the paths of the files of an archive, in its order.
 
     The search covers `data_home`, the folder named by SUREFOOT_DATA, and the user's cache. Missing files are downloaded
-    into `data_home` if given, otherwise into the user's cache, never into the folder of SUREFOOT_DATA.
+    into `data_home` if given, otherwise into the user's cache. They are never downloaded into the folder of
+    SUREFOOT_DATA.
     """
     given = [data_home, os.environ.get(ENVIRONMENT_VARIABLE)]
     homes = [*(Path(folder).expanduser() for folder in given if folder), user_cache()]
@@ -343,7 +344,7 @@ def locate(
 
 
 def user_cache() -> Path:
-    """Our folder in the user's cache, where the platform has it."""
+    """Return the folder of this package in the platform's user cache."""
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":

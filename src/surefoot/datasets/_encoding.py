@@ -1,7 +1,7 @@
-"""From the canonical content of the raw files (see `_files`) to the paper's features: one function per layout.
+"""Convert the canonical content of raw files (see `_files`) to the paper's features, with one function per layout.
 
-Each function returns every row of the two classes, before any random draw. Attributes keep the order of the file;
-one-hot columns are called attribute=value, with the values in sorted order.
+Each function returns every row of the two classes, before any sampling. Attributes keep the order of the file. One-hot
+columns are called attribute=value, with the values in sorted order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from surefoot.datasets._download import ISOLET_COLUMNS
 
-# Names of the attributes, where the raw files have no header.
+# Names of the attributes of raw files without a header.
 
 
 def _words(text: str) -> tuple[str, ...]:
@@ -70,7 +70,7 @@ class EncodedTable:
 
     def __post_init__(self) -> None:
         for array in (self.data, self.target):
-            array.flags.writeable = False  # tables are kept from call to call
+            array.flags.writeable = False  # tables are cached between calls
 
 
 Contents = tuple[bytes, ...]
@@ -106,7 +106,7 @@ def _bank_blocks(contents: Contents) -> list[Block]:
 
 
 def breast_cancer(_: Contents) -> EncodedTable:
-    """30 numbers, as scikit-learn ships them; benign against malignant."""
+    """30 numbers, as in scikit-learn; benign against malignant."""
     from sklearn.datasets import load_breast_cancer
 
     bunch = load_breast_cancer()
@@ -114,10 +114,10 @@ def breast_cancer(_: Contents) -> EncodedTable:
 
 
 def covtype(negative: int, positive: int) -> Encoder:
-    """10 numbers, 4 + 40 binary columns as they are; two of the seven cover types."""
+    """10 numbers, 4 + 40 unchanged binary columns; two of the seven cover types."""
 
     def encode(contents: Contents) -> EncodedTable:
-        # Choosing the lines by their end first spares most of the parsing.
+        # Selecting the lines by their end first avoids most of the parsing.
         lines = [line for line in contents[0].split() if line.endswith((b",%d" % negative, b",%d" % positive))]
         numbers = _numbers(b"\n".join(lines), np.int16)
         return EncodedTable(numbers[:, :-1], _binary(numbers[:, -1] == positive), COVTYPE)
@@ -126,13 +126,13 @@ def covtype(negative: int, positive: int) -> Encoder:
 
 
 def isolet(contents: Contents) -> EncodedTable:
-    """617 numbers; the vowels A, E, I, O, U against the other letters."""
+    """617 numbers; the vowels A, E, I, O, U against all other letters."""
     units = np.concatenate([np.frombuffer(part, dtype="<i2").reshape(-1, ISOLET_COLUMNS) for part in contents])
     return EncodedTable(units[:, :-1] / 10_000, _binary(np.isin(units[:, -1], (1, 5, 9, 15, 21))), ISOLET)
 
 
 def letter(positive: str, negative: str) -> Encoder:
-    """16 attributes with values 0..15, each one-hot over all 16 values, also those that neither letter shows."""
+    """16 attributes with values 0..15, each one-hot over all 16 values, even if neither letter has the value."""
 
     def encode(contents: Contents) -> EncodedTable:
         chosen = (positive.encode(), negative.encode())
@@ -213,7 +213,7 @@ def _table(blocks: Sequence[Block], positive: ArrayLike, keep: NDArray[np.bool_]
 
 
 def _numeric_table(numbers: NDArray[np.float64], positive: int, names: tuple[str, ...]) -> EncodedTable:
-    """Numbers whose last column is the class."""
+    """Build a table from numbers whose last column is the class."""
     return EncodedTable(numbers[:, :-1], _binary(numbers[:, -1] == positive), names)
 
 

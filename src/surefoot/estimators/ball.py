@@ -47,7 +47,7 @@ class WassersteinLogisticRegression(LinearClassifier):
         Distance d between rows.
     tol : float, default=1e-8
         Certified gap to reach, absolute, in units of the loss. The default is smaller than in other estimators because
-        the method converges quadratically: the last digits cost one or two steps.
+        the method converges quadratically, so the last digits cost one or two steps.
     fit_intercept : bool, default=True
         Whether to fit an intercept.
     max_iter : int, default=200
@@ -66,7 +66,7 @@ class WassersteinLogisticRegression(LinearClassifier):
     classes_ : array of shape (2,)
         Classes in sorted order.
     n_iter_ : int
-        Newton steps taken.
+        Number of Newton steps.
     solution_ : BallSolution
         The result of the solver, with the dual point that proves the lower bound.
 
@@ -232,7 +232,7 @@ def ball_risk_of(
     kappa = check_positive_scalar(label_cost, "label_cost", allow_infinity=True)
     norm, back = _dual_norm(metric)
     mapped = back.forward(rows)
-    # scores are unchanged: coefficients of the mapped rows satisfy coef = mapᵀ coef_mapped
+    # the scores do not change: coefficients of the mapped rows satisfy coef = mapᵀ coef_mapped
     coefficients = back.inverse(np.asarray(coef, dtype=np.float64)[0])
     return ball_worst_case(
         mapped,
@@ -253,7 +253,7 @@ class _FeatureMap:
     metric: Mahalanobis | None = None
 
     def forward(self, X: FloatArray) -> FloatArray:
-        # a copy: the rows are kept, and X is the user's
+        # copy X, because the rows are stored and X belongs to the user
         return X.copy() if self.metric is None else self.metric.transform(X)
 
     def coefficients(self, coef: FloatArray) -> FloatArray:
@@ -267,7 +267,7 @@ class _FeatureMap:
 
 
 def _dual_norm(metric: FeatureMetric | str) -> tuple[str, _FeatureMap]:
-    """Return the norm on θ that is dual to a feature metric, and the map of the features that makes it so."""
+    """Return the norm on θ that is dual to a feature metric, and the feature map that makes them dual."""
     resolved = resolve_metric(metric)
     if isinstance(resolved, Mahalanobis):
         return "l2", _FeatureMap(resolved)

@@ -1,4 +1,4 @@
-"""Shared by the classifiers: prediction of linear ones, the problem of the arguments of fit, warnings about a fit."""
+"""Shared by the classifiers: prediction of linear classifiers, the problem built by fit, warnings about a fit."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ from surefoot.problem.robust import RobustProblem
 from surefoot.problem.rows import TARGET, LabeledData, check_unlabeled, is_unlabeled, move_unlabeled
 
 PRECOMPUTED = "precomputed"
-# Precomputed distances between labeled rows may differ from their mirror image by this share of the largest one.
+# Precomputed distances between labeled rows may be asymmetric by this fraction of the largest distance.
 _ASYMMETRY = 1e-6
 
 
 class CertifiedClassifier(ClassifierMixin, CallbackSupportMixin, BaseEstimator):
     """A classifier whose fit has a certificate, which notebooks show."""
 
-    # where the question mark in a notebook leads; other classes, such as a user's own, have no page
+    # target of the question mark in a notebook; other classes, such as user classes, have no page
     _doc_link_module = "surefoot"
     _doc_link_template = f"{DOCUMENTATION}/api/generated/surefoot.{{estimator_name}}.html"
 
     def _html_repr(self) -> str:
-        """The diagram of scikit-learn, and below it the certificate of the fit."""
+        """Return the diagram of scikit-learn, followed by the certificate of the fit."""
         certificate = getattr(self, "certificate_", None)
         return str(estimator_html_repr(self)) + ("" if certificate is None else certificate._repr_html_())
 
@@ -71,7 +71,7 @@ class LinearClassifier(CertifiedClassifier):
         Returns
         -------
         array of shape (N,), or (N, K) for K ≥ 3 classes
-            Score of the second class for two classes, otherwise of each class.
+            Score of the second class for two classes, otherwise score of each class.
         """
         check_is_fitted(self)
         rows: FloatArray = validate_data(self, X, reset=False, dtype=np.float64)
@@ -129,9 +129,9 @@ class LinearClassifier(CertifiedClassifier):
 def labeled_folds(
     y: ArrayLike, n_folds: int = 10, *, classes: ArrayLike | None = None, random_state: int | None = None
 ) -> list[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Split rows for cross-validation so that only labeled rows are scored, as `cv` of scikit-learn's functions.
+    """Split rows for cross-validation so that only labeled rows are scored. Pass the result as `cv` to scikit-learn.
 
-    Every row without a label is in every training part. Each class is spread evenly over the folds.
+    All unlabeled rows are in every training part. Each class is spread evenly over the folds.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def labeled_folds(
     n_folds : int, default=10
         Number of folds.
     classes : array of shape (K,) or None, default=None
-        All classes, if -1 is one of them.
+        All classes, if -1 is a class.
     random_state : int or None, default=None
         Seed of the folds.
 
@@ -171,7 +171,7 @@ def labeled_folds(
 def check_labeled(
     estimator: Any, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None, classes: ArrayLike | None
 ) -> tuple[FloatArray, NDArray[np.intp], FloatArray]:
-    """Return labeled rows, class codes and weights. Sets classes_ and the feature names of the estimator."""
+    """Return labeled rows, class codes and weights. Set classes_ and the feature names of the estimator."""
     check_all_labeled(y)
     rows, labels = validate_data(estimator, X, y, dtype=np.float64)
     check_classification_targets(labels)
@@ -196,7 +196,7 @@ def problem_of_fit(  # noqa: PLR0913 - one keyword per part of the problem
     memory_only: bool = False,
     merge: bool = False,
 ) -> RobustProblem:
-    """Build the robust problem of the arguments of fit. Sets classes_ and the feature names of the estimator.
+    """Build the robust problem from the arguments of fit. Set classes_ and the feature names of the estimator.
 
     Rows of X without a label count as rows of X_unlabeled.
     metric : "precomputed" if the rows themselves are distances to the labeled rows. merge : as for `robust_problem`.
@@ -219,12 +219,12 @@ def problem_of_fit(  # noqa: PLR0913 - one keyword per part of the problem
 
 
 def is_precomputed(metric: Any) -> bool:
-    """Return True if rows are passed as their distances to the labeled rows."""
+    """Return True if rows are passed as distances to the labeled rows."""
     return isinstance(metric, str) and metric == PRECOMPUTED
 
 
 def _precomputed(rows: FloatArray, placed: RowPlacement, compute: Compute | None) -> Precomputed:
-    """Return the metric of rows that are their distances to the labeled rows, after checks of these distances."""
+    """Check distances to the labeled rows that are passed as rows, and return their metric."""
     if placed.in_blocks or compute is not None:
         raise ParameterError(
             "metric",

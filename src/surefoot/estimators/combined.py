@@ -1,4 +1,4 @@
-"""A classifier made of others: the average of their probabilities, or the one that predicts best."""
+"""Combine classifiers: average their probabilities, or choose the classifier that predicts best."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from surefoot.priors.clopper_pearson import fold_numbers
 from surefoot.problem.rows import Unlabeled, move_unlabeled, unwrap
 
 AVERAGE, BEST = "average", "best"
-# The smallest probability in the log loss that chooses: one sure mistake must not outweigh all other rows.
+# The smallest probability in the log loss of the choice: one confident mistake must not outweigh all other rows.
 _CLIP = 1e-3
 
 
 class CombinedClassifier(ClassifierMixin, BaseEstimator):
-    """Average the class probabilities of several classifiers, or choose the one that predicts best.
+    """Average the class probabilities of several classifiers, or choose the classifier that predicts best.
 
-    Rule "average" is soft voting: the probabilities of `classifiers`, each fitted to all rows, are averaged. Rule
-    "best" fits the classifier with the smallest log loss in cross-validation on the labeled rows. The choice is part
-    of `fit`, so `error_bound` repeats it in each fold, and the bound covers the classifier that was chosen.
+    Rule "average" is soft voting: it fits each of `classifiers` to all rows and averages the probabilities. Rule "best"
+    fits the classifier with the smallest log loss in cross-validation on the labeled rows. The choice is part of `fit`,
+    so `error_bound` repeats it in each fold, and the bound covers the chosen classifier.
 
-    In contrast to scikit-learn's VotingClassifier and GridSearchCV, rows without a label reach every classifier whose
-    `fit` accepts X_unlabeled, and folds may lack a class.
+    There are two differences from scikit-learn's VotingClassifier and GridSearchCV. Every classifier whose `fit`
+    accepts X_unlabeled receives the unlabeled rows. A class may be missing from a fold.
 
     Parameters
     ----------
     classifiers : sequence of classifiers
         At least one classifier with predict_proba.
     rule : {"average", "best"}, default="average"
-        How the classifiers are combined.
+        How to combine the classifiers.
     classes : array of shape (K,) or None, default=None
-        All classes, if the labels may miss some.
+        All classes, if y may not contain all of them.
     n_folds : int, default=5
         Number of folds for the rule "best".
     random_state : int or None, default=0
@@ -48,7 +48,7 @@ class CombinedClassifier(ClassifierMixin, BaseEstimator):
     Attributes
     ----------
     classifiers_ : list of classifiers
-        The fitted classifiers: all of them, or with rule="best" the chosen one.
+        All fitted classifiers, or with rule="best" only the chosen classifier.
     losses_ : array or None
         Cross-validated log loss of each classifier, None with rule="average".
     classes_ : array of shape (K,)
@@ -84,7 +84,7 @@ class CombinedClassifier(ClassifierMixin, BaseEstimator):
     def fit(
         self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None, *, X_unlabeled: Any = None
     ) -> CombinedClassifier:
-        """Fit all classifiers, or choose one of them and fit it.
+        """Fit all classifiers, or choose a classifier and fit it.
 
         Parameters
         ----------
@@ -119,7 +119,7 @@ class CombinedClassifier(ClassifierMixin, BaseEstimator):
 
     @property
     def _finite(self) -> bool | str:
-        """Which rows are allowed: finite ones, or also rows with missing values if every classifier accepts these."""
+        """Return "allow-nan" if every classifier accepts missing values, otherwise True: rows must be finite."""
         return "allow-nan" if get_tags(self).input_tags.allow_nan else True
 
     def _checked(self) -> list[Any]:
@@ -191,7 +191,7 @@ class CombinedClassifier(ClassifierMixin, BaseEstimator):
         array of shape (N,)
             Predicted classes.
         """
-        if len(getattr(self, "classifiers_", [])) == 1:  # its own decision, which need not be the largest probability
+        if len(getattr(self, "classifiers_", [])) == 1:  # its prediction may differ from the argmax
             rows = validate_data(self, X, reset=False, ensure_all_finite=self._finite)
             return np.asarray(self.classifiers_[0].predict(rows)).ravel()
         best = self.predict_proba(X).argmax(axis=1)
@@ -201,14 +201,14 @@ class CombinedClassifier(ClassifierMixin, BaseEstimator):
         tags = super().__sklearn_tags__()
         try:
             inner = [get_tags(one).input_tags for one in self.classifiers]
-        except (TypeError, AttributeError):  # fit reports parameters that are no classifiers
+        except (TypeError, AttributeError):  # fit reports parameters that are not classifiers
             return tags
         tags.input_tags.allow_nan = all(one.allow_nan for one in inner)
         return tags
 
 
 def proba_over(classifier: Any, X: Any, classes: NDArray[Any]) -> FloatArray:
-    """Return the probabilities (N, K) of a classifier for `classes`, zero for those that it does not know."""
+    """Return the probabilities (N, K) of a classifier for `classes`, zero for classes that it does not know."""
     found = np.zeros((len(X), len(classes)))
     found[:, np.searchsorted(classes, classifier.classes_)] = classifier.predict_proba(X)
     return found
@@ -224,23 +224,23 @@ def _fitted(classifier: Any, X: Any, y: NDArray[Any], weights: FloatArray | None
     return clone(classifier).fit(X, y, **options)
 
 
-# Rows × trees that are followed at a time.
+# Maximum rows × trees to evaluate at a time.
 _ENTRIES = 1 << 19
 
 
 class TreeAverage(ClassifierMixin, BaseEstimator):
-    """A fitted forest as plain arrays, for model files: the same probabilities, computed by NumPy.
+    """A fitted forest as plain arrays, for model files. NumPy computes the same probabilities.
 
-    A file with these arrays is small, and NumPy checks every index: a forged file cannot make compiled code read
-    foreign memory, as the trees of scikit-learn could.
+    A file with these arrays is small, and NumPy checks every index. A forged file cannot make compiled code read
+    foreign memory, which is possible with the trees of scikit-learn.
 
     roots_ : (T,) first node of each tree; feature_, threshold_, left_, right_ : (nodes,) of all trees, where a leaf is
-    its own child; shares_ : (nodes, K) class shares; depth_ : of the deepest tree.
+    its own child; shares_ : (nodes, K) class shares; depth_ : depth of the deepest tree.
     """
 
     @classmethod
     def from_forest(cls, forest: Any) -> TreeAverage:
-        """The average of the trees of a fitted RandomForestClassifier."""
+        """Convert a fitted RandomForestClassifier."""
         found, trees = cls(), [one.tree_ for one in forest.estimators_]
         sizes = [tree.node_count for tree in trees]
         found.roots_ = np.concatenate([[0], np.cumsum(sizes)[:-1]])
@@ -256,7 +256,7 @@ class TreeAverage(ClassifierMixin, BaseEstimator):
         return found
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
-        """(N, K) the mean over the trees."""
+        """Return the mean (N, K) over the trees."""
         rows = validate_data(self, X, reset=False, dtype=np.float32)
         parts = np.array_split(rows, max(len(rows) * len(self.roots_) // _ENTRIES, 1))
         return np.concatenate([self._mean(part) for part in parts])
@@ -270,5 +270,5 @@ class TreeAverage(ClassifierMixin, BaseEstimator):
         return mean
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """(N,) the most probable class of each row."""
+        """Return the most probable class (N,) of each row."""
         return self.classes_[self.predict_proba(X).argmax(axis=1)]

@@ -46,7 +46,7 @@ _OF_MODELS = ("median_confidence", "max_confidence", "status", "test_score", "te
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RadiusCurve(PrintedTable):
-    """Hold both bounds on the worst expected loss at m radii, of one classifier or of one learned at each radius.
+    """Hold both bounds on the worst expected loss at m radii, for a fixed classifier or a model learned at each radius.
 
     Attributes
     ----------
@@ -55,7 +55,7 @@ class RadiusCurve(PrintedTable):
     risk : array of shape (m,)
         Upper bounds on the worst expected loss.
     lower : array of shape (m,)
-        Lower bounds. For a fixed classifier over a Wasserstein ball they equal `risk`.
+        Lower bounds. For a fixed classifier over a Wasserstein ball, they equal `risk`.
     likelihood : array of shape (m,)
         Certified likelihoods, exp(−risk).
     minimal_radius : float
@@ -150,10 +150,10 @@ class RadiusBound:
 def bound_along(grid: FloatArray, solve: Callable[..., Solution], tol: float) -> list[RadiusBound]:
     """Bound the worst case at each radius of an increasing grid to a gap of tol, with as few solves as possible.
 
-    The worst case is concave in the radius. A dual point solved at one radius therefore bounds it from above at all
-    other radii, by a line of slope α. Between two radii the worst case lies above the chord of their lower bounds. A
-    radius is only solved if line and chord differ by more than tol: the ends first, then repeatedly the middle of what
-    remains. Each solve starts from the nearest solution.
+    The worst case is concave in the radius. Therefore a dual point solved at one radius bounds the worst case from
+    above at all other radii, by a line of slope α. Between two radii, the worst case lies above the chord of their
+    lower bounds. A radius is only solved if line and chord differ by more than tol. The ends are solved first, then
+    repeatedly the middle of the remaining radii. Each solve starts from the nearest solution.
     """
     solved: dict[int, Solution] = {}
 
@@ -184,7 +184,7 @@ def bound_along(grid: FloatArray, solve: Callable[..., Solution], tol: float) ->
 
 
 def grid_of(radii: ArrayLike | None, n_radii: int, minimal: float, kappa: float) -> FloatArray:
-    """Validate the given radii, or return n_radii values from 1/1000 of the label cost to all of it above `minimal`."""
+    """Validate the radii, or return `minimal` plus n_radii values from 1/1000 of the label cost to the full cost."""
     if radii is None:
         return minimal + kappa * np.geomspace(1e-3, 1.0, check_positive_integer(n_radii, "n_radii"))
     grid = np.atleast_1d(check_finite_array(radii, "radii"))
@@ -199,7 +199,7 @@ def grid_of(radii: ArrayLike | None, n_radii: int, minimal: float, kappa: float)
 
 
 def ball_scale(label_cost: Any, X: ArrayLike) -> float:
-    """Return the label cost. Without label changes, return the spread of the features, the only scale of the ball."""
+    """Return the label cost. If labels cannot change, return the spread of the features, the only scale of the ball."""
     if np.isfinite(label_cost):
         return float(label_cost)
     return float(np.linalg.norm(np.asarray(X, dtype=np.float64).std(axis=0))) or 1.0
@@ -251,7 +251,7 @@ def learned_curve(
         rows: Iterable[FloatArray] = [labeled]
         weights = np.ones(len(labeled)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     else:
-        model.radius = 0.0  # all radii are numbers, so ground cost and penalty are those of a numeric radius
+        model.radius = 0.0  # all radii are numbers, so use the ground cost and penalty of a numeric radius
         problem = FitProblem.from_arguments(
             model, X, y, sample_weight, X_unlabeled, FitProgress(model), compute=model.compute, merge=True
         )
@@ -359,7 +359,7 @@ def judged_curve(  # noqa: PLR0913 - one keyword per part of the problem
     n_jobs: int | None = None,
     compute: Compute | None = None,
 ) -> RadiusCurve:
-    """Bound the worst expected loss of a fixed classifier at each radius, to a gap of tol. Otherwise as `certify`."""
+    """Bound the worst expected loss of a fixed classifier at each radius, to a gap of tol, as `certify` does."""
     radii = None if radii is None else grid_of(radii, n_radii, 0.0, 1.0)
     tol = check_positive_scalar(tol, "tol")
     if ball:
@@ -419,8 +419,8 @@ def radius_curve(
     Parameters
     ----------
     classifier : RobustLogisticRegression, WassersteinLogisticRegression or fitted classifier, or None with `losses`
-        The model to learn, with all its parameters except the radius (the object is not changed), or a fitted
-        classifier to evaluate.
+        The model to learn, or a fitted classifier to evaluate. A model is learned with all its parameters except the
+        radius. The object is not changed.
     X : array of shape (n, d)
         Labeled rows.
     y : array of shape (n,)
@@ -433,18 +433,18 @@ def radius_curve(
     n_radii : int, default=16
         Number of radii if `radii` is None.
     refit : bool or None, default=None
-        True learns a model at each radius. False evaluates the classifier as it is. None learns a
-        RobustLogisticRegression or WassersteinLogisticRegression and evaluates any other classifier.
+        True learns a model at each radius. False evaluates the fitted classifier. None learns a
+        RobustLogisticRegression or WassersteinLogisticRegression, and evaluates any other classifier.
     sample_weight : array of shape (n,) or None, default=None
         Number of times each labeled row counts. None: once each.
     X_test : array of shape (T, d) or None, default=None
-        Rows on which each learned model is scored.
+        Test rows to score each learned model on.
     y_test : array of shape (T,) or None, default=None
         Their labels.
     ball : bool, default=False
-        Evaluate over the Wasserstein ball: features may move anywhere, and nothing is assumed about the labels of
-        unlabeled rows. This is exact, but requires the log loss and a linear classifier of two classes (`coef_`,
-        `intercept_`). `X_unlabeled` and `label_prior` are ignored.
+        Whether to evaluate over the Wasserstein ball. There, features may move anywhere, with no assumption about the
+        labels of unlabeled rows. This is exact, but requires the log loss and a linear classifier of two classes
+        (`coef_`, `intercept_`). `X_unlabeled` and `label_prior` are ignored.
     **certify_options : Any
         Used when evaluating: `label_prior`, `loss`, `label_cost`, `metric`, `classes`, `losses`, `clip`, `n_jobs` and
         `compute` of `certify`, and `tol`, the gap to reach at every radius, 1e-6 by default.
@@ -452,8 +452,8 @@ def radius_curve(
     Returns
     -------
     RadiusCurve
-        Radii, both bounds and likelihoods. For learned models also their coefficients and confidence. Each entry equals
-        a single fit or certificate at its radius, to the tolerance. Without a penalty the risk never decreases.
+        Radii, both bounds and likelihoods, and for learned models also coefficients and confidence. Each entry equals a
+        single fit or certificate at its radius, to the tolerance. Without a penalty, the risk never decreases.
 
     Examples
     --------

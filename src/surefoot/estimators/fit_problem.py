@@ -41,28 +41,28 @@ from surefoot.solvers.newton import NewtonOptions
 from surefoot.solvers.search.best_bounds import JointState, SetAtRadius
 from surefoot.solvers.search.solution import Solution
 
-# radius="predictive": the label shares that the labels predict for all rows, the minimal radius and a small excess.
+# radius="predictive": label shares predicted for all rows, and the minimal radius plus a small excess.
 
 # Excess in units of the label cost: this fraction of the rows may change their labels.
 EXCESS = 0.001
 # Inverse strength of the ridge penalty, scikit-learn's C: the mean loss is weighted by C·n against ½‖θ‖².
 RIDGE = 0.5
-# The same for a metric that uses the features unscaled: scikit-learn's default.
+# The same for a metric on unscaled features. This is scikit-learn's default.
 RIDGE_AS_GIVEN = 1.0
-# If the optimum predicts the same for every row: the factor by which the excess shrinks, and how many times.
+# If the optimum predicts the same for every row, the excess shrinks by this factor, at most this many times.
 _FALL, _MOST_FALLS = 0.25, 4
 # Probabilities that differ by less than this count as equal.
 _LITTLE = 0.02
 _FOLDS, _C = 5, 0.3
-# Number of rows over which the class shares are predicted.
+# Maximum number of rows to predict the class shares on.
 _MOST_SEEN = 10_000
 
 
 def predicted_shares(problem: RobustProblem, coordinates: Coordinates | None = None) -> FloatArray:
     """Predict the (K,) class shares over all rows by a ridge logistic regression on the labels.
 
-    The class shares among the labeled rows are off by chance, and at a small radius all rows must have labels in these
-    shares. The features of the labeled rows show how far off the shares are. The result lies within the label
+    The class shares of the labeled rows have a random error, and at a small radius the labels of all rows must have
+    these shares. The features of the labeled rows show how large the error is. The result lies within the label
     intervals.
     """
     data, ds = problem.data, problem.decision_set
@@ -101,7 +101,7 @@ def within(shares: FloatArray, intervals: FloatArray) -> FloatArray:
     def total(shift: float) -> float:
         return float(np.clip(shares + shift, lo, hi).sum()) - 1.0
 
-    if total(-1.0) >= 0 or total(1.0) <= 0:  # the intervals leave no choice, up to rounding
+    if total(-1.0) >= 0 or total(1.0) <= 0:  # the intervals allow only one result, up to rounding
         return lo if total(-1.0) >= 0 else hi
     return np.clip(shares + brentq(total, -1.0, 1.0), lo, hi)
 
@@ -207,7 +207,7 @@ def as_robust_as_possible(
 ) -> Solution:
     """Learn at the largest radius with a median confidence of at least `confidence`. Warn if there is none.
 
-    against : solves for a list of sets, given `warm_start` and `tol`.
+    against : function that solves for a list of sets, given `warm_start` and `tol`.
     """
     search = largest_confident_radius(
         problem.decision_set, model, problem.minimal, confidence=confidence, tol=tol,
@@ -247,7 +247,7 @@ def _ridge(problem: RobustProblem) -> tuple[float, bool]:
 
 
 def _l2_of(estimator: Any) -> float | None:
-    """Return the penalty as given or as "auto" sets it; None means the predictive penalty on standardized features."""
+    """Return the penalty, given or set by "auto". None means the predictive penalty on standardized features."""
     if not _is_auto(estimator.l2):
         return check_positive_scalar(estimator.l2, "l2", allow_zero=True)
     return None if _predicts(estimator) else 0.0
@@ -262,10 +262,10 @@ def _is_auto(value: Any) -> bool:
 
 
 def label_prior_of(estimator: Any) -> Any:
-    """Return the label prior as given. "auto" with the predictive radius is no prior.
+    """Return the label prior as given. "auto" with the predictive radius means no prior.
 
-    Intervals from y assume that labels are a random sample. With random labels they change nothing at a radius this
-    small, and they mislead if labels were picked.
+    Intervals from y assume that labels are a random sample. With random labels, they do not change the result at a
+    radius this small. With labels that were not sampled at random, they mislead.
     """
     return None if _predicts(estimator) and _is_auto(estimator.label_prior) else estimator.label_prior
 
@@ -274,7 +274,7 @@ def label_prior_of(estimator: Any) -> Any:
 class FitProblem:
     """The robust problem of a fit, and its linear model against the adversary.
 
-    groups : of the rows, if the largest loss over groups is minimised.
+    groups : groups of the rows, if the fit minimizes the largest loss over groups.
     """
 
     settings: FitSettings
@@ -300,7 +300,7 @@ class FitProblem:
         memory_only: bool = False,
         merge: bool = False,
     ) -> Self:
-        """Validate the arguments of fit. Sets classes_ and the feature names of the estimator.
+        """Validate the arguments of fit. Set classes_ and the feature names of the estimator.
 
         merge : as for `robust_problem`.
         """
@@ -380,10 +380,10 @@ class FitProblem:
     def _by_group(
         self, certificate: Certificate, solution: Solution, losses_at: LossFunction, estimate: RadiusEstimate | None
     ) -> Certificate:
-        """Certify each group. The risk of the fit is the largest one."""
+        """Certify each group. The risk of the fit is the largest risk of a group."""
         if self.groups is None:
             return certificate
-        parts = solution.parts[:: len(self.groups.names)]  # one of each set
+        parts = solution.parts[:: len(self.groups.names)]  # one part per set
         members = [SetAtRadius(part.decision_set, part.minimal) for part in parts]
         losses = np.vstack([losses_at(part) for part in self.problem.row_blocks])
         judged = ClassifierLoss(LOG_LOSS, None, None)
@@ -399,7 +399,7 @@ class FitProblem:
         return self.fitted(self.against(self.problem.tied(estimate.excess)), estimate)
 
     def _to_predict(self) -> FittedModel:
-        """Learn at the predictive radius, with the label shares that the labels predict for all rows."""
+        """Learn at the predictive radius, with the label shares predicted for all rows."""
         problem = self.problem.with_label_shares(predicted_shares(self.problem, self.game.coordinates))
         balanced = replace(self, problem=problem, game=with_problem(self.game, problem))
         return balanced.fitted(balanced._at_predictive_radius())

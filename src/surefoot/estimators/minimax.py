@@ -48,13 +48,13 @@ from surefoot.solvers.search.solution import Solution
 
 # radius="predictive": excess in units of the label cost.
 EXCESS = 0.05
-# Names of the loss of the optimum, and of the loss of its most probable prediction. "" stands for a matrix.
+# Names of the loss of the optimum and of the loss of its most probable prediction. "" is a matrix.
 _NAMES = {
     LOG_LOSS: (LOG_LOSS, ZERO_ONE),
     ZERO_ONE: ("randomized_error", ZERO_ONE),
     "": ("randomized_cost", "cost"),
 }
-# Has no effect here: the log loss of the optimum is not clipped.
+# No effect here, because the log loss of the optimum is not clipped.
 _CLIP = 1e-12
 
 
@@ -64,10 +64,10 @@ class MinimaxClassifier(CertifiedClassifier):
         min_h  max_μ  E_μ[ℓ(h(x), y)]
 
     The maximum is over the decision set of `RobustLogisticRegression`. The minimum is over all functions h from rows to
-    class probabilities, not only over linear ones. The optimum is known in closed form up to n + K + 1 numbers: for the
-    log loss h(k | x) ∝ exp(a_k(x)), where a_k(x) = max_i(−α c((x, k), z_i) − β_i) − λ_k compares x with the labeled
-    rows z_i. Only distances enter, so any metric works. No classifier has a smaller certified loss over the same set
-    (docs/minimax.md).
+    class probabilities, not only over linear functions. The optimum has a closed form up to n + K + 1 numbers. For the
+    log loss it is h(k | x) ∝ exp(a_k(x)), where a_k(x) = max_i(−α c((x, k), z_i) − β_i) − λ_k compares x with the
+    labeled rows z_i. The optimum depends on the rows only through distances, so any metric works. No classifier has a
+    smaller certified loss over the same set (docs/minimax.md).
 
     Parameters
     ----------
@@ -75,8 +75,8 @@ class MinimaxClassifier(CertifiedClassifier):
         Radius of the decision set. "predictive": the minimal radius plus 5 % of the label cost, which predicts well but
         guarantees nothing about the true distribution. "auto": the largest radius at which the median confidence over
         all rows is at least `confidence`, as for `RobustLogisticRegression`. "calibrated": estimated from half-splits
-        of the labeled rows, see `calibrate_radius`. If the label probabilities are intervals, the classifier is learned
-        over the smallest single set that contains the union of sets of the calibrated radius, and certified over the
+        of the labeled rows, see `calibrate_radius`. With label intervals, a calibrated radius gives a union of sets.
+        The classifier is then learned over the smallest single set that contains the union, and certified over the
         union.
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
         Label probabilities, as for `RobustLogisticRegression`.
@@ -85,17 +85,17 @@ class MinimaxClassifier(CertifiedClassifier):
         "median".
     metric : str, FeatureMetric or callable, default="auto"
         Distance d between rows, as for `RobustLogisticRegression`. "auto": "euclidean" if the radius is a number,
-        otherwise "learned". "precomputed": X (n, n) holds the distances between labeled rows, X_unlabeled (M, n) and
-        X_target (M, n) those to the labeled rows, and so do the rows passed to `predict`.
+        otherwise "learned". "precomputed": X (n, n) holds the distances between labeled rows. X_unlabeled (M, n),
+        X_target (M, n) and the rows passed to `predict` hold the distances to the labeled rows.
     tol : float, default=1e-4
         Certified gap to reach, absolute, in units of the loss. A larger final gap raises a ConvergenceWarning.
     classes : array of shape (K,) or None, default=None
-        All classes, if the labels may miss some.
+        All classes, if y may not contain all of them.
     loss : "log_loss", "zero_one" or array of shape (K, K), default="log_loss"
-        The loss to minimize. With "zero_one" or a matrix, whose entry [k, c] is the loss of predicting class c when the
-        true class is k, the optimum is a randomized rule: it predicts c with probability h(c | x). `predict` returns
-        the most probable prediction, see `deterministic_certificate_`. "zero_one" allows at most 10 classes, a matrix
-        at most 6.
+        The loss to minimize. Entry [k, c] of a matrix is the loss of predicting class c when the true class is k. With
+        "zero_one" or a matrix, the optimum is a randomized rule that predicts c with probability h(c | x). `predict`
+        returns the most probable prediction, see `deterministic_certificate_`. "zero_one" allows at most 10 classes, a
+        matrix at most 6.
     confidence : float, default=0.7
         Threshold for radius="auto".
     max_iter : int, default=600
@@ -108,8 +108,8 @@ class MinimaxClassifier(CertifiedClassifier):
     Attributes
     ----------
     certificate_ : Certificate
-        Upper and lower bound on the worst expected loss over the decision set: of the probabilities for the log loss,
-        otherwise of the randomized rule. Its `limit` is a lower bound for every classifier.
+        Upper and lower bound on the worst expected loss over the decision set. They cover the probabilities for the log
+        loss, and the randomized rule for other losses. `limit` is a lower bound for every classifier.
     deterministic_certificate_ : Certificate or None
         The certificate of `predict` over the same set, for "zero_one" or a matrix; None for the log loss.
     worst_case_ : WorstCase
@@ -175,11 +175,11 @@ class MinimaxClassifier(CertifiedClassifier):
         Parameters
         ----------
         X : array of shape (n, d)
-            Labeled rows, and possibly rows without a label; or with metric="precomputed" the distances (n, n) between
+            Labeled rows, and possibly rows without a label. With metric="precomputed", the distances (n, n) between
             labeled rows.
         y : array of shape (n,)
             Their labels, of two or more classes. -1, None or NaN mark a row without a label, which then counts like a
-            row of X_unlabeled. -1 is a class if `classes` holds it, or if all labels are -1 and 1.
+            row of X_unlabeled. -1 is a class if `classes` contains -1, or if all labels are -1 and 1.
         sample_weight : array of shape (n,) or None, default=None
             Weight of each labeled row, both among the labeled rows and in the feature marginal. Each unlabeled row has
             weight 1 in the feature marginal.
@@ -244,7 +244,7 @@ class MinimaxClassifier(CertifiedClassifier):
         Parameters
         ----------
         X : array of shape (N, d)
-            Rows with the same features as in `fit`, or with metric="precomputed" their distances (N, n) to the labeled
+            Rows with the same features as in `fit`. With metric="precomputed", their distances (N, n) to the labeled
             rows.
 
         Returns
@@ -262,8 +262,8 @@ class MinimaxClassifier(CertifiedClassifier):
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Predict the probability of each class at each row.
 
-        With the log loss they are probabilities of the label, otherwise the probabilities with which the randomized
-        rule predicts each class.
+        With the log loss, the result contains the probabilities of the label. Otherwise it contains the probabilities
+        with which the randomized rule predicts each class.
 
         Parameters
         ----------
@@ -308,7 +308,7 @@ def _auto_excess(
     options: NewtonOptions,
     progress: FitProgress,
 ) -> float:
-    """Return the excess radius that the as-robust-as-possible rule finds; for rows in blocks, on a sample."""
+    """Return the excess radius of the as-robust-as-possible rule. For rows in blocks, use a sample."""
     if not isinstance(problem, InMemoryProblem):
         sample = problem.sample(AUTO_ROWS, 0)
         return _auto_excess(sample, costs, confidence, max(tol, AUTO_TOL), options, progress)
@@ -360,21 +360,21 @@ class _Response:
         return cls(model, bare, solution.point, problem.anchors, metric, columns)
 
     def losses(self, rows: Any) -> FloatArray:
-        """Losses (M, K) of the optimum: of its probabilities, or expected ones of the randomized rule."""
+        """Return losses (M, K) of the optimum: log losses, or expected losses of the randomized rule."""
         return self._at(rows, lambda prices: self.model.response_losses(prices, 0.0))
 
     def rule(self, rows: Any) -> FloatArray:
-        """Probabilities (M, K) of the predictions."""
+        """Return the probabilities (M, K) of the predictions."""
         return self._at(rows, self.model.rule)
 
     def losses_of_best(self, rows: Any) -> FloatArray:
-        """Losses (M, K) of the most probable prediction."""
+        """Return losses (M, K) of the most probable prediction."""
         if self.model.game is None:
             raise TypeError("the log loss is that of probabilities, not of a prediction")
         return np.ascontiguousarray(self.model.game.costs[:, self.rule(rows).argmax(axis=1)].T)
 
     def _at(self, rows: Any, of_prices: Callable[[FloatArray], FloatArray]) -> FloatArray:
-        """Evaluate a function of the prices (B, K), by chunks of rows."""
+        """Evaluate a function of the prices (B, K) in chunks of rows."""
         rows = np.asarray(rows, dtype=np.float64)
         found = [np.empty((0, self.decision_set.n_classes))]
         for part in row_chunks(len(rows), len(self.anchors)):

@@ -22,9 +22,10 @@ class RobustLogisticRegression(LinearClassifier):
 
         min_θ  max_μ  E_μ[ℓ_θ(x, y)]
 
-    The maximum is over all distributions μ that satisfy three conditions. Their feature marginal is that of all rows,
-    labeled and unlabeled. Their label probabilities lie in given intervals. Their transport distance to the labeled
-    rows is at most the radius, with ground cost d(x, x') + κ·1[y ≠ y'] (paper, eq. worst-case-dual).
+    The maximum is over all distributions μ that satisfy three conditions. The feature marginal is the empirical
+    distribution of all rows, labeled and unlabeled. The label probabilities lie in given intervals. The transport
+    distance to the labeled rows is at most the radius, with ground cost d(x, x') + κ·1[y ≠ y'] (paper, eq.
+    worst-case-dual).
 
     Parameters
     ----------
@@ -38,8 +39,8 @@ class RobustLogisticRegression(LinearClassifier):
         Label probabilities, with classes in sorted order: 95 % intervals from y ("clopper-pearson"), exact values (K,),
         intervals (K, 2), or None for no constraint. "hypergeometric" and "assisted" are described in `surefoot.priors`.
         "auto": "clopper-pearson", or None in two cases: with radius="predictive", because intervals from y assume that
-        labels are a random sample (docs/prediction.md), and if X_target is passed to fit, because y says nothing about
-        the label probabilities of X_target.
+        labels are a random sample (docs/prediction.md), and if X_target is passed to fit, because y contains no
+        information about the label probabilities of X_target.
     label_cost : float, "auto", "median" or array of shape (K, K), default="auto"
         Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row to
         k. "median": the median distance between rows. "auto": "median" with radius="predictive" or "calibrated",
@@ -52,7 +53,7 @@ class RobustLogisticRegression(LinearClassifier):
     tol : float, default=1e-4
         Certified gap to reach, absolute, in units of the loss. A larger final gap raises a ConvergenceWarning.
     classes : array of shape (K,) or None, default=None
-        All classes, if the labels may miss some.
+        All classes, if y may not contain all of them.
     l2 : float or "auto", default="auto"
         Weight of the penalty ½‖θ‖² added to the worst expected loss. The intercept is not penalized. "auto": with
         radius="predictive" the penalty of scikit-learn's LogisticRegression, 1/n on standardized features (or on
@@ -85,7 +86,7 @@ class RobustLogisticRegression(LinearClassifier):
     radius_ : float
         Radius of the decision set.
     metric_ : FeatureMetric
-        The metric of the fit. A learned metric includes what it learned, so it measures any rows.
+        The metric of the fit. A learned metric includes its learned parameters, so it can measure any rows.
     label_cost_ : float or array of shape (K, K)
         The label cost of the fit.
     l2_ : float
@@ -155,7 +156,7 @@ class RobustLogisticRegression(LinearClassifier):
             Labeled rows, and possibly rows without a label.
         y : array of shape (n,)
             Their labels, of two or more classes. -1, None or NaN mark a row without a label, which then counts like a
-            row of X_unlabeled. -1 is a class if `classes` holds it, or if all labels are -1 and 1.
+            row of X_unlabeled. -1 is a class if `classes` contains -1, or if all labels are -1 and 1.
         sample_weight : array of shape (n,) or None, default=None
             Weight of each labeled row, both among the labeled rows and in the feature marginal. Each unlabeled row has
             weight 1 in the feature marginal.
@@ -167,10 +168,10 @@ class RobustLogisticRegression(LinearClassifier):
             Rows of another population, in any form that X_unlabeled accepts. They replace X and X_unlabeled as the
             feature marginal (for example labels from last year, rows from this year).
         groups : array of shape (N,), function(rows) -> array, or None, default=None
-            Group of each row of the feature marginal, as for `certify`: rows of X first, then those of X_unlabeled, or
-            the rows of X_target alone. The classifier then minimizes the largest worst expected loss E[ℓ | group] over
-            the groups. `certificate_.groups` has a certificate for each group, and `certificate_.risk` is the largest
-            of their bounds. All rows must be in memory.
+            Group of each row of the feature marginal, as for `certify`: rows of X first, then rows of X_unlabeled, or
+            rows of X_target alone. The classifier then minimizes the largest worst expected loss E[ℓ | group] over the
+            groups. `certificate_.groups` has a certificate for each group, and `certificate_.risk` is the largest group
+            bound. All rows must be in memory.
 
         Returns
         -------

@@ -1,6 +1,6 @@
 """Neural networks: the dual objective as a torch loss, and a classifier on skorch with a certificate.
 
-Needs the extra `torch`: pip install "surefoot[torch]".
+Requires the extra `torch`: pip install "surefoot[torch]".
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["DualLoss", "RobustNetClassifier"]
 
 
 def __getattr__(name: str) -> Any:
-    """`RobustNetClassifier` is imported on first use: `DualLoss` alone does not need skorch."""
+    """Import `RobustNetClassifier` on first use, because `DualLoss` alone does not require skorch."""
     if name != "RobustNetClassifier":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:

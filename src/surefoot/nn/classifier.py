@@ -1,4 +1,4 @@
-"""A robust network for scikit-learn users: skorch trains it on the dual objective, the exact solver certifies it."""
+"""A robust network for scikit-learn. Skorch trains it on the dual objective, and the exact solver certifies it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from surefoot.problem.rows import (
     warn_about_unlabeled,
 )
 
-# Networks held fixed: what a certificate speaks of must not change when training goes on.
+# Frozen copies of networks: further training must not change a certified network.
 
 _BATCH = 4096
 
@@ -47,14 +47,14 @@ _BATCH = 4096
 class EmbeddingMetric(FeatureMetric):
     """Distance between the embeddings of x and x'.
 
-    A network is copied, so that training it further does not change the metric; a function must not change either.
+    A network is copied, so that further training does not change the metric. A function must not change either.
 
     Parameters
     ----------
     embedding : torch.nn.Module or callable
-        Maps rows (N, d) to (N, e): tensors of float32 to tensors, or arrays to arrays.
+        Maps rows (N, d) to (N, e): float32 tensors to tensors, or arrays to arrays.
     metric : FeatureMetric, default=Euclidean()
-        Between embedded rows.
+        Distance between embedded rows.
 
     Examples
     --------
@@ -101,7 +101,7 @@ class EmbeddingMetric(FeatureMetric):
 
 @dataclass(frozen=True, eq=False)
 class FrozenNet:
-    """A network's probabilities, as a fitted classifier: `certify` and fresh certificates call it."""
+    """A network as a fitted classifier with `predict_proba`, for `certify` and fresh certificates."""
 
     module: nn.Module
     classes_: NDArray[Any]
@@ -111,13 +111,13 @@ class FrozenNet:
 
 
 def frozen_copy(module: nn.Module) -> nn.Module:
-    """A copy on the CPU, in evaluation mode, that takes no gradients."""
+    """Return a copy on the CPU, in evaluation mode, without gradients."""
     bare = getattr(module, "_orig_mod", module)  # of torch.compile
     return copy.deepcopy(bare).cpu().eval().requires_grad_(False)
 
 
 def run_module(module: nn.Module, rows: FloatArray) -> FloatArray:
-    """Outputs of a module on the CPU for rows (N, d), in float64, a batch at a time."""
+    """Return the outputs of a module on the CPU for rows (N, d), in float64, computed in batches."""
     outputs = []
     with torch.no_grad():
         for start in range(0, max(len(rows), 1), _BATCH):
@@ -127,9 +127,10 @@ def run_module(module: nn.Module, rows: FloatArray) -> FloatArray:
 
 
 class WorstOf(nn.Module):
-    """The largest of several dual objectives: a union of decision sets, as a calibrated radius with intervals makes.
+    """The largest of several dual objectives, for a union of decision sets (a calibrated radius with label intervals).
 
-    The network follows the largest one; the dual variables of every set follow their own.
+    The gradient of the network comes from the largest objective. The dual variables of each set get the gradient of
+    their own objective.
 
     Parameters
     ----------
@@ -159,21 +160,21 @@ class WorstOf(nn.Module):
         return [part for part in self.parts if isinstance(part, DualLoss)]
 
     def forward(self, features: Tensor, logits: Tensor, weights: Tensor | None = None) -> Tensor:
-        """The largest objective on a batch.
+        """Compute the largest objective on a batch.
 
         Parameters
         ----------
         features : Tensor of shape (B, e), or (B, n)
-            Rows in the space of the anchors; with metric="precomputed" their distances to the anchors.
+            Rows in the space of the anchors. With metric="precomputed": their distances to the anchors.
         logits : Tensor of shape (B, K), or (B,) for two classes
-            The network's outputs at these rows.
+            The network's outputs at the rows.
         weights : Tensor of shape (B,) or None, default=None
-            Weights of the rows, None for equal weights. They are divided by their sum.
+            Weights of the rows, divided by their sum. None: equal weights.
 
         Returns
         -------
         Tensor
-            A scalar: its value is that of the largest objective, and every set's dual variables get their own gradient.
+            The largest objective, a scalar. The dual variables of each set get the gradient of their own objective.
         """
         if len(self.parts) == 1:
             return self.parts[0](features, logits, weights)
@@ -184,7 +185,7 @@ class WorstOf(nn.Module):
         return (worst * values).sum() + others - others.detach()
 
     def project_(self) -> WorstOf:
-        """Put every α back on [0, ∞), in place: after every step of the optimiser.
+        """Project every α onto [0, ∞), in place. Call it after every optimizer step.
 
         Returns
         -------
@@ -196,7 +197,7 @@ class WorstOf(nn.Module):
         return self
 
 
-# Defaults of skorch's own parameters that differ from skorch's.
+# Parameters of skorch with a different default here.
 _DEFAULTS: dict[str, Any] = {
     "criterion": WorstOf,
     "optimizer": torch.optim.Adam,
@@ -210,23 +211,24 @@ _DEFAULTS: dict[str, Any] = {
 
 
 class RobustNetClassifier(ClassifierMixin, NeuralNet):
-    """A network that minimises its worst expected log loss over a decision set, with a certificate.
+    """Train a network to minimize its worst expected log loss over a decision set, and certify it.
 
     min over weights of  max_μ E_μ[ℓ(x, y)]
 
-    over the same sets as `RobustLogisticRegression`. Training takes stochastic steps on the dual (`DualLoss`) and finds
-    some network; the certificate is then computed for that network by the exact solver, and holds however training
-    went. It says nothing about other networks: `lower` bounds the worst loss of this one.
+    The decision sets are the same as for `RobustLogisticRegression`. Training takes stochastic steps on the dual
+    (`DualLoss`). The exact solver then computes the certificate for the trained network. The certificate holds even if
+    training did not converge. It does not cover other networks: `lower` bounds the worst-case loss of this network.
 
-    Interrupting the training (Ctrl-C) keeps the network as it is then, and certifies it.
+    Interrupting the training (Ctrl-C) keeps and certifies the current network.
 
     Parameters
     ----------
     module : torch module class or instance
-        Maps rows (B, d) of float32 to logits (B, K); one column, or none, is the logit of the second of two classes.
+        Maps float32 rows (B, d) to logits (B, K). For two classes, one output of shape (B, 1) or (B,) is the logit of
+        the second class.
     radius : float, "calibrated" or CalibratedRadius, default="calibrated"
-        Radius of the decision set; "calibrated" estimates it from the labels, see `calibrate_radius`. There is no
-        "auto", which would need a training per radius tried.
+        Radius of the decision set. "calibrated" estimates it from the labels, see `calibrate_radius`. "auto" is not
+        supported, because it would train one network per radius.
     label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
         Label probabilities, with classes in sorted order: 95 % intervals from y ("clopper-pearson"), exact values (K,),
         intervals (K, 2), or None for no constraint.
@@ -236,25 +238,25 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     embedding : torch module, function or None, default=None
-        Distances are taken between embedding(x) and embedding(x'); it is copied and held fixed. See
-        docs/neural-networks.md for what the certificate then means.
+        Distances are measured between embedding(x) and embedding(x'). The embedding is copied and stays fixed.
+        docs/neural-networks.md explains the meaning of the certificate in this case.
     classes : array of shape (K,) or None, default=None
-        All classes, if the labels may miss some.
+        All classes, if y may not contain all of them.
     tol : float, default=1e-6
-        Certified gap of the certificate, in units of the loss (absolute); as fine as that of `certify`.
+        Certified gap of the certificate, absolute, in units of the loss. The default is the same as in `certify`.
     random_state : int or None, default=0
-        Seed of the weights and batches, fixed so that the same data give the same certificate. The state of torch's
-        own generator is left as it was. None does not seed.
+        Seed of the weights and batches. The fixed default gives the same certificate for the same data. The state of
+        torch's global generator does not change. None does not set a seed.
     **kwargs : Any
         Parameters of skorch's NeuralNet: `lr=0.01`, `max_epochs=50`, `batch_size=100`, `optimizer=torch.optim.Adam`,
-        `device="cpu"`, `verbose=0`, `callbacks`, `compile`, `module__...`, `optimizer__...` and the rest.
+        `device="cpu"`, `verbose=0`, `callbacks`, `compile`, `module__...`, `optimizer__...` and others.
 
     Attributes
     ----------
     certificate_ : Certificate
-        Both bounds on the worst expected loss of the network.
+        Upper and lower bound on the worst expected loss of the network.
     worst_case_ : WorstCase
-        The distribution behind the lower bound.
+        The distribution that attains the lower bound.
     radius_ : float
         Radius of the decision set.
     classes_ : array of shape (K,)
@@ -262,7 +264,7 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
     module_ : torch.nn.Module
         The trained network.
     history_ : skorch.history.History
-        A record per epoch, by skorch; `train_loss` is the dual objective, the bound as training sees it.
+        Skorch's record of each epoch. `train_loss` is the dual objective, an estimate of the bound during training.
 
     Examples
     --------
@@ -316,7 +318,7 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
         y : array of shape (n,)
             Their labels. -1, None or NaN mark a row without a label, as for `RobustLogisticRegression`.
         sample_weight : array of shape (n,) or None, default=None
-            How many times each labeled row counts, among the labeled rows and in the feature marginal.
+            Number of times each labeled row counts, among the labeled rows and in the feature marginal.
         X_unlabeled : array of shape (M, d), Unlabeled or None, default=None
             Unlabeled rows, bare or in an `Unlabeled`.
 
@@ -337,7 +339,7 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
             "radius": radius,
             "label_prior": self.label_prior,
             "label_cost": self.label_cost,
-            "metric": data.metric,  # where it is learned, by each of the problems below from the same labels
+            "metric": data.metric,  # each problem below learns a learned metric from the same labels
             "classes": self.classes_,
         }
         with self._seeded():
@@ -355,7 +357,7 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
         return self
 
     def _train(self, data: LabeledData, problem: dict[str, Any]) -> None:
-        """Stochastic steps from the dual point of a linear classifier; the rows' distances stand for their targets."""
+        """Train from the dual point of a linear classifier. The targets are the distances of the rows."""
         started = linear_certificate(data.rows, data.classes[data.codes], data.unlabeled, data.weights, **problem)
         if started.row_bound is None:
             raise RuntimeError("the linear classifier's certificate has no dual point")
@@ -366,7 +368,7 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
         settled, _ = settle_ground_cost(data, self.label_cost, len(everything), everything.__getitem__)
         distances = settled.metric.labeled_distances(everything, data.rows, anchors)
         weights = np.append(data.weights, np.ones(len(everything) - len(data.rows)))
-        # names that end in _ are no parameters to skorch
+        # skorch does not treat names that end in _ as parameters
         self.sets_ = started.row_bound.sets
         self.row_weights_ = None if np.ptp(weights) == 0 else weights
         try:
@@ -378,14 +380,14 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
             del self.sets_, self.row_weights_
 
     def initialize_module(self) -> RobustNetClassifier:
-        """As in skorch; an instance is copied, so that every fit starts from the weights given."""
+        """Initialize as in skorch. An instance is copied, so that every fit starts from the given weights."""
         super().initialize_module()
         if self.module_ is self.module:
             self.module_ = copy.deepcopy(self.module)
         return self
 
     def initialize_criterion(self) -> RobustNetClassifier:
-        """The dual objective of the data being fitted."""
+        """Use the dual objective of the data as criterion."""
         if not hasattr(self, "sets_"):
             raise ParameterError(
                 "y",
@@ -402,7 +404,7 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
         return self
 
     def get_iterator(self, dataset: Any, training: bool = False) -> Any:
-        """Batches; in training, of rows drawn from the feature marginal where rows have unequal weights."""
+        """Return batches. In training with unequal weights, rows are sampled from the feature marginal."""
         weights = getattr(self, "row_weights_", None)
         if not training or weights is None:
             return super().get_iterator(dataset, training=training)
@@ -410,7 +412,7 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
         return self.iterator_train(dataset, sampler=WeightedRandomSampler(weights, len(weights)), **keywords)
 
     def get_loss(self, y_pred: Tensor, y_true: Tensor, X: Any = None, training: bool = False) -> Tensor:
-        """The dual objective of a batch; y_true are its distances to the anchors."""
+        """Return the dual objective of a batch. y_true holds the distances to the anchors."""
         distances = to_tensor(y_true, device=self.device)
         if distances.ndim != 2:
             raise ParameterError(
@@ -422,18 +424,18 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
         return self.criterion_(distances, y_pred)
 
     def train_step(self, batch: Any, **fit_params: Any) -> dict[str, Any]:
-        """One step of the optimiser, then the projection."""
+        """Take an optimizer step, then project."""
         step = super().train_step(batch, **fit_params)
         self.criterion_.project_()
         return step
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
-        """Probability of each class at each row.
+        """Predict the probability of each class at each row.
 
         Parameters
         ----------
         X : array of shape (N, d)
-            Rows, with the features of the fit.
+            Rows with the same features as in `fit`.
 
         Returns
         -------
@@ -446,17 +448,17 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
         return probabilities(np.concatenate(logits))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """The most probable class of each row.
+        """Predict the most probable class of each row.
 
         Parameters
         ----------
         X : array of shape (N, d)
-            Rows, with the features of the fit.
+            Rows with the same features as in `fit`.
 
         Returns
         -------
         array of shape (N,)
-            Classes.
+            Predicted classes.
         """
         return self.classes_[self.predict_proba(X).argmax(axis=1)]
 

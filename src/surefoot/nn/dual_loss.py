@@ -1,9 +1,10 @@
-"""The dual objective as a torch module: what a network minimises in place of the mean loss.
+"""The dual objective as a torch module. A network minimizes it instead of the mean loss.
 
 αε + Σ_i w_i β_i + Σ_k σ_k(λ_k) + mean_j max_{k,i} [ ℓ_jk − α c((x_j, k), z_i) − β_i − λ_k ]
 
-over the rows j of a batch (paper, eq. worst-case-dual), ℓ the log loss of the network's logits. The max over anchors
-separates by class: memory holds the (B, n) distances of a batch to the anchors and arrays (B, K, C), never (B, n, K).
+The mean is over the rows j of a batch (paper, eq. worst-case-dual), and ℓ is the log loss of the network's logits. The
+max over anchors separates by class. Memory holds the distances (B, n) of a batch to the anchors and arrays (B, K, C),
+never (B, n, K).
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ from surefoot.problem.rows import Unlabeled
 from surefoot.problem.sets import DecisionSet
 from surefoot.solvers.minimal_radius import check_radius
 
-# Where the dual variables of a network start: those that are optimal for a robust linear classifier.
+# The dual variables of a network start at the optimum of a robust linear classifier.
 
 
 def linear_certificate(
     rows: FloatArray, y: ArrayLike, unlabeled: FloatArray | None, weights: FloatArray, **keywords: Any
 ) -> Certificate:
-    """Certificate of a robust linear classifier, to a gap of 1e-2: `row_bound` holds the sets and their dual points."""
+    """Certify a robust linear classifier to a gap of 1e-2. `row_bound` holds the sets and their dual points."""
     U = None if unlabeled is None else Unlabeled(unlabeled)
     clf = RobustLogisticRegression(**keywords, tol=1e-2)
     with warnings.catch_warnings():
-        for category in (ConvergenceWarning, UnlabeledRowsWarning):  # of no concern to a network that starts here
+        for category in (ConvergenceWarning, UnlabeledRowsWarning):  # not relevant to a network that starts here
             warnings.simplefilter("ignore", category)
         return clf.fit(rows, y, sample_weight=weights, X_unlabeled=U).certificate_
 
@@ -52,28 +53,28 @@ _NORMS: dict[type[FeatureMetric], float] = {Euclidean: 2.0, Manhattan: 1.0, Cheb
 
 
 class DualLoss(nn.Module):
-    """The dual objective on a batch, with α, β and λ as parameters: minimise it jointly with the network's weights.
+    """The dual objective on a batch, with parameters α, β and λ. Minimize it jointly with the network's weights.
 
-    The labels stay inside: a batch has features and logits only, of labeled and unlabeled rows alike, drawn from the
-    feature marginal. After every step of the optimiser call `project_()`, which puts α back on [0, ∞). At any values of
-    the parameters the mean of the objective over all rows is an upper bound of the network's worst expected loss.
+    The object holds the labels. A batch contains only features and logits of rows sampled from the feature marginal,
+    labeled or unlabeled. After every optimizer step, call `project_()`, which projects α onto [0, ∞). At any values of
+    the parameters, the mean of the objective over all rows is an upper bound on the network's worst expected loss.
 
     Parameters
     ----------
     decision_set : DecisionSet
-        Anchors, label costs, intervals and radius. Its rows are not kept. `from_labeled` builds one.
+        Anchors, label costs, intervals and radius. Its rows are not stored. `from_labeled` builds a decision set.
     anchors : tensor or array of shape (n, e), or None
-        The labeled rows in the order of the decision set, in the space where distances are taken. None with
+        The labeled rows in the order of the decision set, in the space where distances are measured. None with
         metric="precomputed".
     metric : str, FeatureMetric or callable, default="euclidean"
-        "euclidean", "manhattan", "chebyshev"; a function (features (B, e), anchors (n, e)) -> (B, n) of tensors; or
-        "precomputed", with the distances (B, n) themselves passed as features.
+        "euclidean", "manhattan", "chebyshev"; a function of tensors (features (B, e), anchors (n, e)) -> (B, n); or
+        "precomputed". With "precomputed", pass the distances (B, n) as features.
 
     Attributes
     ----------
     alpha : torch.nn.Parameter, a scalar
-        Multiplier α of the radius. All three are float32 even where the network is cast to half precision, and start at
-        zero.
+        Multiplier α of the radius. α, β and λ start at zero. They stay float32 even if the network is cast to half
+        precision.
     beta : torch.nn.Parameter of shape (n,)
         Multipliers β of the anchors' weights.
     lam : torch.nn.Parameter of shape (K,)
@@ -126,7 +127,7 @@ class DualLoss(nn.Module):
             ("intervals", ds.intervals),
         ]:
             self.register_buffer(name, torch.as_tensor(values, dtype=torch.float32))
-        # a class that some anchor carries holds the anchors from one offset to the next
+        # the anchors of each class lie between two successive offsets
         self._groups = [(int(a), int(b)) for a, b in pairwise(ds.class_offsets)]
         self.alpha = nn.Parameter(torch.zeros(()))
         self.beta = nn.Parameter(torch.zeros(n))
@@ -147,7 +148,7 @@ class DualLoss(nn.Module):
         sample_weight: ArrayLike | None = None,
         start: bool = True,
     ) -> DualLoss:
-        """The objective around labeled rows, all in the space where distances are taken.
+        """Build the objective around labeled rows, all in the space where distances are measured.
 
         Parameters
         ----------
@@ -156,9 +157,9 @@ class DualLoss(nn.Module):
         y : array of shape (n,)
             Their labels.
         X_unlabeled : array of shape (M, e), Unlabeled or None, default=None
-            Unlabeled rows. Together with those of `X` they make up the feature marginal P_X.
+            Unlabeled rows. X and X_unlabeled together make up the feature marginal P_X.
         radius : float
-            At least the minimal radius, or InfeasibleRadiusError.
+            Radius of the decision set. A radius below the minimal radius raises InfeasibleRadiusError.
         label_prior : "auto", "clopper-pearson", array (K,), array (K, 2), LabelPrior or None, default="auto"
             Label probabilities, with classes in sorted order: 95 % intervals from y ("clopper-pearson"), exact values
             (K,), intervals (K, 2), or None for no constraint.
@@ -166,20 +167,19 @@ class DualLoss(nn.Module):
             Cost κ of changing a label, or a matrix whose entry [k, c] is the cost of changing label c of a labeled row
             to k.
         metric : str or FeatureMetric, default="euclidean"
-            "euclidean", "manhattan" or "chebyshev"; for others build the decision set yourself.
+            "euclidean", "manhattan" or "chebyshev". For other metrics, build the decision set yourself.
         classes : array of shape (K,) or None, default=None
-            All classes, if the labels may miss some.
+            All classes, if y may not contain all of them.
         sample_weight : array of shape (n,) or None, default=None
             Number of times each labeled row counts. None: once each.
         start : bool, default=True
-            Start α, β and λ where they are optimal for a robust linear classifier on the same rows: a good start for a
-            network, which would take thousands of steps to find their size. False starts them at zero, as in the
-            paper.
+            Whether to start α, β and λ at the optimum of a robust linear classifier on the same rows. From zero, a
+            network takes thousands of steps to find their size. False starts at zero, as in the paper.
 
         Returns
         -------
         DualLoss
-            The objective, ready to be minimised.
+            The objective to minimize.
         """
         if not isinstance(_torch_metric(metric), float):
             raise ParameterError(
@@ -222,24 +222,24 @@ class DualLoss(nn.Module):
         return loss
 
     def forward(self, features: Tensor, logits: Tensor, weights: Tensor | None = None) -> Tensor:
-        """The objective on a batch.
+        """Compute the objective on a batch.
 
-        Distances carry no gradient: the decision set is fixed, see docs/neural-networks.md. Computed in the precision
-        of the parameters, float32, also under autocast.
+        Distances have no gradient, because the decision set is fixed (see docs/neural-networks.md). The objective is
+        computed in float32, the precision of the parameters, even under autocast.
 
         Parameters
         ----------
         features : Tensor of shape (B, e), or (B, n)
-            Rows in the space of the anchors; with metric="precomputed" their distances to the anchors.
+            Rows in the space of the anchors. With metric="precomputed": their distances to the anchors.
         logits : Tensor of shape (B, K), or (B,) for two classes
-            The network's outputs at these rows.
+            The network's outputs at the rows.
         weights : Tensor of shape (B,) or None, default=None
-            Weights of the rows, None for equal weights. They are divided by their sum.
+            Weights of the rows, divided by their sum. None: equal weights.
 
         Returns
         -------
         Tensor
-            A scalar, with gradients for the logits and for α, β and λ.
+            A scalar with gradients for the logits and for α, β and λ.
         """
         with torch.autocast(device_type=logits.device.type, enabled=False):
             losses = self.losses(logits)
@@ -251,7 +251,7 @@ class DualLoss(nn.Module):
             return self.constant() + mean
 
     def constant(self) -> Tensor:
-        """All of the objective but the rows: αε + Σ w β + Σ_k σ_k(λ_k).
+        """Compute the part of the objective that does not depend on the rows: αε + Σ w β + Σ_k σ_k(λ_k).
 
         Returns
         -------
@@ -262,7 +262,7 @@ class DualLoss(nn.Module):
         return self.alpha * self.radius + self.anchor_weights @ self.beta + support
 
     def losses(self, logits: Tensor) -> Tensor:
-        """Log losses in the precision of the parameters.
+        """Compute the log losses in the precision of the parameters.
 
         Parameters
         ----------
@@ -288,12 +288,12 @@ class DualLoss(nn.Module):
         return -torch.log_softmax(scores, dim=1)
 
     def distances(self, features: Tensor) -> Tensor:
-        """Distances to the anchors, without gradient.
+        """Compute the distances to the anchors, without gradient.
 
         Parameters
         ----------
         features : Tensor of shape (B, e), or (B, n)
-            Rows in the space of the anchors; with metric="precomputed" the distances themselves.
+            Rows in the space of the anchors. With metric="precomputed": the distances themselves.
 
         Returns
         -------
@@ -307,7 +307,7 @@ class DualLoss(nn.Module):
                 found = self.metric(features, self.anchors)
             else:
                 rows = features.to(self.anchors.dtype)
-                mode = "donot_use_mm_for_euclid_dist"  # near rows keep their digits
+                mode = "donot_use_mm_for_euclid_dist"  # exact for nearby rows
                 found = torch.cdist(rows, self.anchors, p=self.metric, compute_mode=mode)
         if found.shape != (len(features), len(self.beta)):
             raise ParameterError(
@@ -320,7 +320,7 @@ class DualLoss(nn.Module):
 
     @torch.no_grad()
     def project_(self) -> DualLoss:
-        """Put α back on [0, ∞), in place: after every step of the optimiser. β and λ may have any sign.
+        """Project α onto [0, ∞), in place. Call it after every optimizer step. β and λ may have any sign.
 
         Returns
         -------
@@ -332,20 +332,20 @@ class DualLoss(nn.Module):
 
     @property
     def point(self) -> DualPoint:
-        """The dual variables α, β and λ as the exact solver knows them."""
+        """The dual variables α, β and λ in the format of the exact solver."""
         beta, lam = (p.detach().double().cpu().numpy() for p in (self.beta, self.lam))
         return DualPoint(np.zeros((0, 0)), self.alpha.item(), lam, beta)
 
     @torch.no_grad()
     def set_duals_from(self, certificate: Certificate | DualPoint) -> DualLoss:
-        """Take α, β and λ from a certificate over the same set, or from a point of the exact solver, in place.
+        """Set α, β and λ from a certificate over the same set, or from a point of the exact solver, in place.
 
-        With the certificate of `certify(network, ...)` they become optimal for the network as it is.
+        The certificate of `certify(network, ...)` makes them optimal for the current network.
 
         Parameters
         ----------
         certificate : Certificate or DualPoint
-            Over the same anchors and classes.
+            A certificate or point over the same anchors and classes.
 
         Returns
         -------
@@ -366,7 +366,7 @@ class DualLoss(nn.Module):
         return self
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> DualLoss:
-        """What `.to()`, `.half()` and the like do; the dual variables keep single precision or more."""
+        """Apply `.to()`, `.half()` and similar calls, but keep the dual variables in at least single precision."""
 
         def keeping(tensor: Tensor) -> Tensor:
             moved = fn(tensor)
@@ -376,7 +376,7 @@ class DualLoss(nn.Module):
         return super()._apply(keeping, recurse)
 
     def extra_repr(self) -> str:
-        """What `print` shows."""
+        """Return the text that `print` shows."""
         return f"{len(self.beta)} anchors, {self.n_classes} classes, radius={self.radius:.6g}"
 
 
@@ -393,7 +393,7 @@ def _only_point(certificate: Certificate) -> DualPoint:
 
 
 def _torch_metric(metric: Any) -> str | float | Callable[[Tensor, Tensor], Tensor]:
-    """The p of a p-norm, a function of tensors, or "precomputed", the only string."""
+    """Return the p of a p-norm, a function of tensors, or the string "precomputed"."""
     if isinstance(metric, str) and metric == PRECOMPUTED:
         return PRECOMPUTED
     if callable(metric) and not isinstance(metric, type | FeatureMetric):
