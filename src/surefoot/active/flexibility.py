@@ -265,7 +265,7 @@ def label_flexibility(  # noqa: PLR0913 - one keyword per part of the problem
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     classes : array of shape (K,) or None, default=None
-        All classes, if y may not contain all of them.
+        All classes, if some classes may be missing from y.
     sample_weight : array of shape (n,) or None, default=None
         Number of times each labeled row counts. None: once each.
     candidates : array of shape (m,) or None, default=None

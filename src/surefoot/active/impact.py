@@ -140,7 +140,7 @@ def robust_model_change(  # noqa: PLR0913 - one keyword per part of the problem
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     classes : array of shape (K,) or None, default=None
-        All classes, if y may not contain all of them.
+        All classes, if some classes may be missing from y.
     candidates : array of shape (m,) or None, default=None
         Indices of the rows of X_unlabeled to consider. None considers all.
     n_jobs : int or None, default=None
@@ -196,7 +196,7 @@ def logistic_impact(
     X : array of shape (N, d)
         Rows.
     classes : array of shape (K,) or None, default=None
-        All classes, if clf may not have seen all of them. Unseen classes have probability zero.
+        All classes, if clf may not have seen some classes. Unseen classes have probability zero.
     feature_norm : bool, default=True
         Whether to include the factor ‖x̃‖. The paper's appendix omits it for Min and Max model change.
 
@@ -322,7 +322,7 @@ def gradient_impact(
     X : array of shape (N, d)
         Rows.
     classes : array of shape (K,) or None, default=None
-        All classes, if a linear classifier may not have seen all of them.
+        All classes, if a linear classifier may not have seen some classes.
     feature_norm : bool, default=True
         Whether the closed form includes the factor ‖x̃‖.
 

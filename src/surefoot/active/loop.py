@@ -46,11 +46,11 @@ _CLIP = 1e-12
 class NearestCertifier:
     """Certify around the labeled rows, each weighted by the number of pool rows that are nearest to it.
 
-    The rows that a strategy selects differ from the pool, because most lie near class boundaries. With equal weights, they
-    would represent distant rows, and the certified risk would rise with every label. A certificate does not need i.i.d.
-    labels. It only needs a set that contains the true distribution, so the weights may follow the pool. The set then
-    contains all distributions with the features of the pool, label probabilities in the intervals, and a distance from
-    the weighted rows of at most: mean distance to the nearest labeled row + cheapest relabeling + excess.
+    The rows that a strategy selects differ from the pool, because most lie near class boundaries. With equal weights,
+    they would represent distant rows, and the certified risk would rise with every label. A certificate does not need
+    i.i.d. labels. It only needs a set that contains the true distribution, so the weights may follow the pool. The set
+    then contains all distributions with the features of the pool, label probabilities in the intervals, and a distance
+    from the weighted rows of at most: mean distance to the nearest labeled row + cheapest relabeling + excess.
 
     The set contains the true distribution if the excess is at least κ times the share of rows whose label differs from
     the label of the nearest labeled row.
@@ -89,7 +89,7 @@ class NearestCertifier:
     tol: float = 1e-4
 
     def __call__(self, clf: Any, X: ArrayLike, y: ArrayLike, *, X_unlabeled: ArrayLike | Unlabeled) -> Certificate:
-        """Certify a fitted classifier, given the labeled rows and the rest of the pool."""
+        """Certify a fitted classifier, given the labeled rows and the remaining rows of the pool."""
         rows, labels = check_labeled_rows(X, y)
         unlabeled = check_more_rows(unwrap(X_unlabeled)[0], UNLABELED, rows.shape[1])
         warn_about_unlabeled(rows, unlabeled, len(unlabeled), wrapped=True)  # no cross-validation splits these rows

@@ -62,7 +62,7 @@ class ProofState(PrintsAsTable):
     audit_labels : int
         Number of labels of the open audit, or of the last audit.
     audit_errors : int
-        Number of rows in this audit that the frozen classifier misclassified.
+        Number of wrong predictions of the frozen classifier in this audit.
     budget : int or None
         Maximum number of labels of an audit, None without a limit.
     bound : float or None

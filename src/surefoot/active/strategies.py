@@ -81,7 +81,7 @@ class ModelChange(QueryStrategy):
     feature_norm : bool, default=True
         Whether the closed form includes the factor ‖x̃‖. The paper's appendix omits it for Min and Max.
     classes : array of shape (K,) or None, default=None
-        All classes, if the classifier and the labels may not contain all of them.
+        All classes, if some classes may be missing from both the classifier and the labels.
     max_candidates : int or None, default=None
         Number of randomly sampled candidates to score (100 in the paper). None scores all candidates.
     missing_label : NaN, None or a label, default=NaN
@@ -130,7 +130,7 @@ class ExpectedModelChange(ModelChange):
     feature_norm : bool, default=True
         Whether the closed form includes the factor ‖x̃‖. The paper's appendix omits it for Min and Max.
     classes : array of shape (K,) or None, default=None
-        All classes, if the classifier and the labels may not contain all of them.
+        All classes, if some classes may be missing from both the classifier and the labels.
     max_candidates : int or None, default=None
         Number of randomly sampled candidates to score (100 in the paper). None scores all candidates.
     missing_label : NaN, None or a label, default=NaN
@@ -163,7 +163,7 @@ class MinModelChange(ModelChange):
     feature_norm : bool, default=True
         Whether the closed form includes the factor ‖x̃‖. The paper's appendix omits it for Min and Max.
     classes : array of shape (K,) or None, default=None
-        All classes, if the classifier and the labels may not contain all of them.
+        All classes, if some classes may be missing from both the classifier and the labels.
     max_candidates : int or None, default=None
         Number of randomly sampled candidates to score (100 in the paper). None scores all candidates.
     missing_label : NaN, None or a label, default=NaN
@@ -194,7 +194,7 @@ class MaxModelChange(ModelChange):
     feature_norm : bool, default=True
         Whether the closed form includes the factor ‖x̃‖. The paper's appendix omits it for Min and Max.
     classes : array of shape (K,) or None, default=None
-        All classes, if the classifier and the labels may not contain all of them.
+        All classes, if some classes may be missing from both the classifier and the labels.
     max_candidates : int or None, default=None
         Number of randomly sampled candidates to score (100 in the paper). None scores all candidates.
     missing_label : NaN, None or a label, default=NaN
@@ -241,7 +241,7 @@ class RobustModelChange(ModelChange):
     feature_norm : bool, default=True
         Whether the closed form includes the factor ‖x̃‖. The paper's appendix omits it for Min and Max.
     classes : array of shape (K,) or None, default=None
-        All classes, if the classifier and the labels may not contain all of them.
+        All classes, if some classes may be missing from both the classifier and the labels.
     max_candidates : int or None, default=None
         Number of randomly sampled candidates to score (100 in the paper). None scores all candidates.
     missing_label : NaN, None or a label, default=NaN

@@ -304,7 +304,7 @@ class LearningState:
     n_labels : int
         Number of labels, excluding the labels of an open audit.
     n_wrong : int
-        Number of these rows that the model misclassifies.
+        Number of wrong predictions of the model at the `n_labels` labeled rows.
     n_trained : int
         Number of labels that the model was trained on.
     n_tested, n_errors : int

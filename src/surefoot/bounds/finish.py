@@ -1,11 +1,11 @@
 """Finish a table: choose the rows that a model may label, so that few labels of the whole table are wrong.
 
 The predictions and one score per row are fixed. A uniform sample of m of the N rows is labeled. For a threshold u, let
-W_u be the number of wrong predictions among the rows with a score above u, and let x_u be the number of these rows in
-the sample. Let U(x) be the exact hypergeometric bound on W at x. The model labels the largest set of rows above a
-threshold with U(x_u) − x_u ≤ c = ⌊ε N⌋. Annotators label the remaining rows, and have already labeled the sample. The
-search over u needs no correction. Candès, Ilyas and Zrnic (2025, arXiv:2506.10908) show this for W_u. Here the bound
-also subtracts the x_u errors that the sample corrects. The argument is as follows.
+W_u be the number of wrong predictions among the rows with a score above u. Let x_u be the number of wrong predictions
+above u in the sample. Let U(x) be the exact hypergeometric bound on W at x. The model labels the largest set of rows
+above a threshold with U(x_u) − x_u ≤ c = ⌊ε N⌋. Annotators label the remaining rows, and have already labeled the
+sample. The search over u needs no correction. Candès, Ilyas and Zrnic (2025, arXiv:2506.10908) show this for W_u. Here
+the bound also subtracts the x_u errors that the sample corrects. The argument is as follows.
 
 U(x) − x does not decrease in x. Let a be the largest x with U(x) − x ≤ c. The set then ends before the (a + 1)-th error
 of the sample. Order the wrong predictions by their score. More than c wrong labels remain only if the (c + 1)-th wrong

@@ -132,7 +132,7 @@ def shift(
     y : array of shape (n,)
         Their labels.
     X_target : array of shape (M, d), Unlabeled or None
-        Rows of the other population, at least four. A memory map, `ParquetRows`, or a Dask array or dataframe also
+        Rows of the target population, at least four. A memory map, `ParquetRows`, or a Dask array or dataframe also
         works.
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows.

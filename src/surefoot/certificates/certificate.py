@@ -195,7 +195,7 @@ class Certificate(PrintsAsTable):
         losses : array of shape (N, K) or None, default=None
             Losses at all rows. Required if the certificate was made from a matrix of losses or with X_metric.
         classes : array of shape (K,) or None, default=None
-            All classes, if y does not contain all of them.
+            All classes, if some classes are missing from y.
 
         Returns
         -------

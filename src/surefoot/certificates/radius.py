@@ -82,7 +82,7 @@ def minimal_radius(
     metric : str, FeatureMetric or callable, default="euclidean"
         Distance d between rows: "euclidean", "manhattan", "chebyshev", an object of `surefoot.costs`, or a function.
     classes : array of shape (K,) or None, default=None
-        All classes, if y may not contain all of them.
+        All classes, if some classes may be missing from y.
     n_jobs : int or None, default=None
         Number of threads over blocks of rows. None means one, -1 one per core.
     compute : Compute or None, default=None
@@ -167,7 +167,7 @@ def calibrate_radius(  # noqa: PLR0913 - one keyword per part of the problem
         Distance d between rows: "euclidean", "manhattan", "chebyshev", "learned" (learned from the labels, see
         `surefoot.costs.LearnedMetric`), an object of `surefoot.costs`, or a function. "auto": "learned".
     classes : array of shape (K,) or None, default=None
-        All classes, if y may not contain all of them.
+        All classes, if some classes may be missing from y.
     n_jobs : int or None, default=None
         Number of threads over groups of rows. None means one, -1 one per core.
     compute : Compute or None, default=None

@@ -39,7 +39,7 @@ class CombinedClassifier(ClassifierMixin, BaseEstimator):
     rule : {"average", "best"}, default="average"
         How to combine the classifiers.
     classes : array of shape (K,) or None, default=None
-        All classes, if y may not contain all of them.
+        All classes, if some classes may be missing from y.
     n_folds : int, default=5
         Number of folds for the rule "best".
     random_state : int or None, default=0

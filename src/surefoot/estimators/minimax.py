@@ -90,7 +90,7 @@ class MinimaxClassifier(CertifiedClassifier):
     tol : float, default=1e-4
         Certified gap to reach, absolute, in units of the loss. A larger final gap raises a ConvergenceWarning.
     classes : array of shape (K,) or None, default=None
-        All classes, if y may not contain all of them.
+        All classes, if some classes may be missing from y.
     loss : "log_loss", "zero_one" or array of shape (K, K), default="log_loss"
         The loss to minimize. Entry [k, c] of a matrix is the loss of predicting class c when the true class is k. With
         "zero_one" or a matrix, the optimum is a randomized rule that predicts c with probability h(c | x). `predict`

@@ -53,7 +53,7 @@ class RobustLogisticRegression(LinearClassifier):
     tol : float, default=1e-4
         Certified gap to reach, absolute, in units of the loss. A larger final gap raises a ConvergenceWarning.
     classes : array of shape (K,) or None, default=None
-        All classes, if y may not contain all of them.
+        All classes, if some classes may be missing from y.
     l2 : float or "auto", default="auto"
         Weight of the penalty ½‖θ‖² added to the worst expected loss. The intercept is not penalized. "auto": with
         radius="predictive" the penalty of scikit-learn's LogisticRegression, 1/n on standardized features (or on

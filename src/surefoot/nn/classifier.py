@@ -241,7 +241,7 @@ class RobustNetClassifier(ClassifierMixin, NeuralNet):
         Distances are measured between embedding(x) and embedding(x'). The embedding is copied and stays fixed.
         docs/neural-networks.md explains the meaning of the certificate in this case.
     classes : array of shape (K,) or None, default=None
-        All classes, if y may not contain all of them.
+        All classes, if some classes may be missing from y.
     tol : float, default=1e-6
         Certified gap of the certificate, absolute, in units of the loss. The default is the same as in `certify`.
     random_state : int or None, default=0

@@ -169,7 +169,7 @@ class DualLoss(nn.Module):
         metric : str or FeatureMetric, default="euclidean"
             "euclidean", "manhattan" or "chebyshev". For other metrics, build the decision set yourself.
         classes : array of shape (K,) or None, default=None
-            All classes, if y may not contain all of them.
+            All classes, if some classes may be missing from y.
         sample_weight : array of shape (n,) or None, default=None
             Number of times each labeled row counts. None: once each.
         start : bool, default=True
