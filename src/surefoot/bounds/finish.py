@@ -11,7 +11,7 @@ U(x) − x does not decrease in x. Let a be the largest x with U(x) − x ≤ c.
 of the sample. Order the wrong predictions by their score. More than c wrong labels remain only if the (c + 1)-th wrong
 prediction outside the sample comes before the (a + 1)-th wrong prediction in the sample. Then the sample contains at
 most a of the first k = a + c + 1 wrong predictions, where k is a fixed number. As U(a) < k, this has probability at
-most α. If annotators look at the labels as they arrive, the anytime bound must prove W_u ≤ c itself, at any number of
+most α. If anyone looks at the labels as they arrive, the anytime bound must prove W_u ≤ c itself, at any number of
 labels. This fails only if the bound rejects c + 1 fixed wrong predictions, which has probability at most α over all
 looks.
 """

@@ -48,7 +48,7 @@ PRECISION, RECALL, F1, COST = "precision", "recall", "f1", "cost"
 METRICS = (PRECISION, RECALL, F1, COST)
 # Number of sample sizes of P to try for a given number of labels.
 _TRIED = 60
-# Maximum number of cells in the tables of the joint bound. Larger tables use the split bound, which is never larger.
+# Maximum number of cells in a table of the joint bound. Larger tables use the split bound, which is never tighter.
 _MOST_CELLS = 30_000_000
 
 Metric = Callable[[Any, Any], FloatArray]

@@ -1001,7 +1001,7 @@ def _threshold_of(
     """Return the score above which the model may label rows, from the sample's scores (m,) in order and its errors.
 
     Suppose that at most a errors of the sample lie above a threshold. If a sample with a errors rejects more than
-    `most` wrong rows outside the sample above the threshold, then at most `most` rows there are wrong. The rule uses the
+    `most` other wrong rows above the threshold, then at most `most` other rows above it are wrong. The rule uses the
     largest a with this property, and the threshold is the score of the (a + 1)-th surest error. An audit that may stop
     at any time uses the lowest threshold of all its looks.
     """
