@@ -171,13 +171,24 @@ def test_what_cannot_be_saved_is_refused(tmp_path: Path) -> None:
 # Brute force: the worst case of a claim by a linear program over all plans.
 
 
+def distances_of(metric: dict[str, Any], rows: Any, X: Any) -> Any:
+    """Distances (N, n) in the metric of a claim, by SciPy."""
+    if metric["name"] != "weighted":
+        return cdist(rows, X, {"manhattan": "cityblock"}.get(metric["name"], metric["name"]))
+    weights, directions = np.array(metric["weights"]), metric["directions"]
+    scaled = [part * weights for part in (rows, X)]
+    if directions is not None:
+        scaled = [np.hstack([a, b @ np.array(directions)]) for a, b in zip(scaled, (rows, X), strict=True)]
+    return cdist(*scaled)
+
+
 def true_worst_case(claim: dict[str, Any], X: Any, y: Any, rows: Any) -> float:
     """The largest expected loss over the set that a claim describes, by HiGHS over plans (row, label, labeled row)."""
     chosen, losses = claim["set"], np.array(claim["proof"]["losses"], dtype=float)
     (N, K), n, radius = losses.shape, len(X), chosen["radius"]
     kappa = np.array(chosen["label_cost"], dtype=float)
     cost = kappa * (1 - np.eye(K)) if kappa.ndim == 0 else kappa
-    d = cdist(rows, X, {"manhattan": "cityblock"}.get(chosen["metric"]["name"], chosen["metric"]["name"]))
+    d = distances_of(chosen["metric"], rows, X)
     sets = [(cost, radius["value"])]
     if chosen["tied"]:
         groups = [g for size in range(1, K) for g in combinations(range(K), size)]
