@@ -505,6 +505,7 @@ class TestSize:
         assert size.n_errors is not None
         assert hypergeometric_upper(size.n_errors, size.n_labels, 200, 0.9) <= 20
 
+    @pytest.mark.slow
     def test_an_audit_takes_what_was_said(self) -> None:
         """Of 60 audits each, as many as the confidence level says reach the target by the planned size, peeking."""
         M, target = 10, 0.1

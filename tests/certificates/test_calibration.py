@@ -524,6 +524,7 @@ class TestLearnedMetric:
         np.testing.assert_allclose(estimate.splits, found, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_coverage_on_breast_cancer() -> None:
     """The truth lies within the calibrated radius in at least 80 % of 40 draws, and hardly ever within the minimal."""
     X, y = load_breast_cancer(return_X_y=True)

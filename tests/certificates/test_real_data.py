@@ -36,7 +36,9 @@ def scaled(X: NDArray[np.float64]) -> NDArray[np.float64]:
     return X / np.abs(X).max()
 
 
-@pytest.mark.parametrize(("load", "shape"), [(wine, (2700, 11)), (magic, (13376, 10))])
+@pytest.mark.parametrize(
+    ("load", "shape"), [(wine, (2700, 11)), pytest.param(magic, (13376, 10), marks=pytest.mark.slow)]
+)
 def test_the_certificate_at_the_true_radius_bounds_the_true_risk(
     load: Callable[[Find], tuple[NDArray[np.float64], NDArray[np.intp]]],
     shape: tuple[int, int],

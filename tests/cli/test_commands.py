@@ -303,6 +303,7 @@ def test_the_target_risk_sets_the_exit_code(run_cli: Run, pool: Path, code: int)
     assert Path("pool.skops").exists()
 
 
+@pytest.mark.slow
 def test_the_seed_settles_everything(run_cli: Run, pool: Path) -> None:
     arguments = ("fit", pool, "--label", "churn", "--no-report", "--json", "--radius", "calibrated", "--seed")
     first, again, other = (run_cli(*arguments, seed).data["certificate"] for seed in (1, 1, 2))

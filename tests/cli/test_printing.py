@@ -120,6 +120,7 @@ class TestSentences:
         again = run_cli("fit", "deep.parquet", "--label", "churn", "--radius", 5, "--drop", "deep", "--no-report")
         assert again.code == 0, again.message
 
+    @pytest.mark.slow
     def test_long_cells(self, run_cli: Run, pool: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         frame = make_pool()
         frame["plan"] = np.where(frame["plan"] == "max", "x" * 1_500_000, frame["plan"])
