@@ -365,7 +365,9 @@ def solve_soft_transport(
         scale = float(sweep.total(plain, Block.plan_cost, zero, 1.0, blind).sums[0][0])
     path = start if start is not None else PathPoint(zero, tau=_FIRST_TAU * scale or 1.0)
     dual = SmoothedDual(plain.decision_set, plain.model, sweep, alpha_free=False, exact=True)
-    early = SmoothedDual(plain.decision_set, plain.model, sweep, alpha_free=False, exact=not sweep.is_narrow)
+    early = dual
+    if sweep.is_narrow:
+        early = SmoothedDual(plain.decision_set, plain.model, sweep, alpha_free=False, exact=False)
     target = 0.3 * tol * scale
     for _ in range(_MAX_ROUNDS):
         path = follow_path(early, path, max(target, 1e-12), options)
